@@ -1,0 +1,78 @@
+"""What every retrieval system is: a query in, a ranking out, and a trace of what was done on the way."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kbnav.answers import Ranking
+from kbnav.trajectory import Call, Step, Usage
+
+
+class Trace:
+    """What was done for one query, as the steps of a trajectory; written by several threads at once.
+
+    An intermediate result (entities parsed, triples chosen, an expansion, a document cut to the model's window) is a
+    step of its own, so that ``kbnav show`` prints it. ``usage`` sums the model's tokens and calls.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._steps: list[Step] = []
+        self.usage = Usage()
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """The steps so far, numbered from 1."""
+        with self._lock:
+            return tuple(self._steps)
+
+    @contextmanager
+    def step(self, name: str, thought: str = "", **arguments: Any) -> Iterator[Observed]:
+        """Record what runs inside as one step; the block says what came of it by setting the fields of ``Observed``."""
+        seen = Observed()
+        began = time.perf_counter()
+        try:
+            yield seen
+        finally:
+            seconds = round(time.perf_counter() - began, 4)
+            with self._lock:
+                number = len(self._steps) + 1
+                call = Call(name, arguments, thought, turn=number)
+                self._steps.append(Step(number, call, seen.text, seen.ok, seconds=seconds, nodes=tuple(seen.nodes)))
+
+    def spend(self, usage: Usage) -> None:
+        """Count the tokens of a model's reply."""
+        with self._lock:
+            self.usage += usage
+
+
+@dataclass
+class Observed:
+    """What came of a step: a text to read, and the nodes it speaks of."""
+
+    text: str = ""
+    ok: bool = True
+    nodes: Sequence[str] = ()
+
+
+class Retriever(Protocol):
+    """A retrieval system. Calls are made from several threads at once."""
+
+    @property
+    def name(self) -> str:
+        """As in ``--system``."""
+        ...
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """SHA-256 of each prompt file it uses; empty without a model."""
+        ...
+
+    def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
+        """The ``k`` best nodes with their scores, fewer where fewer match; what was done goes to ``trace``."""
+        ...
