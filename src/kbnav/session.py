@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import secrets
 import time
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,16 +18,13 @@ from kbnav.agents.machine import Event, RunContext, State, start, step_limit
 from kbnav.errors import StopRun, UsageError
 from kbnav.language import question_language
 from kbnav.models.chat import cost_of
+from kbnav.question import checked_question
 from kbnav.trajectory import CHECKPOINTED, Run, Turn, save_run
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
 Listener = Callable[[Event], None]
-_UNWANTED = frozenset({"Cc", "Cs", "Co", "Cn"})
-"""Control characters, lone surrogates, private use, unassigned."""
-LONGEST_QUESTION = 10_000
-"""Characters; a longer question is refused, because it is a document and not a question."""
 
 
 def ask(agent: Agent, question: str, *, on_event: Listener | None = None, history: Sequence[Turn] = ()) -> Run:
@@ -60,16 +56,6 @@ def _saved(attempt: Attempt, agent: Agent) -> Run:
     if attempt.failure:
         raise attempt.failure
     return attempt.run
-
-
-def checked_question(question: str) -> str:
-    """The question on one line, without control characters. Raises UsageError where it is empty or far too long."""
-    text = " ".join("".join(" " if unicodedata.category(char) in _UNWANTED else char for char in question).split())
-    if not text:
-        raise UsageError("the question is empty")
-    if len(text) > LONGEST_QUESTION:
-        raise UsageError(f"the question has {len(text):,} characters; at most {LONGEST_QUESTION:,} can be asked")
-    return text
 
 
 class Chat:

@@ -206,6 +206,11 @@ def save_run(run: Run, folder: Path) -> Path:
     return path
 
 
+def saved_runs(folder: Path) -> list[Path]:
+    """The files of saved runs, the newest last."""
+    return sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
+
+
 def find_run(name: str, folder: Path) -> Path:
     """The file of a run: a path, an id or its start, or ``last``. Raises UsageError where none or several fit."""
     try:
@@ -213,7 +218,7 @@ def find_run(name: str, folder: Path) -> Path:
             return Path(name)
     except OSError as error:
         raise UsageError(f"not a run: {error.strerror}") from error
-    saved = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
+    saved = saved_runs(folder)
     if name == "last" and saved:
         return saved[-1]
     found = [path for path in saved if path.stem.startswith(name)]

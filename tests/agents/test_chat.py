@@ -10,7 +10,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from kbnav.errors import UsageError
 from kbnav.models.scripted import ScriptedModel
-from kbnav.session import Chat, checked_question, sqlite_sessions
+from kbnav.question import checked_question
+from kbnav.session import Chat, sqlite_sessions
 from kbnav.trajectory import load_run
 from tests.agents.parts import agent_of, finishes, looks, runs
 from tests.conftest import ROOT

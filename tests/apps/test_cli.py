@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -216,6 +217,23 @@ def test_show_prints_every_step_and_marks_those_taken_back(kbnav):
     assert "↶ search_entities Marie Curie (repeat)" in shown
     assert "↶ search_entities Marie Curie (rolled back)" in shown
     assert "2 taken back" in shown
+
+
+def test_runs_lists_what_was_asked_the_newest_last_and_ids_that_show_knows(kbnav):
+    assert kbnav("runs") == (0, "", "")
+    for question in ("Who was the spouse of Marie Curie?", "Which elements were discovered by Marie Curie?"):
+        kbnav("ask", "--quiet", question)
+    code, out, _ = kbnav("runs")
+    first, second = out.splitlines()
+    assert code == 0
+    assert "answered" in first
+    assert first.endswith("Who was the spouse of Marie Curie?")
+    assert kbnav("show", second.split()[0])[0] == 0
+    assert kbnav("runs", "--limit", "1")[1] == second + "\n"
+
+
+def test_the_version_is_that_of_the_package(kbnav):
+    assert kbnav("--version") == (0, f"kbnav {version('kbnav')}\n", "")
 
 
 def test_a_saved_run_can_be_replayed_without_its_model(kbnav, home):

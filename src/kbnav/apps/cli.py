@@ -49,6 +49,23 @@ LanguageOption = Annotated[
 ]
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"kbnav {version('kbnav')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Ask questions of Wikidata or of your own knowledge base, and see how the answer was found."""
+
+
 @app.command()
 def ask(
     question: str,
@@ -65,16 +82,19 @@ def ask(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the steps.")] = False,
 ) -> None:
     """Ask one question; thoughts, actions and observations are shown as they happen."""
-    from kbnav.agents.choice import build_agent
-    from kbnav.apps.console import Progress
-    from kbnav.knowledge.open import open_kb
-    from kbnav.session import ask as ask_agent
-    from kbnav.session import checked_question
+    from kbnav.models.chat import check_key
+    from kbnav.question import checked_question
 
     if as_json and as_csv:
         raise typer.BadParameter("give --json or --csv, not both")
     settings = _settings(kb=kb, model=model, base_url=base_url, language=language)
     checked_question(question)
+    check_key(settings)  # before the imports that take seconds
+    from kbnav.agents.choice import build_agent
+    from kbnav.apps.console import Progress
+    from kbnav.knowledge.open import open_kb
+    from kbnav.session import ask as ask_agent
+
     console = _console(error=as_json or as_csv)
     _say_baseline(console, settings)
     listener = None if quiet else Progress(console)
@@ -175,6 +195,16 @@ def show(
     settings = _settings()
     saved = load_run(find_run(run, settings.home / "runs"))
     print_run(_console(), saved, settings.endpoints.query_page)
+
+
+@app.command()
+def runs(limit: Annotated[int, typer.Option(min=1, help="How many, the newest last.")] = 20) -> None:
+    """List saved runs: id, how each ended, and what was asked."""
+    from kbnav.apps.console import print_runs
+    from kbnav.trajectory import load_run, saved_runs
+
+    found = saved_runs(_settings().home / "runs")[-limit:]
+    print_runs(_console(), map(load_run, found))
 
 
 @mirror_app.command("build")

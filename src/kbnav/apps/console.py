@@ -163,6 +163,13 @@ def print_run(console: Console, run: Run, query_page: str) -> None:
     print_answer(console, run, query_page)
 
 
+def print_runs(console: Console, runs: Iterable[Run]) -> None:
+    """A line for each saved run."""
+    for run in runs:
+        told = f"{run.id}  {run.system:8} {run.outcome.status:11} "
+        console.print(Text.assemble((told, "dim"), printable(run.question)), no_wrap=True, overflow="ellipsis")
+
+
 def _run_lines(run: Run) -> Iterable[RenderableType]:
     spent = f"{len(run.path)} steps, {len(run.discarded)} taken back, {run.seconds:.1f} s"
     if run.usage.calls:

@@ -33,19 +33,25 @@ def open_models(settings: Settings) -> tuple[BaseChatModel, BaseChatModel | None
     return open_chat_model(settings, sampling=True), open_chat_model(settings, sampling=False)
 
 
+def check_key(settings: Settings) -> None:
+    """Raise CredentialsError where the settings name a model of OpenAI's own endpoint and no key; costs no import."""
+    named = settings.model != "offline" and not settings.model.startswith(REPLAY)
+    if named and not settings.base_url and not settings.api_key.get_secret_value():
+        raise CredentialsError(
+            f"the model {settings.model!r} needs a key: set OPENAI_API_KEY (or KBNAV_API_KEY), "
+            "name another endpoint with --base-url, or use --model offline"
+        )
+
+
 def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
     """The model of the settings; ``sampling`` for the policy, otherwise temperature 0 (SPINACH, appendix D).
 
     Raises CredentialsError where OpenAI's own endpoint is meant and no key is set.
     """
+    check_key(settings)
     from langchain_openai import ChatOpenAI
 
     key = settings.api_key.get_secret_value()
-    if not key and not settings.base_url:
-        raise CredentialsError(
-            f"the model {settings.model!r} needs a key: set OPENAI_API_KEY (or KBNAV_API_KEY), "
-            "name another endpoint with --base-url, or use --model offline"
-        )
     options: dict[str, Any] = {"temperature": 0.0}
     if sampling:
         options = {"temperature": settings.temperature, "top_p": settings.top_p}
