@@ -84,3 +84,7 @@ class Banned(ServiceError):
 
 class BadResponse(ServiceError):
     """An answer that breaks the protocol: HTML instead of JSON, a body that is cut off."""
+
+
+FATAL = (CredentialsError, Banned)
+"""Failures after which no other call of the same service can fare better."""

@@ -112,6 +112,14 @@ class Settings(BaseSettings):
     top_p: float | None = 0.9
     model_timeout: float = 120.0
     model_retries: int = 4
+    model_window: int = Field(default=128_000, ge=256)
+    """Tokens that the model reads and writes at once; what a retrieval system sends beyond it is cut, and said."""
+    model_jobs: int = Field(default=8, ge=1)
+    """Calls of the model that are under way at once, outside the policy."""
+    model_cache: bool = True
+    """Whether replies to retrieval systems are kept under ``home`` and given again to the same prompts."""
+    options: dict[str, Any] = {}
+    """Options of the system that answers, by name, as ``--set`` gives them."""
     prices: dict[str, Price] = {}
     pruning: Literal["ranking", "model", "none"] = "ranking"
     """How entries are cut to what matters: ranked against the question, by a model (SPINACH, section 4.1), or not."""

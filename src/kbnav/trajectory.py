@@ -162,6 +162,8 @@ class Run:
     discarded: tuple[Step, ...]
     outcome: Outcome
     usage: Usage = Usage()
+    replayed: Usage = Usage()
+    """What replies that were kept from before once cost; no part of ``usage`` and ``cost``."""
     cost: float | None = None
     seconds: float = 0.0
     started: str = ""

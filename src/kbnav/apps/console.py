@@ -174,6 +174,8 @@ def _run_lines(run: Run) -> Iterable[RenderableType]:
     spent = f"{len(run.path)} steps, {len(run.discarded)} taken back, {run.seconds:.1f} s"
     if run.usage.calls:
         spent += f", {run.usage.calls} model calls, {run.usage.prompt} + {run.usage.completion} tokens"
+    if run.replayed.calls:
+        spent += f", {run.replayed.calls} replies kept from before"
     if run.cost is not None:
         spent += f", ${run.cost:.4f}"
     head = f"{run.system} with {run.model} on {run.settings.get('kb', '')}, {run.started}\n{spent}"

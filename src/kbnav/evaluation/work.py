@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-from kbnav.errors import Banned, CredentialsError, ServiceError
+from kbnav.errors import ServiceError
 
 T = TypeVar("T")
 R = TypeVar("R")
-FATAL = (CredentialsError, Banned)
-"""Failures after which no other item can fare better."""
 PATIENCE = 10
 """Failures in a row after which a service is taken to be down."""
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kbnav.answers import Ranking
+from kbnav.answers import Ranking, encodable
 from kbnav.trajectory import Call, Step, Usage
 
 
@@ -17,13 +17,15 @@ class Trace:
     """What was done for one query, as the steps of a trajectory; written by several threads at once.
 
     An intermediate result (entities parsed, triples chosen, an expansion, a document cut to the model's window) is a
-    step of its own, so that ``kbnav show`` prints it. ``usage`` sums the model's tokens and calls.
+    step of its own, so that ``kbnav show`` prints it. ``usage`` sums the tokens and calls that were paid for,
+    ``replayed`` those of replies that were kept from before.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._steps: list[Step] = []
         self.usage = Usage()
+        self.replayed = Usage()
 
     @property
     def steps(self) -> Sequence[Step]:
@@ -39,16 +41,25 @@ class Trace:
         try:
             yield seen
         finally:
-            seconds = round(time.perf_counter() - began, 4)
-            with self._lock:
-                number = len(self._steps) + 1
-                call = Call(name, arguments, thought, turn=number)
-                self._steps.append(Step(number, call, seen.text, seen.ok, seconds=seconds, nodes=tuple(seen.nodes)))
+            self.record(name, seen, time.perf_counter() - began, thought, **arguments)
 
-    def spend(self, usage: Usage) -> None:
+    def record(self, name: str, seen: Observed, seconds: float = 0.0, thought: str = "", **arguments: Any) -> None:
+        """Record a step that is over; what ran side by side is recorded afterwards, in its own order."""
+        with self._lock:
+            number = len(self._steps) + 1
+            call = Call(name, arguments, thought, turn=number).encodable()
+            nodes = tuple(seen.nodes)
+            self._steps.append(
+                Step(number, call, encodable(seen.text), seen.ok, seconds=round(seconds, 4), nodes=nodes)
+            )
+
+    def spend(self, usage: Usage, *, replayed: bool = False) -> None:
         """Count the tokens of a model's reply."""
         with self._lock:
-            self.usage += usage
+            if replayed:
+                self.replayed += usage
+            else:
+                self.usage += usage
 
 
 @dataclass

@@ -1,0 +1,208 @@
+"""Prompts to a model outside any policy: replies kept on disk, calls side by side, input cut to the model's window."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbnav.blobs import Blobs
+from kbnav.errors import FATAL, StopRun, UsageError
+from kbnav.models.chat import REPLAY, check_key, invoke, open_chat_model, usage_of
+from kbnav.retrieval.base import Observed, Trace
+from kbnav.settings import Settings
+from kbnav.trajectory import Usage
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+FILE = "model-replies.sqlite"
+BYTES_PER_TOKEN = 3
+"""A token is taken to be so many bytes of UTF-8. English has four to five, so that the estimate is on the safe side."""
+REPLY = 4096
+"""Tokens of the window, though never more than a quarter of it, that are left to the reply."""
+_MARK = "\n[… {} characters left out …]\n"
+_FORMAT = 1
+
+
+class Replies:
+    """Replies by what was asked; a reply that is stored first is given ever after."""
+
+    def __init__(self, path: Path) -> None:
+        self._blobs = Blobs(path, "the replies of models")
+
+    def get(self, key: str) -> tuple[str, Usage] | None:
+        """The reply, and what it cost when it was made."""
+        body = self._blobs.get([key]).get(key)
+        if body is None:
+            return None
+        found = json.loads(zlib.decompress(body))
+        return found["reply"], Usage(**found["usage"])
+
+    def put(self, key: str, prompt: str, reply: str, usage: Usage) -> None:
+        """Keep a reply, with its prompt for who wants to look."""
+        body = json.dumps({"prompt": prompt, "reply": reply, "usage": asdict(usage)})
+        self._blobs.put({key: zlib.compress(body.encode())})
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What came of one prompt; ``reply`` is the failure where the call failed."""
+
+    reply: str | StopRun
+    usage: Usage
+    replayed: bool
+    key: str
+    left_out: int
+    seconds: float
+
+
+class ModelCalls:
+    """A chat model that is given prompts and gives texts. Calls are made from several threads at once."""
+
+    def __init__(
+        self,
+        model: BaseChatModel,
+        name: str,
+        *,
+        base_url: str = "",
+        replies: Replies | None = None,
+        window: int = 128_000,
+        jobs: int = 8,
+    ) -> None:
+        """``model`` answers with temperature 0 unless it is told another.
+
+        ``replies`` are given again to what was asked before, by model, ``base_url``, temperature, prompt and sample.
+        ``window`` is in tokens. At most ``jobs`` calls are under way at once, whoever asks.
+        """
+        self.name = name
+        self._model, self._base_url, self._replies = model, base_url, replies
+        self._room = (window - min(REPLY, window // 4)) * BYTES_PER_TOKEN
+        self._jobs = jobs
+        self._free = threading.BoundedSemaphore(jobs)
+
+    def ask(self, prompt: str, trace: Trace, *, purpose: str, temperature: float = 0.0, sample: int = 0) -> str:
+        """The model's reply to one prompt, which becomes a step of the trace; ``purpose`` says what for.
+
+        ``sample`` tells several replies to one prompt apart. A prompt longer than the window loses its middle, where
+        documents stand, and the step says how much. Raises as ``kbnav.models.chat.invoke`` does.
+        """
+        answer = self._answer(prompt, temperature, sample)
+        _record(answer, trace, purpose, temperature, sample)
+        if isinstance(answer.reply, StopRun):
+            raise answer.reply
+        return answer.reply
+
+    def ask_many(
+        self,
+        prompts: Sequence[str],
+        trace: Trace,
+        *,
+        purpose: str,
+        temperature: float = 0.0,
+        samples: Sequence[int] = (),
+    ) -> list[str | StopRun]:
+        """The replies to several prompts, side by side, in their order; a call that failed leaves its error there.
+
+        ``samples`` has a number for each prompt; without it all are 0. Raises the first error where every call failed,
+        and any error after which no call can go well: a key that is refused, a client that is banned.
+        """
+        numbers = list(samples) or [0] * len(prompts)
+        if not prompts:
+            return []
+        with ThreadPoolExecutor(min(self._jobs, len(prompts)), thread_name_prefix="kbnav-model") as pool:
+            jobs = [
+                pool.submit(self._answer, prompt, temperature, sample)
+                for prompt, sample in zip(prompts, numbers, strict=True)
+            ]
+            answers = []
+            for job in jobs:
+                answers.append(job.result())
+                if isinstance(answers[-1].reply, FATAL):
+                    pool.shutdown(cancel_futures=True)
+                    break
+        for answer, sample in zip(answers, numbers, strict=False):
+            _record(answer, trace, purpose, temperature, sample)
+        failures = [answer.reply for answer in answers if isinstance(answer.reply, StopRun)]
+        hopeless = [error for error in failures if isinstance(error, FATAL)]
+        if hopeless or len(failures) == len(answers):
+            raise (hopeless or failures)[0]
+        return [answer.reply for answer in answers]
+
+    def _answer(self, prompt: str, temperature: float, sample: int) -> _Answer:
+        """Ask, or look up what was answered before."""
+        began = time.perf_counter()
+        sent, left_out = _cut(prompt, self._room)
+        key = self._key(sent, temperature, sample)
+        kept = self._replies.get(key) if self._replies else None
+        reply: str | StopRun
+        if kept:
+            reply, usage = kept
+        else:
+            try:
+                reply, usage = self._call(sent, temperature)
+            except StopRun as error:
+                reply, usage = error, Usage()
+            else:
+                if self._replies:
+                    self._replies.put(key, sent, reply, usage)
+        return _Answer(reply, usage, bool(kept), key, left_out, time.perf_counter() - began)
+
+    def _call(self, prompt: str, temperature: float) -> tuple[str, Usage]:
+        with self._free:
+            said = invoke(self._model.bind(temperature=temperature) if temperature else self._model, prompt)
+        return str(said.text), usage_of(said)
+
+    def _key(self, prompt: str, temperature: float, sample: int) -> str:
+        parts = [_FORMAT, self.name, self._base_url, temperature, sample, prompt]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def open_calls(settings: Settings) -> ModelCalls:
+    """The model of the settings; for ``offline`` a stand-in with rules in its place, whose replies are not kept.
+
+    Raises CredentialsError where OpenAI's own endpoint is meant and no key is set, UsageError for a saved run in place
+    of a model, and where replies cannot be kept.
+    """
+    limits = {"window": settings.model_window, "jobs": settings.model_jobs}
+    if settings.model.startswith(REPLAY):
+        raise UsageError("replay: repeats the runs of agents; a retrieval system repeats its replies of its own accord")
+    if settings.model == "offline":
+        from kbnav.models.standin import NAME, StandIn
+
+        return ModelCalls(StandIn(), NAME, **limits)
+    check_key(settings)
+    replies = Replies(settings.home / FILE) if settings.model_cache else None
+    model = open_chat_model(settings, sampling=False)
+    return ModelCalls(model, settings.model, base_url=settings.base_url, replies=replies, **limits)
+
+
+def _record(answer: _Answer, trace: Trace, purpose: str, temperature: float, sample: int) -> None:
+    failed = isinstance(answer.reply, StopRun)
+    details: dict[str, object] = {"purpose": purpose, "reply_key": answer.key[:16]}
+    details |= {"temperature": temperature} if temperature else {}
+    details |= {"sample": sample} if sample else {}
+    details |= {"kept_from_before": True} if answer.replayed else {}
+    if answer.left_out:
+        details["cut"] = f"{answer.left_out} characters did not fit the model's window and were left out"
+    trace.record("model", Observed(str(answer.reply), ok=not failed), answer.seconds, **details)
+    trace.spend(answer.usage, replayed=answer.replayed)
+
+
+def _cut(prompt: str, room: int) -> tuple[str, int]:
+    """The prompt in at most ``room`` bytes of UTF-8, its middle left out, and how many characters that is."""
+    size = len(prompt.encode("utf-8", "replace"))
+    if size <= room:
+        return prompt, 0
+    half = (room - len(_MARK.encode()) - 10) // 2  # 10: digits of the number of characters
+    data = prompt.encode("utf-8", "replace")
+    head, tail = data[:half].decode("utf-8", "ignore"), data[-half:].decode("utf-8", "ignore")
+    left_out = len(prompt) - len(head) - len(tail)
+    return head + _MARK.format(left_out) + tail, left_out

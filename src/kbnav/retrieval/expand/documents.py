@@ -1,0 +1,53 @@
+"""What a model is told of an SKB: which documents there are and of which fields, and the documents themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from kbnav.knowledge.skb.documents import is_empty
+from kbnav.knowledge.skb.rendering import compact_text, get_doc_info
+from kbnav.knowledge.skb.schema import NodeText
+from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.vectors import node_text
+
+Structures = Mapping[str, Sequence[str]]
+"""The fields that documents of each node type have (KAR, Table 9)."""
+
+_SAMPLED = 64
+"""Documents of a type that are looked at."""
+
+
+def structures(skb: SKB) -> Structures:
+    """Node types with their fields, in the order in which documents have them.
+
+    Read off documents spread evenly over each type, because fields are no part of an SKB's schema: one that hardly any
+    document has may be missing. Fields whose name begins with ``_`` are a source's own numbers.
+    """
+    found: dict[str, Sequence[str]] = {}
+    for number, kind in enumerate(skb.type_names):
+        first, end = skb.nodes.type_start[number : number + 2]
+        places = np.unique(np.linspace(first, end - 1, min(_SAMPLED, end - first)).astype(int)).tolist()
+        # In STaRK's SKBs the name is one of the document's fields.
+        fields = dict.fromkeys(["name"] if skb.meta.style == "plain" else [])
+        for node in places:
+            fields.update(
+                dict.fromkeys(
+                    key for key, value in skb.documents[node].items() if not key.startswith("_") and not is_empty(value)
+                )
+            )
+        found[kind] = tuple(fields)
+    return MappingProxyType(found)
+
+
+def shown(skb: SKB, node: int) -> str:
+    """A node's document for a prompt, without relations, in one line."""
+    return compact_text(get_doc_info(skb, node, add_rel=False)).strip()
+
+
+def searched(skb: SKB, node: int) -> str:
+    """A node's document as the indexes have it, without the labels that only a reader needs."""
+    nodes = skb.nodes
+    return node_text(NodeText(node, nodes.type_of(node), str(nodes.names[node]), nodes.aliases(node), nodes.text(node)))

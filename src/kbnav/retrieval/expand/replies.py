@@ -1,0 +1,120 @@
+"""Reading what a model was asked to write: entities as JSON, or one document; whatever else it put around them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kbnav.knowledge.skb.documents import plain_text
+from kbnav.knowledge.skb.names import normalise
+
+_FENCE = re.compile(r"```[\w-]*\n?(.*?)(?:```|\Z)", re.DOTALL)
+_LABEL = re.compile(r"\A\s*(?:[*_#\s]*)(?:answer|document|keywords|analysis)\s*:[*_]*\s*", re.IGNORECASE)
+_ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+(.+?)\s*$", re.MULTILINE)
+_NAMING = ("name", "title")
+_DECODER = json.JSONDecoder(strict=False)
+
+
+@dataclass(frozen=True)
+class Entity:
+    """A thing that a query names, as a model wrote its document.
+
+    ``kind`` is a node type of the SKB, empty where the model named none that exists. ``text`` is the whole document,
+    its name first.
+    """
+
+    kind: str
+    name: str
+    text: str
+
+
+def document(reply: str) -> str:
+    """The document in a reply: without a fence of code around it, and without a label before it."""
+    fenced = _FENCE.search(reply)
+    return _LABEL.sub("", fenced[1] if fenced else reply).strip()
+
+
+def entities(reply: str, kinds: Sequence[str]) -> list[Entity]:
+    """The entities in a reply, each once, in its order.
+
+    Asked for is a JSON list of ``{type: {field: value}}``. Read as well are one object of all types, a list of
+    documents under a type, objects one after the other, Python's notation, plain names, and a list of lines
+    ``- type: name``. Nothing is made of prose.
+    """
+    known = {normalise(kind): kind for kind in kinds}
+    found = [entity for value in _values(reply) for entity in _entities(value, "", known)]
+    if not found:
+        found = [entity for line in _ITEM.findall(reply) for entity in _line(line, known)]
+    return list({(entity.kind, normalise(entity.name)): entity for entity in reversed(found)}.values())[::-1]
+
+
+def _values(reply: str) -> Iterator[Any]:
+    """Every JSON list or object in a text, not those inside of another."""
+    place = 0
+    while match := re.compile(r"[\[{]").search(reply, place):
+        place = match.start()
+        try:
+            value, place = _DECODER.raw_decode(reply, place)
+        except (ValueError, RecursionError):
+            value, place = _python(reply, place)
+        if value is not None:
+            yield value
+
+
+def _python(reply: str, start: int) -> tuple[Any, int]:
+    """A list or dict in Python's notation, as models write it too; otherwise nothing, and the next place to look at."""
+    closing = {"[": "]", "{": "}"}[reply[start]]
+    end = reply.rfind(closing) + 1
+    if end > start:
+        try:
+            return ast.literal_eval(reply[start:end]), end
+        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+            pass
+    return None, start + 1
+
+
+def _entities(value: Any, kind: str, known: Mapping[str, str]) -> Iterator[Entity]:
+    """What one value names: a name, a document, a list of either, or an object of these by their types."""
+    if isinstance(value, str) and value.strip():
+        yield Entity(kind, value.strip(), value.strip())
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _entities(item, kind, known)
+    elif isinstance(value, Mapping):
+        typed = {known[normalise(str(key))]: inner for key, inner in value.items() if normalise(str(key)) in known}
+        nested = all(isinstance(inner, (Mapping, list, tuple)) for inner in value.values())
+        if kind or not (typed or nested):
+            yield from _document(value, kind, known)
+        elif typed and len(typed) == len(value):
+            for type_name, inner in typed.items():
+                yield from _entities(inner, type_name, known)
+        else:
+            for key, inner in value.items():
+                yield from _entities(inner, known.get(normalise(str(key)), ""), known)
+
+
+def _document(fields: Mapping[Any, Any], kind: str, known: Mapping[str, str]) -> Iterator[Entity]:
+    """A document by its fields, one of which may say its type."""
+    words = {str(key): inner for key, inner in fields.items()}
+    told = known.get(normalise(str(words.get("type", "")))) if "type" in words else None
+    if told and not kind:
+        kind = told
+        del words["type"]
+    texts = {key: inner for key, inner in words.items() if isinstance(inner, str) and inner.strip()}
+    named = next((key for key in texts if any(part in key.casefold() for part in _NAMING)), next(iter(texts), ""))
+    if named:
+        rest = plain_text({key: inner for key, inner in words.items() if key != named})
+        yield Entity(kind, texts[named].strip(), "\n".join(part for part in (texts[named].strip(), rest) if part))
+
+
+def _line(line: str, known: Mapping[str, str]) -> Iterator[Entity]:
+    """A line of a list: ``type: name``, or a name."""
+    head, separator, rest = (part.strip(" \t*_`\"'“”") for part in line.partition(":"))
+    kind = known.get(normalise(head), "") if separator else ""
+    name = rest if kind else line.strip(" \t*_`\"'“”")
+    if name:
+        yield Entity(kind, name, name)
