@@ -29,8 +29,8 @@ class Agent:
     toolbox: Toolbox
     ending: Ending
     prune: Pruner
-    prompts: str = ""
-    """Folder under ``prompts/`` whose files' hashes are saved with every run."""
+    prompts: tuple[str, ...] = ()
+    """Folders under ``prompts/`` whose files' hashes are saved with every run."""
     shown: Shown = Shown()
 
     def machine(
@@ -45,4 +45,4 @@ class Agent:
 
     def prompt_hashes(self) -> dict[str, str]:
         """SHA-256 of the agent's prompt files."""
-        return prompt_hashes(self.prompts) if self.prompts else {}
+        return prompt_hashes(*self.prompts) if self.prompts else {}

@@ -70,7 +70,7 @@ def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb
         toolbox=toolbox,
         ending=RankingEnding(RankingWriter(writer_model) if writer_model else write_ranking_plainly, kb.entities),
         prune=prune_by_ranking(SHOWN),
-        prompts="skb",
+        prompts=("skb",),
         shown=SHOWN,
     )
 

@@ -41,7 +41,7 @@ def spinach_with(
         toolbox=toolbox,
         ending=QueryEnding(ModelWriter(writer_model, shown) if writer_model else write_plainly),
         prune=_pruner(writer_model, shown, settings),
-        prompts="spinach",
+        prompts=("spinach",),
     )
 
 

@@ -32,9 +32,9 @@ def render(name: str, **values: Any) -> str:
     return text.strip()
 
 
-def prompt_hashes(folder: str) -> dict[str, str]:
-    """SHA-256 of every prompt file of one agent and of those that all agents share, saved with its runs."""
+def prompt_hashes(*folders: str) -> dict[str, str]:
+    """SHA-256 of every prompt file of an agent's folders and of those that all agents share, saved with its runs."""
     return {
         path.relative_to(FOLDER).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted([*FOLDER.glob("*.md"), *(FOLDER / folder).glob("*.md")])
+        for path in sorted([*FOLDER.glob("*.md"), *(file for one in folders for file in (FOLDER / one).glob("*.md"))])
     }

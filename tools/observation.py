@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kbnav.answers import AnswerTable
 from kbnav.knowledge.base import Entry, KnowledgeBase
-from kbnav.trajectory import Usage
+from kbnav.trajectory import Fact, Usage
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Observation:
     """What the model reads.
 
     ``rows`` is set where a query ran; ``usage`` where the tool asked a model itself; ``nodes`` are the ids of an SKB's
-    nodes in the text, in its order.
+    nodes in the text, in its order, and ``facts`` the links in it.
     """
 
     text: str
@@ -23,6 +23,7 @@ class Observation:
     rows: int | None = None
     usage: Usage = Usage()
     nodes: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
 
 
 Pruner = Callable[[Entry, str], tuple[Entry, Usage]]

@@ -125,14 +125,19 @@ def _unwrapped(text: str) -> str:
     return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
 
 
-@cache
 def _arguments_model(function: ToolFunction) -> type[BaseModel]:
+    """Of a method, that of the function behind it: what it is bound to is no argument, and must not be kept alive."""
+    return _arguments_of(getattr(function, "__func__", function))
+
+
+@cache
+def _arguments_of(function: ToolFunction) -> type[BaseModel]:
     from langchain_core.tools.base import create_schema_from_function
 
     schema = create_schema_from_function(
         function.__name__,
         function,
-        filter_args=["context"],
+        filter_args=["self", "context"],
         parse_docstring=True,
         error_on_invalid_docstring=True,
     )

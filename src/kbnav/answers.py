@@ -138,6 +138,11 @@ def _binding(term: Term) -> dict[str, str]:
     return binding
 
 
+Basis = Literal["", "generated", "seen"]
+"""Why a node is in a ranking: it was chosen from what the knowledge base shows; it was chosen on facts that a model
+generated; or it was not chosen, only seen on the way."""
+
+
 class Ranked(NamedTuple):
     """One node of a ranking."""
 
@@ -146,6 +151,7 @@ class Ranked(NamedTuple):
     label: str = ""
     kind: str = ""
     """Type of the node."""
+    basis: Basis = ""
 
 
 @dataclass(frozen=True)
@@ -169,17 +175,29 @@ class Ranking:
         """The nodes' ids, best first."""
         return [node.id for node in self.nodes]
 
+    @property
+    def chosen(self) -> Sequence[Ranked]:
+        """The nodes that are the answer, without those only seen on the way."""
+        return [node for node in self.nodes if node.basis != "seen"]
+
     def records(self) -> list[dict[str, Any]]:
-        """The nodes as plain data: rank (from 1), name, id, type, score."""
+        """The nodes as plain data: rank (from 1), name, id, type, score, basis."""
         return [
-            {"rank": rank, "name": node.label, "id": node.id, "type": node.kind, "score": node.score}
+            {
+                "rank": rank,
+                "name": node.label,
+                "id": node.id,
+                "type": node.kind,
+                "score": node.score,
+                "basis": node.basis,
+            }
             for rank, node in enumerate(self.nodes, 1)
         ]
 
     def to_csv(self) -> str:
         """The records as comma-separated values with a header."""
         out = io.StringIO()
-        writer = csv.DictWriter(out, ["rank", "name", "id", "type", "score"])
+        writer = csv.DictWriter(out, ["rank", "name", "id", "type", "score", "basis"])
         writer.writeheader()
         writer.writerows(self.records())
         return out.getvalue()

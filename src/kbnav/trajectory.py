@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -92,12 +92,28 @@ class Usage:
         )
 
 
+class Fact(NamedTuple):
+    """A link that an observation shows: ids and names of its ends, and the relation, ``^`` before it if it comes in.
+
+    An empty ``target`` stands for whatever the relation leads to. A ``generated`` fact is a model's word alone.
+    """
+
+    source: str
+    relation: str
+    target: str = ""
+    source_name: str = ""
+    relation_name: str = ""
+    target_name: str = ""
+    generated: bool = False
+
+
 @dataclass(frozen=True)
 class Step:
     """One thought, one action, one observation.
 
     ``number`` counts a run's actions from 1, dropped ones included. ``rows`` is set for a query that ran. ``dropped``
-    says why the step is no longer on the path. ``nodes`` are the ids that an SKB's tool showed, in the order shown.
+    says why the step is no longer on the path. ``nodes`` are the ids that an SKB's tool showed, in the order shown;
+    ``facts`` the links among them, where an agent walks along links.
     """
 
     number: int
@@ -108,9 +124,11 @@ class Step:
     seconds: float = 0.0
     dropped: Dropped = ""
     nodes: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", tuple(self.nodes))  # checkpoints give lists back
+        object.__setattr__(self, "facts", tuple(Fact(*fact) for fact in self.facts))
 
     def drop(self, reason: Dropped) -> Step:
         """The same step, off the path."""
@@ -180,7 +198,7 @@ class Run:
         return sorted((*self.path, *self.discarded), key=lambda step: step.number)
 
 
-CHECKPOINTED = (Call, Usage, Step, Outcome, Turn, AnswerTable, Term, Ranking, Ranked)
+CHECKPOINTED = (Call, Usage, Fact, Step, Outcome, Turn, AnswerTable, Term, Ranking, Ranked)
 """The only classes that a chat's checkpoints may be read back into."""
 
 

@@ -149,11 +149,11 @@ def test_ask_prints_the_ranking_and_show_prints_it_again(kbnav):
     assert "│    2 │ Long Barn │ h2 │ house │   0.5 │" in shown
 
 
-def test_json_and_csv_give_rank_name_id_type_and_score(kbnav):
+def test_json_and_csv_give_rank_name_id_type_score_and_basis(kbnav):
     built(kbnav)
     expected = [
-        {"rank": 1, "name": "The Mill", "id": "h1", "type": "house", "score": 1.0},
-        {"rank": 2, "name": "Long Barn", "id": "h2", "type": "house", "score": 0.5},
+        {"rank": 1, "name": "The Mill", "id": "h1", "type": "house", "score": 1.0, "basis": ""},
+        {"rank": 2, "name": "Long Barn", "id": "h2", "type": "house", "score": 0.5, "basis": ""},
     ]
     code, out, _ = kbnav("ask", "--kb", "v.skb", "--json", QUESTION)
     assert (code, json.loads(out)["ranking"]) == (0, expected)
