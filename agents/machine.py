@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, Protocol, TypedDict, TypeVar
 
@@ -16,8 +17,9 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 
 from kbnav.answers import encodable
-from kbnav.errors import StopRun
+from kbnav.errors import Stopped, StopRun
 from kbnav.settings import Budget
+from kbnav.stopping import Brake
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.toolbox import FINISH, Toolbox
 from kbnav.trajectory import Call, Outcome, Step, Stop, Turn, Usage
@@ -77,10 +79,24 @@ class Ending(Protocol):
 
 @dataclass
 class RunContext:
-    """What one run's nodes are given beside the state. ``failure`` keeps the exception that stopped the run."""
+    """What one run's nodes are given beside the state. ``failure`` keeps the exception that stopped the run.
+
+    With a ``brake``, the run can be ended from outside, also in the middle of a node.
+    """
 
     tools: Context
     failure: list[StopRun] = field(default_factory=list)
+    brake: Brake | None = None
+
+    def hold(self, call: Callable[[], T], used: Usage | None = None) -> T:
+        """The result of ``call``, unless the run is ended first.
+
+        ``used`` is what the run has used so far, where ``call`` asks a model and the run's limit counts.
+        """
+        if self.brake is None:
+            return call()
+        self.brake.check(used)
+        return self.brake.run(call)
 
 
 @dataclass(frozen=True)
@@ -129,7 +145,7 @@ def build_machine(
 
     def think(state: State, runtime: Runtime[RunContext]) -> dict[str, Any]:
         try:
-            reply = policy(state, runtime.context.tools)
+            reply = runtime.context.hold(lambda: policy(state, runtime.context.tools), state["usage"])
         except StopRun as error:
             return _failed(error, runtime)
         usage = state["usage"] + reply.usage
@@ -140,7 +156,12 @@ def build_machine(
 
     def act(state: State, runtime: Runtime[RunContext]) -> dict[str, Any]:
         run, wait, repeats = sort_out(state["pending"], state["path"], ending, budget)
-        steps, usage, error = _run_side_by_side(run, spent(state) + 1, toolbox, state, runtime)
+        first = spent(state) + 1
+        try:
+            steps, usage, error = runtime.context.hold(lambda: _run_side_by_side(run, first, toolbox, state, runtime))
+        except Stopped as stopped:
+            steps = [Step(number, call, str(stopped), ok=False) for number, call in enumerate(run, first)]
+            usage, error = Usage(), stopped
         dropped = [
             Step(number, call, dropped="repeat")
             for number, call in enumerate(repeats, start=spent(state) + len(steps) + 1)
@@ -174,7 +195,7 @@ def build_machine(
     def report(state: State, runtime: Runtime[RunContext]) -> dict[str, Any]:
         stop = state["stop"] or _why_stopped(state, budget) or "error"
         try:
-            outcome, usage = ending.conclude(State(**{**state, "stop": stop}), runtime.context.tools)
+            outcome, usage = _conclude(ending, State(**{**state, "stop": stop}), runtime)
         except StopRun as error:
             outcome, usage = Outcome("failed", "error", note=str(error)), Usage()
             runtime.context.failure.append(error)
@@ -260,6 +281,17 @@ def _failed(error: StopRun, runtime: Runtime[RunContext]) -> dict[str, Any]:
     return {"stop": "error", "failure": str(error)}
 
 
+def _conclude(ending: Ending, state: State, runtime: Runtime[RunContext]) -> tuple[Outcome, Usage]:
+    """The outcome; that of a failed run, which nothing is asked for, where the run is stopped now or was before."""
+    tools = runtime.context.tools
+    if state["stop"] == "error":
+        return ending.conclude(state, tools)
+    try:
+        return runtime.context.hold(lambda: ending.conclude(state, tools))
+    except Stopped as stopped:
+        return ending.conclude(State(**{**state, **_failed(stopped, runtime)}), tools)
+
+
 def _run_side_by_side(
     calls: Sequence[Call], first: int, toolbox: Toolbox, state: State, runtime: Runtime[RunContext]
 ) -> tuple[list[Step], Usage, StopRun | None]:
@@ -272,7 +304,9 @@ def _run_side_by_side(
         runtime.stream_writer(Event("call", call=call))
     numbered = list(enumerate(calls, start=first))
     with ThreadPoolExecutor(max_workers=len(calls)) if len(calls) > 1 else _Inline() as pool:
-        futures = [pool.submit(_run_one, number, call, toolbox, context) for number, call in numbered]
+        futures = [
+            pool.submit(copy_context().run, _run_one, number, call, toolbox, context) for number, call in numbered
+        ]
         for future in as_completed(futures):
             runtime.stream_writer(Event("step", steps=(future.result()[0],)))
     results = [future.result() for future in futures]
@@ -300,5 +334,5 @@ def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> tup
         except StopRun as stopped:
             seen, error = Observation(str(stopped), ok=False), stopped
     seconds = round(time.monotonic() - began, 3)
-    step = Step(number, call, encodable(seen.text), seen.ok, seen.rows, seconds, nodes=seen.nodes)
+    step = Step(number, call, encodable(seen.text), seen.ok, seen.rows, seconds, nodes=seen.nodes, facts=seen.facts)
     return step, seen.usage, error

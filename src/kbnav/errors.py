@@ -10,6 +10,7 @@ There are two kinds of error, and nothing in between::
     │   ├── QueryRefused           an update, or a SERVICE that is not on the allow-list
     │   └── QueryTimeout           the service's or the mirror's time or memory limit
     └── StopRun                ends the run (the trajectory is saved first); ``exit_code`` is the CLI's
+        ├── Stopped            a person, or a limit that they set, ended the run                         (3)
         ├── UsageError             wrong use: a missing file, an unknown name, an impossible option     (2)
         │   └── DataError          a file that is corrupt or not what it should be, with its position   (2)
         └── ServiceError           something outside failed and stayed failed                           (3)
@@ -58,6 +59,10 @@ class StopRun(KbnavError):
     """Nothing the model does would help; the run ends and the caller hears of it."""
 
     exit_code = 3
+
+
+class Stopped(StopRun):
+    """A person asked for the run to end, or it reached a limit of time or money."""
 
 
 class UsageError(StopRun):

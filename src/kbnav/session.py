@@ -19,6 +19,7 @@ from kbnav.errors import StopRun, UsageError
 from kbnav.language import question_language
 from kbnav.models.chat import cost_of
 from kbnav.question import checked_question
+from kbnav.stopping import Brake
 from kbnav.trajectory import CHECKPOINTED, Run, Turn, save_run
 
 if TYPE_CHECKING:
@@ -27,12 +28,19 @@ if TYPE_CHECKING:
 Listener = Callable[[Event], None]
 
 
-def ask(agent: Agent, question: str, *, on_event: Listener | None = None, history: Sequence[Turn] = ()) -> Run:
-    """Ask one question and save the run under ``<home>/runs``.
+def ask(
+    agent: Agent,
+    question: str,
+    *,
+    on_event: Listener | None = None,
+    history: Sequence[Turn] = (),
+    brake: Brake | None = None,
+) -> Run:
+    """Ask one question and save the run under ``<home>/runs``; ``brake`` ends it from another thread.
 
-    Raises StopRun where a service failed; the run, up to the failure, is saved before.
+    Raises StopRun where a service failed or the run was stopped; the run, up to then, is saved before.
     """
-    return _saved(attempt(agent, question, on_event=on_event, history=history), agent)
+    return _saved(attempt(agent, question, on_event=on_event, history=history, brake=brake), agent)
 
 
 class Attempt(NamedTuple):
@@ -42,10 +50,17 @@ class Attempt(NamedTuple):
     failure: StopRun | None
 
 
-def attempt(agent: Agent, question: str, *, on_event: Listener | None = None, history: Sequence[Turn] = ()) -> Attempt:
+def attempt(
+    agent: Agent,
+    question: str,
+    *,
+    on_event: Listener | None = None,
+    history: Sequence[Turn] = (),
+    brake: Brake | None = None,
+) -> Attempt:
     """Ask one question, save nothing, and give a failure back beside the run. Raises UsageError for no question."""
     question = checked_question(question)
-    context = agent.context(question, _language(agent, question))
+    context = _context(agent, question, brake)
     state = start(question, history, agent.settings.budget)
     return _drive(agent, agent.machine(), state, context, {}, on_event)
 
@@ -87,21 +102,21 @@ class Chat:
         snapshot = self._machine.get_state(self._config)  # type: ignore[arg-type]
         return str(snapshot.values["question"]) if snapshot.next and snapshot.values else None
 
-    def ask(self, question: str, *, on_event: Listener | None = None) -> Run:
+    def ask(self, question: str, *, on_event: Listener | None = None, brake: Brake | None = None) -> Run:
         """Ask the next question. Raises as ``kbnav.session.ask``."""
         question = checked_question(question)
         state = start(question, self.history, self._agent.settings.budget)
-        return self._go(question, state, on_event)
+        return self._go(question, state, on_event, brake)
 
-    def resume(self, *, on_event: Listener | None = None) -> Run:
+    def resume(self, *, on_event: Listener | None = None, brake: Brake | None = None) -> Run:
         """Go on with the unfinished question where it was. Raises UsageError where there is none."""
         question = self.unfinished
         if question is None:
             raise UsageError(f"nothing to go on with in session {self.id}")
-        return self._go(question, None, on_event)
+        return self._go(question, None, on_event, brake)
 
-    def _go(self, question: str, state: State | None, on_event: Listener | None) -> Run:
-        context = self._agent.context(question, _language(self._agent, question))
+    def _go(self, question: str, state: State | None, on_event: Listener | None, brake: Brake | None) -> Run:
+        context = _context(self._agent, question, brake)
         return _saved(_drive(self._agent, self._machine, state, context, self._config, on_event), self._agent)
 
 
@@ -133,6 +148,10 @@ def versions() -> dict[str, str]:
     """Versions of what a run depends on."""
     packages = ("kbnav", "langgraph", "langchain-core", "langchain-openai", "openai")
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+
+
+def _context(agent: Agent, question: str, brake: Brake | None) -> RunContext:
+    return replace(agent.context(question, _language(agent, question)), brake=brake)
 
 
 def _language(agent: Agent, question: str) -> str:

@@ -88,9 +88,9 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
     return Observation(f"{len(table)} rows", rows=len(table))
 
 
-def agent_of(replies: Sequence[AIMessage], home: Path, **budget: Any) -> Agent:
+def agent_of(replies: Sequence[AIMessage], home: Path, *, kb: NumbersKB | None = None, **budget: Any) -> Agent:
     """An agent with a scripted model on the tools above."""
-    kb = NumbersKB()
+    kb = kb or NumbersKB()
     settings = Settings(home=home, language="en", budget=budget, model="scripted")  # type: ignore[arg-type]
     toolbox = Toolbox([look, execute_query, finish], kb.capabilities)
     return Agent(

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from kbnav.errors import BadResponse, CredentialsError, ServiceError, UsageError
 from kbnav.settings import Price, Settings
+from kbnav.stopping import current_brake
 from kbnav.trajectory import Usage, load_run
 
 if TYPE_CHECKING:
@@ -77,12 +78,15 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: LanguageModel
 
     Raises CredentialsError (401, 403), UsageError (unknown model, request refused as too long or malformed),
     BadResponse (the endpoint does not speak the protocol) and ServiceError (unreachable, overloaded or failing after
-    retries).
+    retries). Within a run that has a brake, the call is cancelled with the run, and Stopped is raised.
     """
     import openai
 
+    brake = current_brake()
     try:
-        return model.invoke(prompt)
+        if brake is None:
+            return model.invoke(prompt)
+        return brake.ask(lambda: model.invoke(prompt), lambda: _asked(model, prompt))
     except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
         raise CredentialsError(f"the model's endpoint refused the key: {_line(error)}") from error
     except openai.NotFoundError as error:
@@ -106,6 +110,10 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: LanguageModel
         raise BadResponse(
             f"the model's endpoint answered with something that is no completion: {_line(error)}"
         ) from error
+
+
+async def _asked(model: Runnable[LanguageModelInput, AIMessage], prompt: LanguageModelInput) -> AIMessage:
+    return await model.ainvoke(prompt)
 
 
 def _odd_calls(error: ValidationError) -> AIMessage:

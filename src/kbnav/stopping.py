@@ -1,0 +1,115 @@
+"""Ending a run from outside: on request, out of time, out of money, or because its server shuts down."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextvars import ContextVar, copy_context
+from typing import Any, TypeVar
+
+from kbnav.errors import Stopped
+from kbnav.trajectory import Usage
+
+T = TypeVar("T")
+_BRAKE: ContextVar[Brake | None] = ContextVar("brake", default=None)
+
+
+def current_brake() -> Brake | None:
+    """The brake of the run that this code is a part of, if it has one."""
+    return _BRAKE.get()
+
+
+class Brake:
+    """Ends one run at once, from any thread.
+
+    What the run does is waited for and no longer: a model's call is cancelled, which closes its connection; a tool that
+    is at work is left alone and what it brings is dropped.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop | None = None, limit: Callable[[Usage], str] | None = None
+    ) -> None:
+        """``loop`` runs in another thread and makes the model's calls; without one they can only be left alone.
+
+        ``limit`` says from what was used so far why no model may be asked any more; nothing where it may.
+        """
+        self._loop = loop
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._waiting: set[Future[Any]] = set()
+        self._why = ""
+        self._ended = False
+
+    def stop(self, why: str = "Stopped on request.") -> None:
+        """End the run; it is concluded with what it has, and ``why``."""
+        self._end(why)
+
+    def abandon(self) -> None:
+        """End the run in the middle, so that its session can go on with it later; it raises CancelledError."""
+        self._end("")
+
+    def check(self, used: Usage | None = None) -> None:
+        """Raises Stopped where the run was stopped or ``used`` is over its limit, CancelledError where abandoned."""
+        if used is not None and self._limit and (why := self._limit(used)):
+            self.stop(why)
+        if self._ended:
+            raise self._error()
+
+    def run(self, call: Callable[[], T]) -> T:
+        """The result of ``call``, made in a thread of its own. Raises as ``check``, and what ``call`` raises."""
+        future: Future[T] = Future()
+        context = copy_context()
+
+        def work() -> None:
+            _BRAKE.set(self)
+            try:
+                result = call()
+            except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
+                _settle(future.set_exception, error)
+            else:
+                _settle(future.set_result, result)
+
+        threading.Thread(target=context.run, args=(work,), daemon=True, name="kbnav-step").start()
+        return self._wait(future)
+
+    def ask(self, call: Callable[[], T], awaited: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The same as ``call`` gives, by a coroutine that is cancelled when the run ends; raises as ``check``."""
+        if self._loop is None:
+            return call()
+        return self._wait(asyncio.run_coroutine_threadsafe(awaited(), self._loop))
+
+    def _end(self, why: str) -> None:
+        with self._lock:
+            if self._ended:
+                return
+            self._ended, self._why = True, why
+            waiting = list(self._waiting)
+        for future in waiting:
+            future.cancel()
+
+    def _wait(self, future: Future[T]) -> T:
+        with self._lock:
+            self._waiting.add(future)
+            ended = self._ended
+        try:
+            if ended:
+                future.cancel()
+            return future.result()
+        except CancelledError as error:
+            raise self._error() from error
+        finally:
+            with self._lock:
+                self._waiting.discard(future)
+
+    def _error(self) -> Exception:
+        return Stopped(self._why) if self._why else CancelledError()
+
+
+def _settle(settle: Callable[[Any], None], value: object) -> None:
+    """Give a future its end, unless nobody waits for it any more."""
+    try:
+        settle(value)
+    except InvalidStateError:
+        return

@@ -1,0 +1,131 @@
+"""Runs that are ended from outside: at once, in the middle of what they do, and with a record of what was done."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kbnav.agents.spinach import build_spinach
+from kbnav.errors import Stopped
+from kbnav.session import Chat, attempt, sqlite_sessions
+from kbnav.settings import Settings
+from kbnav.stopping import Brake
+from tests.agents.parts import NumbersKB, agent_of, finishes, looks, runs
+
+
+class SlowKB(NumbersKB):
+    """Its queries end when they are told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.go_on = threading.Event(), threading.Event()
+
+    def execute_query(self, query, *, language="en"):
+        self.asked.set()
+        self.go_on.wait(30)
+        return super().execute_query(query, language=language)
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """An event loop that runs in a thread."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield loop
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+@contextmanager
+def silent_endpoint() -> Iterator[tuple[str, threading.Event, threading.Event]]:
+    """An endpoint that takes a request and never answers; the events: it was asked, the client hung up."""
+    asked, hung_up = threading.Event(), threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def listen() -> None:
+            connection, _ = server.accept()
+            with connection:
+                while chunk := connection.recv(65536):
+                    if b'"messages"' in chunk:
+                        asked.set()
+            hung_up.set()
+
+        thread = threading.Thread(target=listen, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/v1", asked, hung_up
+        thread.join(10)
+
+
+def test_stopping_hangs_up_on_the_model_at_once(tmp_path: Path, loop: asyncio.AbstractEventLoop):
+    brake = Brake(loop)
+    with silent_endpoint() as (url, asked, hung_up):
+        settings = Settings(home=tmp_path, language="en", model="any", base_url=url, model_retries=0)
+        agent = build_spinach(NumbersKB(), settings)
+        threading.Thread(target=lambda: asked.wait(30) and brake.stop()).start()
+        run, failure = attempt(agent, "How many?", brake=brake)
+        assert hung_up.wait(10)
+    assert isinstance(failure, Stopped)
+    assert (run.outcome.status, run.outcome.note, run.path) == ("failed", "Stopped on request.", ())
+
+
+def test_stopping_does_not_wait_for_a_tool_and_records_the_call_that_was_cut_off(tmp_path: Path):
+    kb, brake = SlowKB(), Brake()
+    agent = agent_of([looks("a"), runs(5), finishes()], tmp_path, kb=kb)
+    threading.Thread(target=lambda: kb.asked.wait(30) and brake.stop("Out of time.")).start()
+    run, failure = attempt(agent, "How many?", brake=brake)
+    assert not kb.go_on.is_set()
+    kb.go_on.set()
+    assert str(failure) == "Out of time."
+    assert [(step.call.tool, step.ok, step.observation) for step in run.path] == [
+        ("look", True, "seen: a"),
+        ("execute_query", False, "Out of time."),
+    ]
+
+
+def test_a_limit_on_what_is_used_ends_the_run_before_the_next_call(tmp_path: Path):
+    brake = Brake(limit=lambda usage: "Too dear." if usage.calls >= 2 else "")
+    run, failure = attempt(agent_of([looks("a"), runs(5), finishes()], tmp_path), "How many?", brake=brake)
+    assert str(failure) == "Too dear."
+    assert [step.call.tool for step in run.path] == ["look", "execute_query"]
+    assert run.outcome.table is not None  # what was found by then is kept
+    assert len(run.outcome.table) == 5
+
+
+def test_an_abandoned_session_goes_on_where_it_was(tmp_path: Path):
+    kb, brake = SlowKB(), Brake()
+    threading.Thread(target=lambda: kb.asked.wait(30) and brake.abandon()).start()
+    with sqlite_sessions(tmp_path) as saver:
+        chat = Chat(agent_of([looks("a"), runs(5)], tmp_path, kb=kb), "s1", saver)
+        with pytest.raises(CancelledError):
+            chat.ask("How many?", brake=brake)
+        kb.go_on.set()
+        again = Chat(agent_of([finishes()], tmp_path), "s1", saver)
+        assert again.unfinished == "How many?"
+        run = again.resume()
+    assert [step.call.tool for step in run.path] == ["look", "execute_query", "finish"]
+    assert run.outcome.status == "answered"
+
+
+def test_a_brake_that_was_pulled_before_lets_nothing_begin():
+    brake = Brake()
+    brake.stop()
+    brake.stop("a second reason changes nothing")
+    with pytest.raises(Stopped, match="on request"):
+        brake.check()
+    with pytest.raises(Stopped, match="on request"):
+        brake.run(lambda: time.sleep(60))
+
+
+def test_what_a_held_call_raises_is_raised():
+    with pytest.raises(ZeroDivisionError):
+        Brake().run(lambda: 1 // 0)
