@@ -169,6 +169,14 @@ def question_language(text: str, default: str = "en") -> str:
     return leaders[0] if best >= ENOUGH and len(leaders) == 1 else default
 
 
+def singular(word: str) -> str:
+    """An English noun without the ending of its plural, or a verb without its s, roughly; others are left alone."""
+    for ending, instead in (("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ches", "ch"), ("s", "")):
+        if word.endswith(ending) and len(word) - len(ending) >= 2 and not word.endswith(("ss", "us", "is")):
+            return word.removesuffix(ending) + instead
+    return word
+
+
 def _script(text: str) -> tuple[str, float]:
     """The non-Latin script with the most words, and about how many; an empty name where there is none."""
     counts = {}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -107,6 +107,7 @@ class NameIndex:
     def __init__(self, folder: Path) -> None:
         self._keys = _mapped_bytes(folder / "keys.utf8")
         self._keys_start = _mapped(folder / "keys_start.npy")
+        self._key_ends = self._keys_start.data  # the same, five times as quick to read one by one
         self._lengths = _mapped(folder / "lengths.npy")
         self._holders = _mapped(folder / "holders.npy")
         self._written = _mapped(folder / "written.npy")
@@ -145,6 +146,34 @@ class NameIndex:
                     found.setdefault(match.number, match)
         return list(found.values())[: max(limit, 0)]
 
+    def runs(self, words: Sequence[str], lasts: Sequence[str]) -> Iterator[tuple[int, bool]]:
+        """Of how many of the first ``words``, which are normalised, there is a name; shortest first.
+
+        ``lasts`` has another form of each word, empty where it has none, that may stand for it at a name's end; True
+        where the name has that. The search goes on from prefix to prefix and ends where no name begins so.
+        """
+        prefix, low = b"", 0
+        for count, (word, last) in enumerate(zip(words, lasts, strict=True), start=1):
+            if last:
+                place = self._first_from(prefix + last.encode(), low)
+                if place < len(self) and self._key(place) == prefix + last.encode():
+                    yield count, True
+            prefix += word.encode()
+            low = self._first_from(prefix, low)
+            key = self._key(low) if low < len(self) else b""
+            if key == prefix:
+                yield count, False
+            elif not key.startswith(prefix):
+                return
+
+    def _first_from(self, wanted: bytes, low: int) -> int:
+        """The first key at ``low`` or behind it that is not less: in growing steps, for it is near when ``low`` > 0."""
+        step = 1 if low else len(self)
+        while low + step < len(self) and self._key(low + step) < wanted:
+            low += step
+            step *= 2
+        return self._bisect(wanted, low, min(low + step, len(self)))
+
     def _equal(self, key: str, name: str) -> list[Match]:
         place = self._place(key)
         if place is None:
@@ -158,17 +187,20 @@ class NameIndex:
     def _place(self, key: str) -> int | None:
         """Binary search among the keys, which are in order of their UTF-8 bytes."""
         wanted = key.encode()
-        low, high = 0, len(self)
+        place = self._bisect(wanted, 0, len(self))
+        return place if place < len(self) and self._key(place) == wanted else None
+
+    def _bisect(self, wanted: bytes, low: int, high: int) -> int:
         while low < high:
             middle = (low + high) // 2
             if self._key(middle) < wanted:
                 low = middle + 1
             else:
                 high = middle
-        return low if low < len(self) and self._key(low) == wanted else None
+        return low
 
     def _key(self, place: int) -> bytes:
-        return bytes(self._keys[self._keys_start[place] : self._keys_start[place + 1]])
+        return bytes(self._keys[self._key_ends[place] : self._key_ends[place + 1]])
 
     def _similar(self, key: str, edits: int) -> list[Match]:
         from rapidfuzz import process

@@ -9,6 +9,7 @@ from itertools import islice
 
 from kbnav.knowledge.skb.names import Match, normalise
 from kbnav.knowledge.skb.store import SKB
+from kbnav.language import singular
 from kbnav.models.offline.lexicon import lexicon
 
 _TOKEN = re.compile(r"[^\s\"“”„«»]+")
@@ -131,14 +132,6 @@ def _is_asked(first: TypeWord, words: Sequence[int], tokens: Sequence[Token]) ->
 def name_words(name: str) -> list[str]:
     """The words of a type's or relation's name: ``side_effect`` and ``sideEffect`` have two."""
     return [word.casefold() for word in _WORDS.findall(_CAMEL.sub(" ", name))]
-
-
-def singular(word: str) -> str:
-    """An English noun without the ending of its plural, or a verb without its s, roughly; others are left alone."""
-    for ending, instead in (("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ches", "ch"), ("s", "")):
-        if word.endswith(ending) and len(word) - len(ending) >= 2 and not word.endswith(("ss", "us", "is")):
-            return word.removesuffix(ending) + instead
-    return word
 
 
 def _tokens(question: str) -> Iterator[Token]:

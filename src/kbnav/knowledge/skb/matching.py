@@ -1,0 +1,227 @@
+"""Node matching: the nodes that a question names, or else those whose documents are nearest to it (PASemiQA, 4.1.1).
+
+Every name and alias of the SKB is looked for in one pass over the question. Names and question are compared as
+``names.normalise`` has them: without case, accents, punctuation and space; an English plural in lower case at a name's
+end is tried in the singular too. Of names that overlap the longest is taken, and of one name all nodes, with their
+types.
+
+Not every word that is somewhere a name is one here:
+
+- A span of function words ("the", "it", "which one") or of numbers, and a single character, must stand in quotation
+  marks; function words may also be written just like the name, each with a capital ("The Who").
+- A plain word, that is one in lower case or at the question's beginning, is no abbreviation: "set" is not the gene SET,
+  though "tp53" is TP53. It is no name where it is that of a node type ("gene").
+- Words with space between them are no name that is written without, unless it has a digit: "genes is" is not the gene
+  GENESIS, though "IL 6" is IL6.
+- A plain word that 1 % of the documents have, and 20 at least, is taken only where nothing else is found.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kbnav.errors import UsageError
+from kbnav.knowledge.skb.names import Match, NameIndex, normalise
+from kbnav.knowledge.skb.store import SKB
+from kbnav.language import FUNCTION_WORDS, SCRIPTS, singular
+
+Variant = Literal["exact", "embedding", "hybrid"]
+"""By name, by embedding, or by name and where that finds nothing by embedding (PASemiQA, Table 5)."""
+
+COMMON, COMMON_AT_LEAST = 0.01, 20
+"""The share and the number of documents from which on a plain word is a common one."""
+MOST_OF_ONE_NAME = 50
+"""Nodes that are kept of one ambiguous name: as it is written first, then those with the most edges."""
+_LONGEST_QUESTION = 500
+"""Words that are read."""
+_FUNCTION = frozenset(FUNCTION_WORDS["en"].split())
+_QUOTES = {'"': '"', "“": "”", "„": "“”", "«": "»", "‘": "’", "'": "'"}
+_UNSPACED = re.compile(f"[{SCRIPTS['han']}{SCRIPTS['ja']}{SCRIPTS['th']}]")
+
+
+@dataclass(frozen=True)
+class MatchedNode:
+    """A node of the question. ``start`` and ``end`` are the characters that name it; both 0 where none do.
+
+    ``how`` says whether the name is written so, is equal when normalised, or whether the document is near; ``score`` is
+    then the cosine, else 1.
+    """
+
+    id: str
+    name: str
+    kind: str
+    how: Literal["exact", "normalised", "embedding"]
+    score: float = 1.0
+    start: int = 0
+    end: int = 0
+
+
+@dataclass(frozen=True)
+class _Word:
+    text: str
+    start: int
+    end: int
+    key: str
+    last: str
+    """The key of its singular, empty where it has none."""
+
+
+@dataclass(frozen=True)
+class _Span:
+    words: Sequence[_Word]
+    text: str
+    """As in the question, its last word in the singular where the name has that."""
+    keys: tuple[str, ...]
+    """The words of ``text``, normalised."""
+    quoted: bool
+    first: bool
+    """Whether the question begins with it."""
+
+    @property
+    def plain(self) -> bool:
+        """One word in lower case; the question's first word is read as if it were."""
+        return len(self.words) == 1 and (self.text.islower() or (self.first and self.text.istitle()))
+
+    @property
+    def size(self) -> int:
+        """Characters of the normalised name, by which spans that overlap are compared."""
+        return sum(map(len, self.keys))
+
+
+class NodeMatcher:
+    """Finds the nodes of questions in one SKB; safe to share between threads."""
+
+    def __init__(self, skb: SKB, variant: Variant = "hybrid", *, nearest: int = 5) -> None:
+        """``nearest`` is how many nodes are taken by embedding.
+
+        Raises UsageError where the SKB lacks the index that the variant cannot do without: names for ``exact`` and
+        ``hybrid``, vectors for ``embedding``. ``hybrid`` without vectors is ``exact``.
+        """
+        if variant != "embedding" and skb.names is None:
+            raise UsageError(f"{skb.meta.name} was built without names, which node matching by name needs")
+        if variant == "embedding" and skb.vectors is None:
+            raise UsageError(f"{skb.meta.name} was built without vectors, which node matching by embedding needs")
+        self._skb = skb
+        self._variant = variant
+        self._nearest = nearest
+        self._kinds = frozenset(normalise(part) for kind in skb.type_names for part in kind.split("/"))
+
+    def match(self, question: str) -> tuple[MatchedNode, ...]:
+        """The nodes of a question, each once, in its order; those by embedding by falling cosine."""
+        found: list[MatchedNode] = []
+        if self._variant != "embedding" and self._skb.names is not None:
+            found = self._named(question, self._skb.names)
+        if self._variant != "exact" and not found and self._skb.vectors is not None and question.strip():
+            near = self._skb.vectors.search(question, limit=self._nearest)
+            found = [self._node(number, "embedding", score) for number, score in near]
+        once: dict[str, MatchedNode] = {}
+        for node in found:
+            once.setdefault(node.id, node)
+        return tuple(once.values())
+
+    def _named(self, question: str, names: NameIndex) -> list[MatchedNode]:
+        sure: list[tuple[_Span, list[Match]]] = []
+        common: list[tuple[_Span, list[Match]]] = []
+        for span in sorted(_spans(question, names), key=lambda one: (-one.size, one.words[0].start)):
+            if any(_overlap(span, other) for other, _ in sure):
+                continue
+            matches = self._meant(span, names)
+            if matches:
+                (common if self._is_common(span) else sure).append((span, matches))
+        taken = sorted(sure or common, key=lambda one: one[0].words[0].start)
+        return [
+            self._node(match.number, "exact" if match.how == "exact" else "normalised", 1.0, span)
+            for span, matches in taken
+            for match in matches
+        ]
+
+    def _meant(self, span: _Span, names: NameIndex) -> list[Match]:
+        """The nodes of a name, none where the span does not mean it."""
+        if not span.quoted and (
+            span.size < 2
+            or all(key.isdecimal() for key in span.keys)
+            or (span.plain and {span.words[0].key, *span.keys} & self._kinds)
+        ):
+            return []
+        matches = names.search(span.text, limit=len(self._skb.nodes), edits=0)
+        if not span.quoted and _FUNCTION.issuperset(span.keys):
+            titled = len(span.words) > 1 and all(word.text.istitle() for word in span.words)
+            matches = [match for match in matches if titled and match.how == "exact"]
+        if span.plain and not span.quoted:
+            matches = [match for match in matches if match.how == "exact" or not self._is_abbreviation(match.number)]
+        if re.search(r"\s", span.text) and not re.search(r"\d", span.text):
+            matches = [match for match in matches if match.how == "exact" or self._is_spaced_so(match.number, span)]
+        if len(matches) > MOST_OF_ONE_NAME:
+            matches.sort(key=lambda match: (match.how != "exact", -self._skb.graph.degree(match.number)))
+        return matches[:MOST_OF_ONE_NAME]
+
+    def _is_abbreviation(self, node: int) -> bool:
+        name = str(self._skb.nodes.names[node])
+        return name.isupper() and not any(char.isdecimal() for char in name)
+
+    def _is_spaced_so(self, node: int, span: _Span) -> bool:
+        names = (str(self._skb.nodes.names[node]), *self._skb.nodes.aliases(node))
+        return any(tuple(word.key for word in _words(name)) == span.keys for name in names)
+
+    def _is_common(self, span: _Span) -> bool:
+        text = self._skb.text
+        if text is None or span.quoted or not span.plain:
+            return False
+        return text.holders(span.text) >= max(COMMON * text.nodes, COMMON_AT_LEAST)
+
+    def _node(
+        self, number: int, how: Literal["exact", "normalised", "embedding"], score: float, span: _Span | None = None
+    ) -> MatchedNode:
+        start, end = (span.words[0].start, span.words[-1].end) if span else (0, 0)
+        return MatchedNode(
+            self._skb.id(number), self._skb.nodes.label(number), self._skb.type_name(number), how, score, start, end
+        )
+
+
+def _spans(question: str, names: NameIndex) -> Iterator[_Span]:
+    """Every span of the question that spells a name."""
+    words = list(_words(question))[:_LONGEST_QUESTION]
+    keys, lasts = [word.key for word in words], [word.last for word in words]
+    for first, word in enumerate(words):
+        for count, by_last in names.runs(keys[first:], lasts[first:]):
+            spanned = words[first : first + count]
+            end = spanned[-1]
+            last, ending = (end.last, end.last) if by_last else (end.key, end.text)
+            text = question[word.start : end.start] + ending
+            spelled = (*keys[first : first + count - 1], last)
+            yield _Span(spanned, text, spelled, _is_quoted(question, word.start, end.end), first == 0)
+
+
+def _words(question: str) -> Iterator[_Word]:
+    """Runs of what ``normalise`` keeps; in scripts that have no space, each character."""
+    start = 0
+    for place, char in enumerate(f"{question} "):
+        kept = unicodedata.category(char)[0] not in "ZCP"
+        alone = kept and not char.isascii() and _UNSPACED.match(char) is not None
+        if start < place and (not kept or alone):
+            yield _word(question, start, place)
+        if alone:
+            yield _word(question, place, place + 1)
+        if not kept or alone:
+            start = place + 1
+
+
+def _word(question: str, start: int, end: int) -> _Word:
+    text = question[start:end]
+    key = normalise(text)
+    other = singular(text) if text.islower() and text.isascii() else text
+    return _Word(text, start, end, key, normalise(other) if other != text else "")
+
+
+def _is_quoted(question: str, start: int, end: int) -> bool:
+    before, behind = question[:start].rstrip(), question[end:].lstrip()
+    closing = _QUOTES.get(before[-1:], "")
+    return bool(closing) and behind.lstrip(".,!?;:")[:1] in tuple(closing)
+
+
+def _overlap(one: _Span, other: _Span) -> bool:
+    return one.words[0].start < other.words[-1].end and other.words[0].start < one.words[-1].end

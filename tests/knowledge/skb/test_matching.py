@@ -1,0 +1,174 @@
+"""Node matching: names in questions, longest first, and what is no name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbnav.errors import UsageError
+from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.matching import MOST_OF_ONE_NAME, NodeMatcher
+from kbnav.knowledge.skb.store import SKB
+
+NODES = """id,type,name,alias
+g1,gene,SET,
+g2,gene,TP53,p53
+g3,gene,IL6,interleukin 6
+g4,gene,FOXD3,GENESIS
+d1,disease,lung cancer,
+d2,disease,cancer,
+d3,disease,Small cell lung cancer,
+a1,anatomy,lung,
+p1,paper,It,
+p2,paper,Café Society of Zürich,
+p3,paper,1984,
+b1,band,The Who,
+s1,symptom,Lung Cancer,
+c1,company,C++ Ltd.,
+x1,anatomy,spider monkey,
+x2,anatomy,gene,
+j1,place,東京,
+"""
+
+
+def skb_of(folder: Path, nodes: str, options: Options | None = None) -> SKB:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "n.csv").write_text(nodes, encoding="utf-8")
+    (folder / "e.csv").write_text("source,relation,target\ng1,r,g2\n" if "g2" in nodes else "source,relation,target\n")
+    source = TableSource([folder / "n.csv"], [folder / "e.csv"])
+    build(source, folder / "built.skb", options or Options(vectors=False, sparql=False))
+    return SKB.open(folder / "built.skb")
+
+
+@pytest.fixture(scope="module")
+def matcher(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeMatcher]:
+    with skb_of(tmp_path_factory.mktemp("matching"), NODES) as skb:
+        yield NodeMatcher(skb, "exact")
+
+
+def ids(matcher: NodeMatcher, question: str) -> list[str]:
+    return [node.id for node in matcher.match(question)]
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Which drugs treat small cell lung cancer?", ["d3"]),  # not lung cancer, lung or cancer within it
+        ("What is found in the lung, in cancer and in lung cancer?", ["a1", "d2", "d1", "s1"]),  # both of one name
+        ("Which genes interact with tp53?", ["g2"]),  # no abbreviation of letters only
+        ("Which genes interact with P53 and interleukin-6?", ["g2", "g3"]),  # by alias
+        ("What binds IL-6 or IL 6?", ["g3"]),  # once, however often it is named
+        ("Which set of genes is meant?", []),  # neither SET nor GENESIS nor the type
+        ("What does SET do?", ["g1"]),
+        ("Who wrote it?", []),
+        ('Who wrote "It"?', ["p1"]),
+        ("Who wrote “it”?", ["p1"]),
+        ("Who sang for The Who?", ["b1"]),
+        ("Who sang for the who?", []),
+        ("Who wrote cafe society of zurich?", ["p2"]),
+        ("What happened in 1984?", []),
+        ("Who wrote '1984'?", ["p3"]),
+        ("Where do spider monkeys live?", ["x1"]),
+        ("Where do Spider Monkeys live?", []),  # plurals are turned in lower case only
+        ("What does C++ Ltd sell?", ["c1"]),
+        ("東京はどこですか", ["j1"]),
+        ("the", []),
+        ("", []),
+    ],
+)
+def test_names_in_questions(matcher: NodeMatcher, question: str, expected: list[str]) -> None:
+    assert ids(matcher, question) == expected
+
+
+def test_a_match_says_where_and_how_it_is_written(matcher: NodeMatcher) -> None:
+    question = "Is Lung  cancer treated?"
+    found = matcher.match(question)
+    assert [(node.name, node.kind, node.how, node.score) for node in found] == [
+        ("lung cancer", "disease", "normalised", 1.0),
+        ("Lung Cancer", "symptom", "normalised", 1.0),
+    ]
+    assert {question[node.start : node.end] for node in found} == {"Lung  cancer"}
+
+
+def test_the_name_as_it_is_written_comes_first(matcher: NodeMatcher) -> None:
+    assert [(node.id, node.how) for node in matcher.match("And Lung Cancer?")] == [
+        ("s1", "exact"),
+        ("d1", "normalised"),
+    ]
+
+
+def test_a_word_that_many_documents_have_is_taken_only_where_nothing_else_is(tmp_path: Path) -> None:
+    rows = [f"n{number},film,Film {number},a simple story" for number in range(50)]
+    nodes = "\n".join(["id,type,name,description", *rows, "b1,brand,Simple,soap", "b2,brand,Zest,soap"]) + "\n"
+    with skb_of(tmp_path, nodes) as skb:
+        matcher = NodeMatcher(skb, "exact")
+        assert ids(matcher, "Who makes simple soap for Zest?") == ["b2"]
+        assert ids(matcher, "Who makes simple soap?") == ["b1"]
+        assert ids(matcher, "Who makes Simple soap for Zest?") == ["b1", "b2"]
+
+
+def test_of_a_name_that_very_many_nodes_have_those_with_edges_are_kept(tmp_path: Path) -> None:
+    rows = [f"n{number},person,Wei Wang" for number in range(MOST_OF_ONE_NAME + 10)]
+    nodes = "\n".join(["id,type,name", *rows, "g1,person,Wei Wang", "g2,person,Wei Wang"]) + "\n"
+    with skb_of(tmp_path, nodes) as skb:
+        found = ids(NodeMatcher(skb, "exact"), "What did Wei Wang write?")
+        assert len(found) == MOST_OF_ONE_NAME
+        assert {"g1", "g2"} <= set(found)
+
+
+def test_only_what_names_do_not_find_is_looked_for_by_embedding(clinic: SkbKB) -> None:
+    named = "Which symptoms does malaria have?"
+    described = "a mosquito-borne infection by a parasite"
+    exact, embedding, hybrid = (NodeMatcher(clinic.skb, variant) for variant in ("exact", "embedding", "hybrid"))
+    assert [node.name for node in exact.match(named)] == ["malaria"]
+    assert hybrid.match(named) == exact.match(named)
+    assert exact.match(described) == ()
+    assert hybrid.match(described) == embedding.match(described)
+    near = embedding.match(described)
+    assert [node.how for node in near] == ["embedding"] * 5
+    assert [node.score for node in near] == sorted((node.score for node in near), reverse=True)
+    assert len(NodeMatcher(clinic.skb, "embedding", nearest=3).match(described)) == 3
+
+
+def test_a_variant_whose_index_is_missing_is_refused(tmp_path: Path) -> None:
+    with skb_of(tmp_path, "id,type,name\na,b,Some Name\n", Options(text=False, vectors=False, sparql=False)) as skb:
+        for variant in ("exact", "hybrid"):
+            with pytest.raises(UsageError, match="without names"):
+                NodeMatcher(skb, variant)
+        with pytest.raises(UsageError, match="without vectors"):
+            NodeMatcher(skb, "embedding")
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeMatcher, dict[str, str]]]:
+    names = ["Bo", "Bo Ka", "Bo Ka Lo", "Ka Lo", "Lo Mi", "Mi", "Mi Bo Lo"]
+    nodes = "id,type,name\n" + "".join(f"n{number},t,{name}\n" for number, name in enumerate(names))
+    with skb_of(tmp_path_factory.mktemp("letters"), nodes) as skb:
+        yield NodeMatcher(skb, "exact"), {name: f"n{number}" for number, name in enumerate(names)}
+
+
+@given(words=st.lists(st.sampled_from(["Bo", "Ka", "Lo", "Mi", "Xu"]), max_size=12))
+def test_overlapping_names_are_those_a_plain_search_takes(
+    letters: tuple[NodeMatcher, dict[str, str]], words: Sequence[str]
+) -> None:
+    matcher, names = letters
+    assert ids(matcher, " ".join(words)) == list(dict.fromkeys(names[name] for name in taken(words, set(names))))
+
+
+def taken(words: Sequence[str], names: set[str]) -> list[str]:
+    """Every span of words, the longest first, then the leftmost; those that overlap one before are left out."""
+    spans = [(end - start, start) for start in range(len(words)) for end in range(start + 1, len(words) + 1)]
+    used: set[int] = set()
+    found = []
+    for length, start in sorted(spans, key=lambda span: (-span[0], span[1])):
+        places = set(range(start, start + length))
+        if " ".join(words[start : start + length]) in names and not places & used:
+            used |= places
+            found.append((start, length))
+    return [" ".join(words[start : start + length]) for start, length in sorted(found)]
