@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -49,6 +49,9 @@ SecondsOption = Annotated[float | None, typer.Option("--max-seconds", min=0, hel
 RetryOption = Annotated[bool, typer.Option("--retry-failed", help="Ask failed questions again.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RunArgument = Annotated[Path, typer.Argument(help="Folder of a run.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="An option of the system, as in top_v=10; repeatable.")
+]
 WITHOUT = "rollback, premature_finish, hint, pruning, or a tool; several with commas."
 
 
@@ -71,9 +74,10 @@ def run(
     max_seconds: SecondsOption = None,
     retry_failed: RetryOption = False,
     without: Annotated[list[str] | None, typer.Option("--without", help=f"Leave out {WITHOUT}")] = None,
+    chosen: SetOption = None,
 ) -> None:
     """Ask every question of a dataset; run it again to go on after a kill, a limit or Ctrl-C."""
-    settings = _settings(kb=kb, data=data, model=model, base_url=base_url, language=language)
+    settings = _settings(kb=kb, data=data, model=model, base_url=base_url, language=language, options=_chosen(chosen))
     plan = _plan(settings, system, dataset, jobs, limit, only, gold, answerable, max_cost, max_seconds, retry_failed)
     raise typer.Exit(0 if _run_one(plan, _names(without), out) == "done" else 1)
 
@@ -97,12 +101,13 @@ def ablate(
     max_cost: CostOption = None,
     max_seconds: SecondsOption = None,
     retry_failed: RetryOption = False,
+    chosen: SetOption = None,
 ) -> None:
     """Run a system whole and once without each tool or rule named, and compare (SPINACH, Table 4).
 
     Limits of cost and time are those of each run.
     """
-    settings = _settings(kb=kb, data=data, model=model, base_url=base_url, language=language)
+    settings = _settings(kb=kb, data=data, model=model, base_url=base_url, language=language, options=_chosen(chosen))
     plan = _plan(settings, system, dataset, jobs, limit, only, gold, answerable, max_cost, max_seconds, retry_failed)
     if _run_one(plan, [], out / "full") != "done":
         raise typer.Exit(1)
@@ -276,6 +281,12 @@ def _settings(**overrides: object) -> Settings:
     from kbnav.settings import load_settings
 
     return load_settings(**overrides)
+
+
+def _chosen(pairs: list[str] | None) -> dict[str, Any] | None:
+    from kbnav.options import parse_set
+
+    return parse_set(pairs) if pairs else None
 
 
 def _names(without: list[str] | None) -> list[str]:

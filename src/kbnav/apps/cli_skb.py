@@ -66,6 +66,9 @@ def build(
     ] = "",
     text: Annotated[bool, typer.Option(help="Index names and texts.")] = True,
     sparql: Annotated[bool, typer.Option(help="Make the RDF view that SPARQL queries run on.")] = True,
+    relations: Annotated[
+        bool, typer.Option("--relations", help="Index documents with their relations too, for kbnav retrieve.")
+    ] = False,
 ) -> None:
     """Build an SKB. Killed, it goes on where it was when it is called again."""
     from kbnav.knowledge.skb.build import Options
@@ -74,7 +77,7 @@ def build(
     console = _console()
     source = _source(source_format, sources or [], nodes or [], edges or [])
     chosen = _encoder(encoder, console)
-    options = Options(text=text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql)
+    options = Options(text=text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations)
     with Progress(console) as progress:
         meta = build_skb(source, out, options, name=name, progress=progress)
     _print_losses(console, meta)
@@ -219,6 +222,7 @@ def _built_with(folder: Path) -> Options:
         vectors=bool(meta.encoder),
         encoder=_encoder(meta.encoder or NO_ENCODER, _console()),
         sparql=meta.sparql,
+        relations=any(name.startswith("relational-") for name in meta.files),
     )
 
 

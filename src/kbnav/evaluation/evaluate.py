@@ -14,7 +14,7 @@ from kbnav.evaluation.journal import json_line, write_whole
 from kbnav.evaluation.records import GOLD, SCORES, RunInfo, read_info, read_saved_run
 from kbnav.evaluation.runner import Ended, Limits, Progress, begin_run, check_limits, run_questions
 from kbnav.evaluation.scoring import Scores, score_run
-from kbnav.evaluation.systems import System, build_system, kb_state
+from kbnav.evaluation.systems import System, build_system, kb_state, system_options
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.settings import Settings
@@ -74,7 +74,8 @@ def evaluate(
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Ended:
     """Run, or go on with, the evaluation in ``folder``. Raises StopRun; what was answered until then is saved."""
-    settings = plan.settings.model_copy(update={"language": plan.language})
+    options = system_options(plan.system, plan.settings.options)
+    settings = plan.settings.model_copy(update={"language": plan.language, "options": options})
     check_limits(plan.limits, settings.model, list(settings.prices))
     candidates = choose(plan.dataset, plan.only)[: None if plan.answerable else plan.limit]
     with open_kb(settings) as kb:

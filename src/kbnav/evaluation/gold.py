@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kbnav.errors import StopRun, TellModel, UsageError
+from kbnav.errors import FATAL, StopRun, TellModel, UsageError
 from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.evaluation.journal import open_journal
 from kbnav.evaluation.records import GoldAnswer, GoldInfo, read_gold
 from kbnav.evaluation.systems import kb_state
-from kbnav.evaluation.work import FATAL, Patience, side_by_side
+from kbnav.evaluation.work import Patience, side_by_side
 from kbnav.knowledge.base import KnowledgeBase
 
 Listener = Callable[[int, int], None]

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
+from kbnav.options import Options, read_options
+from kbnav.retrieval.registry import RETRIEVERS
 from kbnav.settings import Settings
 
 if TYPE_CHECKING:
@@ -57,7 +59,26 @@ def _skb(kb: KnowledgeBase, settings: Settings) -> System:
     return agent_system(build_skb(kb, settings))
 
 
-SYSTEMS: Mapping[str, Builder] = MappingProxyType({"spinach": _spinach, "skb": _skb})
+def _retrieval(name: str, kb: KnowledgeBase, settings: Settings) -> System:
+    from kbnav.knowledge.skb.kb import SkbKB
+    from kbnav.retrieval.registry import build_retriever, retrieval_system
+
+    retriever = build_retriever(name, kb, settings)
+    if not isinstance(kb, SkbKB):
+        raise UsageError(f"the system {name} answers from an SKB, and {kb.name} is none")
+    return retrieval_system(retriever, kb, settings)
+
+
+SYSTEMS: Mapping[str, Builder] = MappingProxyType(
+    {"spinach": _spinach, "skb": _skb, **{name: partial(_retrieval, name) for name in RETRIEVERS}}
+)
+OPTIONS: Mapping[str, type[Options]] = MappingProxyType({name: kind.options for name, kind in RETRIEVERS.items()})
+"""What ``--set`` may set, by system; the others have no options."""
+
+
+def system_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options a system will be run with, those that were not given as well. Raises UsageError for a wrong one."""
+    return read_options(OPTIONS.get(name, Options), given, name).model_dump(mode="json")
 
 
 def build_system(name: str, kb: KnowledgeBase, settings: Settings) -> System:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbnav.blobs import Blobs
 from kbnav.errors import FATAL, StopRun, UsageError
@@ -171,22 +171,22 @@ def open_calls(settings: Settings) -> ModelCalls:
     Raises CredentialsError where OpenAI's own endpoint is meant and no key is set, UsageError for a saved run in place
     of a model, and where replies cannot be kept.
     """
-    limits = {"window": settings.model_window, "jobs": settings.model_jobs}
+    window, jobs = settings.model_window, settings.model_jobs
     if settings.model.startswith(REPLAY):
         raise UsageError("replay: repeats the runs of agents; a retrieval system repeats its replies of its own accord")
     if settings.model == "offline":
         from kbnav.models.standin import NAME, StandIn
 
-        return ModelCalls(StandIn(), NAME, **limits)
+        return ModelCalls(StandIn(), NAME, window=window, jobs=jobs)
     check_key(settings)
     replies = Replies(settings.home / FILE) if settings.model_cache else None
     model = open_chat_model(settings, sampling=False)
-    return ModelCalls(model, settings.model, base_url=settings.base_url, replies=replies, **limits)
+    return ModelCalls(model, settings.model, base_url=settings.base_url, replies=replies, window=window, jobs=jobs)
 
 
 def _record(answer: _Answer, trace: Trace, purpose: str, temperature: float, sample: int) -> None:
     failed = isinstance(answer.reply, StopRun)
-    details: dict[str, object] = {"purpose": purpose, "reply_key": answer.key[:16]}
+    details: dict[str, Any] = {"purpose": purpose, "reply_key": answer.key[:16]}
     details |= {"temperature": temperature} if temperature else {}
     details |= {"sample": sample} if sample else {}
     details |= {"kept_from_before": True} if answer.replayed else {}

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +29,7 @@ from kbnav.knowledge.skb.schema import (
     Dropped,
     FileInfo,
     Meta,
+    NodeText,
     NodeType,
     Progress,
     Relation,
@@ -37,6 +38,7 @@ from kbnav.knowledge.skb.schema import (
     type_starts,
     write_meta,
 )
+from kbnav.knowledge.skb.store import RELATIONAL_TEXT, RELATIONAL_VECTORS, SKB
 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder
@@ -59,6 +61,8 @@ class Options(NamedTuple):
     encoder: Encoder | None = None
     """What embeds the texts; None: latent semantic analysis, fitted on them."""
     sparql: bool = True
+    relations: bool = False
+    """Texts and vectors once more, of documents with their relations, as STaRK's retrieval systems search them."""
 
     @property
     def encoder_name(self) -> str:
@@ -170,6 +174,10 @@ class _Job:
             yield "names", self._names
         if self.options.vectors:
             yield "vectors", self._vectors
+        if self.options.relations and self.options.text:
+            yield RELATIONAL_TEXT, self._relational_text
+        if self.options.relations and self.options.vectors:
+            yield RELATIONAL_VECTORS, self._relational_vectors
         if self.options.sparql:
             yield "rdf", self._rdf
 
@@ -197,6 +205,23 @@ class _Job:
     def open_nodes(self) -> Nodes:
         """The nodes that the first stage wrote."""
         return Nodes(self.work, type_starts([kind.count for kind in self.types]), self.source.alias_fields)
+
+    def meta(self, name: str, files: Mapping[str, FileInfo], data: str) -> Meta:
+        """The description of what was built, known after the stage ``graph``."""
+        return Meta(
+            name=name,
+            source=self.source.description,
+            data=data,
+            style=self.source.style,
+            alias_fields=tuple(self.source.alias_fields),
+            types=tuple(self.types),
+            relations=tuple(self.relations),
+            tuples=tuple(self.tuples),
+            dropped=self.dropped,
+            encoder=self.options.encoder_name,
+            sparql=self.options.sparql,
+            files=files,
+        )
 
     def _folder(self, name: str) -> Path:
         folder = self.work / name
@@ -244,10 +269,14 @@ class _Job:
         }
 
     def _text(self) -> dict[str, Any]:
-        from kbnav.knowledge.skb import text
+        self._index_text(self.open_nodes().texts(), "text")
+        return {}
 
-        nodes = self.open_nodes()
-        text.build(nodes.texts(), self._folder("text"), type_start=nodes.type_start, progress=self.progress)
+    def _relational_text(self) -> dict[str, Any]:
+        from kbnav.knowledge.skb.rendering import relational_texts
+
+        with self._opened() as skb:
+            self._index_text(relational_texts(skb), RELATIONAL_TEXT)
         return {}
 
     def _names(self) -> dict[str, Any]:
@@ -258,20 +287,39 @@ class _Job:
         return {}
 
     def _vectors(self) -> dict[str, Any]:
+        self._embed(self.open_nodes().texts, "vectors")
+        return {}
+
+    def _relational_vectors(self) -> dict[str, Any]:
+        from kbnav.knowledge.skb.rendering import relational_texts
+
+        with self._opened() as skb:
+            self._embed(lambda: relational_texts(skb), RELATIONAL_VECTORS)
+        return {}
+
+    def _index_text(self, texts: Iterable[NodeText], part: str) -> None:
+        from kbnav.knowledge.skb import text
+
+        starts = type_starts([kind.count for kind in self.types])
+        text.build(texts, self._folder(part), type_start=starts, progress=self.progress)
+
+    def _embed(self, texts: Callable[[], Iterable[NodeText]], part: str) -> None:
         from kbnav.knowledge.skb import vectors
 
-        nodes = self.open_nodes()
-        folder = self.work / "vectors"
+        folder = self.work / part
         folder.mkdir(exist_ok=True)  # not emptied: embedding goes on where it was
         vectors.build(
-            nodes.texts,
+            texts,
             folder,
             encoder=self.options.encoder,
-            type_start=nodes.type_start,
-            previous=self._previous and self._previous / "vectors",
+            type_start=type_starts([kind.count for kind in self.types]),
+            previous=self._previous and self._previous / part,
             progress=self.progress,
         )
-        return {}
+
+    def _opened(self) -> SKB:
+        """What is built so far, as if it were finished."""
+        return SKB(self.work.parent, self.meta("", {}, "data-" + 12 * "0").model_copy(update={"data": WORK}))
 
     def _rdf(self) -> dict[str, Any]:
         from kbnav.knowledge.skb import rdf
@@ -308,7 +356,8 @@ def _only_builder(out: Path) -> Iterator[None]:
 
 
 def _fingerprint(source: Source, options: Options, previous: Path | None) -> str:
-    parts = [FORMAT, source.fingerprint, options.text, options.encoder_name, options.sparql, previous and previous.name]
+    wanted = [options.text, options.encoder_name, options.sparql, options.relations]
+    parts = [FORMAT, source.fingerprint, *wanted, previous and previous.name]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -320,20 +369,7 @@ def _put_in_place(job: _Job, out: Path, name: str) -> Meta:
     for done, path in enumerate(paths):
         job.progress("checksums", done, len(paths))
         files[path.relative_to(job.work).as_posix()] = file_info(path, sync=True)
-    meta = Meta(
-        name=name,
-        source=job.source.description,
-        data=f"data-{os.urandom(6).hex()}",
-        style=job.source.style,
-        alias_fields=tuple(job.source.alias_fields),
-        types=tuple(job.types),
-        relations=tuple(job.relations),
-        tuples=tuple(job.tuples),
-        dropped=job.dropped,
-        encoder=job.options.encoder_name,
-        sparql=job.options.sparql,
-        files=files,
-    )
+    meta = job.meta(name, files, f"data-{os.urandom(6).hex()}")
     job.work.rename(out / meta.data)
     write_meta(out, meta)
     for leftover in leftovers:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kbnav.knowledge.skb.documents import plain_text
+from kbnav.knowledge.skb.schema import NodeText
 from kbnav.knowledge.skb.store import SKB
 
 AMAZON_ENTRIES = 25
@@ -55,6 +56,13 @@ def get_rel_info(skb: SKB, node: int, relations: Sequence[str] | None = None, *,
     render = {"stark-amazon": _amazon_relations, "stark-mag": _mag_relations}.get(skb.meta.style, _prime_relations)
     text = render(skb, node, skb.relation_names if relations is None else relations, n_rel)
     return f"- relations:\n{text}" if text else ""
+
+
+def relational_texts(skb: SKB) -> Iterator[NodeText]:
+    """Every node in number order as the indexes are built from them, its relations at the end of its text."""
+    for node in skb.nodes.texts():
+        relations = get_rel_info(skb, node.number)
+        yield node._replace(text="\n".join(part for part in (node.text, relations) if part))
 
 
 def compact_text(text: str) -> str:

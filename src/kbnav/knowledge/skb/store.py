@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.text import TextIndex
     from kbnav.knowledge.skb.vectors import VectorIndex
 
+RELATIONAL_TEXT, RELATIONAL_VECTORS = "relational-text", "relational-vectors"
+"""Folders of the indexes of documents with their relations."""
+
 
 class SKB:
     """A built SKB, read-only, shared by threads and processes; it stays whole while another build replaces it.
@@ -84,9 +87,12 @@ class SKB:
     @cached_property
     def text(self) -> TextIndex | None:
         """The BM25 index; None where the SKB was built without."""
-        from kbnav.knowledge.skb import text
+        return self._text("text")
 
-        return text.open(self.data / "text") if (self.data / "text").is_dir() else None
+    @cached_property
+    def relational_text(self) -> TextIndex | None:
+        """The BM25 index of documents with their relations; None where the SKB was built without."""
+        return self._text(RELATIONAL_TEXT)
 
     @cached_property
     def names(self) -> NameIndex | None:
@@ -98,9 +104,12 @@ class SKB:
     @cached_property
     def vectors(self) -> VectorIndex | None:
         """The vector index, with the encoder it was built with; None where the SKB was built without."""
-        from kbnav.knowledge.skb import vectors
+        return self._vectors("vectors")
 
-        return vectors.open(self.data / "vectors", self._encoder) if (self.data / "vectors").is_dir() else None
+    @cached_property
+    def relational_vectors(self) -> VectorIndex | None:
+        """The vectors of documents with their relations; None where the SKB was built without."""
+        return self._vectors(RELATIONAL_VECTORS)
 
     @cached_property
     def type_names(self) -> tuple[str, ...]:
@@ -139,6 +148,16 @@ class SKB:
     def relation_number(self, name: str) -> int:
         """The number of a relation. Raises UnknownId naming those there are."""
         return self._known(name, self._relations, "relation")
+
+    def _text(self, part: str) -> TextIndex | None:
+        from kbnav.knowledge.skb import text
+
+        return text.open(self.data / part) if (self.data / part).is_dir() else None
+
+    def _vectors(self, part: str) -> VectorIndex | None:
+        from kbnav.knowledge.skb import vectors
+
+        return vectors.open(self.data / part, self._encoder) if (self.data / part).is_dir() else None
 
     def _known(self, name: str, numbers: dict[str, int], what: str) -> int:
         try:

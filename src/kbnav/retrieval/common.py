@@ -1,0 +1,62 @@
+"""What the retrieval systems share: options, the nodes that may answer, rankings of node numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from kbnav.answers import Ranked, Ranking
+from kbnav.errors import UnknownId, UsageError
+from kbnav.knowledge.skb.store import SKB
+from kbnav.options import Options
+
+STARK_CANDIDATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"stark-amazon": ("product",), "stark-mag": ("paper",)}
+)
+"""Node types that answer STaRK's questions, by style of the SKB; on Prime any type does."""
+NO_PROMPTS: Mapping[str, str] = MappingProxyType({})
+Hits = Sequence[tuple[int, float]]
+"""Node numbers and scores, best first."""
+
+
+class RetrievalOptions(Options):
+    """Options that every retrieval system has."""
+
+    candidates: tuple[str, ...] = ()
+    """Node types that may answer. None named: products on STaRK's Amazon, papers on its MAG, else any."""
+
+
+class ComposedOptions(RetrievalOptions):
+    """Options of a system that is made of others."""
+
+    stages: Mapping[str, Mapping[str, Any]] = {}
+    """Options of those others by name, as ``bm25.relations=true`` sets one."""
+
+
+def candidate_ranges(skb: SKB, options: RetrievalOptions) -> list[tuple[int, int]] | None:
+    """The node numbers of the types that may answer, None for all. Raises UsageError for an unknown type."""
+    names = options.candidates or STARK_CANDIDATES.get(skb.meta.style, ())
+    try:
+        return [skb.type_range(name) for name in dict.fromkeys(names)] or None
+    except UnknownId as error:
+        raise UsageError(f"candidates: {error}") from error
+
+
+def as_ranking(skb: SKB, hits: Iterable[tuple[int, float]]) -> Ranking:
+    """Scored node numbers, best first, as a ranking."""
+    return Ranking(
+        tuple(Ranked(skb.id(node), round(score, 6), skb.nodes.label(node), skb.type_name(node)) for node, score in hits)
+    )
+
+
+def numbers(skb: SKB, ranking: Ranking) -> list[int]:
+    """The node numbers of a ranking."""
+    return [skb.number(node) for node in ranking.ids]
+
+
+def told(skb: SKB, hits: Hits, shown: int = 5) -> str:
+    """The first few hits on a line each, for a step of the trace."""
+    lines = [f"{score:.4f} {skb.nodes.label(node)} ({skb.id(node)})" for node, score in hits[:shown]]
+    more = len(hits) - len(lines)
+    return "\n".join([*lines, f"and {more} more"] if more > 0 else lines) or "nothing found"

@@ -1,0 +1,139 @@
+"""Retrieval systems by name, and what makes a system of the evaluation of one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from kbnav.errors import StopRun, UsageError
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.options import Options, read_options
+from kbnav.retrieval.base import Retriever, Trace
+from kbnav.retrieval.bm25 import BM25Options, build_bm25
+from kbnav.retrieval.common import ComposedOptions
+from kbnav.retrieval.vss import VSSOptions, build_vss
+from kbnav.settings import Settings
+from kbnav.trajectory import Outcome, Run
+
+if TYPE_CHECKING:
+    from kbnav.evaluation.systems import System
+    from kbnav.session import Attempt
+
+KEPT = 100
+"""Nodes of a ranking that a run keeps."""
+NO_MODEL = "none"
+"""The model of a run that asked none."""
+
+O = TypeVar("O", bound=Options)  # noqa: E741
+
+
+@dataclass(frozen=True)
+class Kind(Generic[O]):
+    """One retrieval system: its options, and what builds it for an SKB."""
+
+    options: type[O]
+    build: Callable[[SkbKB, Settings, O], Retriever]
+
+    def make(self, name: str, kb: SkbKB, settings: Settings, given: Mapping[str, Any]) -> Retriever:
+        """The system with the options given."""
+        return self.build(kb, settings, read_options(self.options, given, name))
+
+
+RETRIEVERS: Mapping[str, Kind[Any]] = MappingProxyType(
+    {
+        "bm25": Kind(BM25Options, build_bm25),
+        "vss": Kind(VSSOptions, build_vss),
+    }
+)
+
+
+def build_retriever(
+    name: str, kb: KnowledgeBase, settings: Settings, options: Mapping[str, Any] | None = None
+) -> Retriever:
+    """A retrieval system by name; ``options`` are those of the settings unless they are given.
+
+    Raises UsageError for an unknown name or option, for a KB that is no SKB, and where the SKB lacks what it needs;
+    CredentialsError where its model needs a key.
+    """
+    if name not in RETRIEVERS:
+        raise UsageError(f"no retrieval system {name!r}; known: {', '.join(RETRIEVERS)}")
+    if not isinstance(kb, SkbKB):
+        raise UsageError(f"the system {name} answers from an SKB, and {kb.name} is none")
+    return RETRIEVERS[name].make(name, kb, settings, settings.options if options is None else options)
+
+
+def build_stage(name: str, kb: SkbKB, settings: Settings, options: ComposedOptions) -> Retriever:
+    """A system within a system: with its own options where it has some, and else the candidates of the whole.
+
+    Raises as ``build_retriever``.
+    """
+    return build_retriever(name, kb, settings, {"candidates": options.candidates, **options.stages.get(name, {})})
+
+
+def retrieval_system(retriever: Retriever, kb: SkbKB, settings: Settings, *, k: int = KEPT) -> System:
+    """A retrieval system as the evaluation asks it."""
+    from kbnav.evaluation.systems import System
+
+    return System(
+        retriever.name,
+        model_name(retriever, settings),
+        partial(attempt, retriever, kb, settings, k=k),
+        retriever.prompts,
+    )
+
+
+def model_name(retriever: Retriever, settings: Settings) -> str:
+    """The model that a retrieval system asks; a stand-in is named as one."""
+    if not retriever.prompts:
+        return NO_MODEL
+    if settings.model == "offline":
+        from kbnav.models.standin import NAME
+
+        return NAME
+    return settings.model
+
+
+def attempt(retriever: Retriever, kb: SkbKB, settings: Settings, query: str, *, k: int = KEPT) -> Attempt:
+    """Retrieve for one query and save nothing; a failure of a service comes beside the run, with the steps before it.
+
+    Raises UsageError for no query.
+    """
+    from kbnav.models.chat import cost_of
+    from kbnav.question import checked_question
+    from kbnav.session import Attempt, new_id, versions
+
+    query = checked_question(query)
+    trace, began, started = Trace(), time.monotonic(), datetime.now(UTC)
+    failure: StopRun | None = None
+    try:
+        ranking = retriever.retrieve(query, k, trace)
+        outcome = Outcome("answered" if len(ranking) else "no answer", "finish", ranking=ranking)
+    except StopRun as error:
+        failure, outcome = error, Outcome("failed", "error", note=str(error))
+    model = model_name(retriever, settings)
+    run = Run(
+        id=new_id("run"),
+        question=query,
+        system=retriever.name,
+        model=model,
+        language="",
+        path=tuple(trace.steps),
+        discarded=(),
+        outcome=outcome,
+        usage=trace.usage,
+        replayed=trace.replayed,
+        cost=cost_of(trace.usage, settings.prices.get(model)),
+        seconds=round(time.monotonic() - began, 3),
+        started=started.isoformat(timespec="seconds"),
+        kb=kb.state(),
+        settings=settings.public(),
+        versions=versions(),
+        prompts=dict(retriever.prompts),
+    )
+    return Attempt(run, failure)
