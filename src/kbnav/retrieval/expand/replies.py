@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,10 @@ from kbnav.knowledge.skb.names import normalise
 _FENCE = re.compile(r"```[\w-]*\n?(.*?)(?:```|\Z)", re.DOTALL)
 _LABEL = re.compile(r"\A\s*(?:[*_#\s]*)(?:answer|document|keywords|analysis)\s*:[*_]*\s*", re.IGNORECASE)
 _ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+(.+?)\s*$", re.MULTILINE)
+_OPENING = re.compile(r"[\[{]")
 _NAMING = ("name", "title")
+"""In the name of the field that holds a document's name."""
+_DEEPEST = 8
 _DECODER = json.JSONDecoder(strict=False)
 
 
@@ -53,54 +57,46 @@ def entities(reply: str, kinds: Sequence[str]) -> list[Entity]:
 
 
 def _values(reply: str) -> Iterator[Any]:
-    """Every JSON list or object in a text, not those inside of another."""
-    place = 0
-    while match := re.compile(r"[\[{]").search(reply, place):
-        place = match.start()
+    """Every JSON list or object in a text, not those inside of another; else one in Python's notation."""
+    place, none = 0, True
+    while match := _OPENING.search(reply, place):
         try:
-            value, place = _DECODER.raw_decode(reply, place)
+            value, place = _DECODER.raw_decode(reply, match.start())
         except (ValueError, RecursionError):
-            value, place = _python(reply, place)
-        if value is not None:
-            yield value
+            place = match.end()
+            continue
+        none = False
+        yield value
+    match = _OPENING.search(reply)
+    if none and match and "\\" not in reply:  # an escape that Python does not know would warn
+        end = max(reply.rfind("]"), reply.rfind("}")) + 1
+        with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            yield ast.literal_eval(reply[match.start() : end])
 
 
-def _python(reply: str, start: int) -> tuple[Any, int]:
-    """A list or dict in Python's notation, as models write it too; otherwise nothing, and the next place to look at."""
-    closing = {"[": "]", "{": "}"}[reply[start]]
-    end = reply.rfind(closing) + 1
-    if end > start:
-        try:
-            return ast.literal_eval(reply[start:end]), end
-        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-            pass
-    return None, start + 1
-
-
-def _entities(value: Any, kind: str, known: Mapping[str, str]) -> Iterator[Entity]:
+def _entities(value: Any, kind: str, known: Mapping[str, str], depth: int = 0) -> Iterator[Entity]:
     """What one value names: a name, a document, a list of either, or an object of these by their types."""
+    if depth > _DEEPEST:
+        return
     if isinstance(value, str) and value.strip():
         yield Entity(kind, value.strip(), value.strip())
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _entities(item, kind, known)
+            yield from _entities(item, kind, known, depth + 1)
     elif isinstance(value, Mapping):
-        typed = {known[normalise(str(key))]: inner for key, inner in value.items() if normalise(str(key)) in known}
-        nested = all(isinstance(inner, (Mapping, list, tuple)) for inner in value.values())
-        if kind or not (typed or nested):
-            yield from _document(value, kind, known)
-        elif typed and len(typed) == len(value):
-            for type_name, inner in typed.items():
-                yield from _entities(inner, type_name, known)
-        else:
+        typed = {key: known[normalise(str(key))] for key in value if normalise(str(key)) in known}
+        if not kind and (typed or all(isinstance(inner, (Mapping, list, tuple)) for inner in value.values())):
             for key, inner in value.items():
-                yield from _entities(inner, known.get(normalise(str(key)), ""), known)
+                if key in typed or not isinstance(inner, str):
+                    yield from _entities(inner, typed.get(key, ""), known, depth + 1)
+        else:
+            yield from _document(value, kind, known, depth)
 
 
-def _document(fields: Mapping[Any, Any], kind: str, known: Mapping[str, str]) -> Iterator[Entity]:
-    """A document by its fields, one of which may say its type."""
+def _document(fields: Mapping[Any, Any], kind: str, known: Mapping[str, str], depth: int) -> Iterator[Entity]:
+    """A document by its fields, one of which may say its type; or what holds such a document."""
     words = {str(key): inner for key, inner in fields.items()}
-    told = known.get(normalise(str(words.get("type", "")))) if "type" in words else None
+    told = known.get(normalise(str(words.get("type", ""))))
     if told and not kind:
         kind = told
         del words["type"]
@@ -108,7 +104,10 @@ def _document(fields: Mapping[Any, Any], kind: str, known: Mapping[str, str]) ->
     named = next((key for key in texts if any(part in key.casefold() for part in _NAMING)), next(iter(texts), ""))
     if named:
         rest = plain_text({key: inner for key, inner in words.items() if key != named})
-        yield Entity(kind, texts[named].strip(), "\n".join(part for part in (texts[named].strip(), rest) if part))
+        name = texts[named].strip()
+        yield Entity(kind, name, "\n".join(part for part in (name, rest) if part))
+    else:
+        yield from _entities(list(words.values()), kind, known, depth + 1)
 
 
 def _line(line: str, known: Mapping[str, str]) -> Iterator[Entity]:

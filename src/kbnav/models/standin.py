@@ -1,0 +1,131 @@
+"""A stand-in for a language model: rules that answer the prompts of the retrieval systems from the prompts alone.
+
+It lets these systems run, and be tested and timed, where there is no model. It understands nothing: it copies names out
+of a query, and out of given documents the sentences that share words with the query. What a system scores with it says
+nothing of what it scores with a model; wherever results are shown it goes by its name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+
+from kbnav.relevance import relevance, words
+
+if TYPE_CHECKING:
+    from langchain_core.callbacks import CallbackManagerForLLMRun
+
+NAME = "standin"
+"""The model's name in every run it took part in."""
+
+_SENTENCES = 8
+"""Sentences a document is put together from."""
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_DOCUMENTS = re.compile(r"<documents?>\n(.*?)\n</documents?>", re.DOTALL)
+_QUERY = re.compile(r"^Query: (.+)$", re.MULTILINE)
+_CUE = re.compile(r"^(\w+):$")
+_QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]+)[\"“”»]")
+_CAPITALISED = re.compile(r"(?<![\w'’])[A-Z0-9][\w'’.+/-]*(?:\s+(?:(?:of|the|and|de|van|von)\s+)*[A-Z0-9][\w'’.+/-]*)*")
+_EDGES = ".,;:!?'’"
+
+
+class StandIn(BaseChatModel):
+    """Answers a prompt by the cue in its last line (``Document:``) with the query and documents found in it."""
+
+    @property
+    def _llm_type(self) -> str:
+        return NAME
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,  # noqa: ARG002 - part of the protocol
+        run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002
+        **kwargs: Any,  # noqa: ARG002
+    ) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(answer(messages[-1].text)))])
+
+
+def answer(prompt: str) -> str:
+    """The reply to one prompt; empty for a prompt of another form."""
+    lines = prompt.rstrip().splitlines()
+    cue = _CUE.match(lines[-1]) if lines else None
+    queries = _QUERY.findall(prompt)
+    if cue is None or not queries or cue[1] not in _ANSWERS:
+        return ""
+    found = _DOCUMENTS.findall(prompt)
+    return _ANSWERS[cue[1]](queries[-1], found[-1] if found else "")
+
+
+def names(query: str) -> list[str]:
+    """What a query may name: what stands in quotes or in capitals; where there is neither, its other words in runs."""
+    quoted = _QUOTED.findall(query)
+    rest = _QUOTED.sub(" ", query)
+    found = [match[0].strip(_EDGES) for match in _CAPITALISED.finditer(rest)]
+    # The first word of a sentence is in capitals whatever it is.
+    begins = re.match(r"\s*[\"“„«]?(\w+)", query)
+    found = [name.removeprefix(begins[1]).strip() if begins and name.startswith(begins[1]) else name for name in found]
+    found = [name for name in (*quoted, *found) if words(name)]
+    return list(dict.fromkeys(found)) or _runs(query)
+
+
+def _runs(query: str) -> list[str]:
+    """Runs of words between function words and punctuation, the longest first."""
+    runs: list[list[str]] = [[]]
+    for word in re.findall(r"[^\W_][\w'’-]*|[^\w\s]", query):
+        if words(word):
+            runs[-1].append(word)
+        else:
+            runs.append([])
+    return sorted((" ".join(run) for run in runs if run), key=lambda run: -len(run.split()))
+
+
+def sentences(query: str, documents: str) -> list[str]:
+    """The sentences of the documents that share most with the query, in their order, each once."""
+    given = list(dict.fromkeys(part.strip() for part in _SENTENCE.split(documents) if part.strip()))
+    scores = relevance(query, given)
+    best = sorted(range(len(given)), key=lambda place: -scores[place])[:_SENTENCES]
+    return [given[place] for place in sorted(best) if scores[place] > 0]
+
+
+def _entities(query: str, documents: str) -> str:  # noqa: ARG001 - as all answers
+    return json.dumps([{"entity": {"name": name}} for name in names(query)], ensure_ascii=False)
+
+
+def _document(query: str, documents: str) -> str:
+    return " ".join(sentences(query, documents)) or " ".join(words(query))
+
+
+def _keywords(query: str, documents: str) -> str:  # noqa: ARG001
+    return ", ".join(dict.fromkeys(words(query)))
+
+
+def _analysis(query: str, documents: str) -> str:  # noqa: ARG001
+    named = ", ".join(names(query)) or "nothing"
+    return f"The query names {named}. It is about {', '.join(dict.fromkeys(words(query)))}."
+
+
+def _score(query: str, documents: str) -> str:
+    """The share of the query's words that the document has too, with any ending."""
+    wanted: Sequence[str] = list(dict.fromkeys(words(query)))
+    shared = sum(relevance(word, [documents])[0] > 0 for word in wanted)
+    return f"{shared / len(wanted):.2f}" if wanted else "0"
+
+
+_ANSWERS: Mapping[str, Callable[[str, str], str]] = MappingProxyType(
+    {
+        "Entities": _entities,
+        "Document": _document,
+        "Keywords": _keywords,
+        "Analysis": _analysis,
+        "Score": _score,
+    }
+)
+"""By the cue that the prompts under ``prompts/`` end with."""

@@ -1,0 +1,60 @@
+"""AGR: analyse a query, generate documents, generate again from what they find, refine (KAR, section 5.2, Table 7)."""
+
+from __future__ import annotations
+
+from kbnav.knowledge.skb.store import SKB
+from kbnav.models.calls import ModelCalls
+from kbnav.prompts import prompt_hashes, render
+from kbnav.retrieval.base import Retriever, Trace
+from kbnav.retrieval.expand.documents import shown, structures
+from kbnav.retrieval.expand.expansion import INITIAL, SAMPLES, TEMPERATURE, join, write_documents
+from kbnav.retrieval.expand.replies import document
+
+
+class AGR:
+    """Five calls of a model, two of which sample: extract, analyse, generate, generate again, refine."""
+
+    name = "agr"
+
+    def __init__(
+        self,
+        skb: SKB,
+        base: Retriever,
+        calls: ModelCalls,
+        *,
+        initial: int = INITIAL,
+        samples: int = SAMPLES,
+        temperature: float = TEMPERATURE,
+    ) -> None:
+        """Each of ``samples`` drafts finds ``initial`` documents, which the second drafts are written from."""
+        self.prompts = prompt_hashes("agr")
+        self._skb, self._structures = skb, structures(skb)
+        self._base, self._calls = base, calls
+        self._initial, self._samples, self._temperature = initial, samples, temperature
+
+    def expand(self, query: str, trace: Trace) -> list[str]:
+        """See ``Expander``. Where nothing can be made of the refined document, the drafts it was to be made from."""
+        keywords = self._ask("extract", query, trace)
+        analysis = self._ask("analyse", query, trace, keywords=keywords or query)
+        drafts = self._write("generate", query, trace, analysis=analysis or query)
+        drafts = self._write("again", query, trace, documents=self._found(query, drafts, trace)) or drafts
+        if not drafts:
+            return []
+        refined = self._ask("refine", query, trace, documents=[" ".join(draft.split()) for draft in drafts])
+        return [refined] if refined else drafts
+
+    def _ask(self, step: str, query: str, trace: Trace, **values: object) -> str:
+        prompt = render(f"agr/{step}.md", query=query, **values)
+        return document(self._calls.ask(prompt, trace, purpose=step))
+
+    def _write(self, step: str, query: str, trace: Trace, **values: object) -> list[str]:
+        prompt = render(f"agr/{step}.md", query=query, structures=self._structures, **values)
+        return write_documents(
+            self._calls, prompt, trace, purpose=step, samples=self._samples, temperature=self._temperature
+        )
+
+    def _found(self, query: str, drafts: list[str], trace: Trace) -> list[str]:
+        """The documents that the query finds with each draft, each once; with the query alone where there is none."""
+        asked = [join(query, [draft]) for draft in drafts] or [query]
+        ids = [node for text in asked for node in self._base.retrieve(text, self._initial, trace).ids]
+        return [shown(self._skb, self._skb.number(node)) for node in dict.fromkeys(ids)]

@@ -1,0 +1,185 @@
+"""KAR: documents of the entities a query names, linked to those around them, as what an expansion is written from.
+
+The steps are those of KAR, section 4, by its own words: entity parsing, entity document retrieval, KG relation
+propagation, document-based relation filtering, document triples construction, knowledge-aware expansion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from kbnav.knowledge.skb.store import SKB
+from kbnav.models.calls import ModelCalls
+from kbnav.prompts import prompt_hashes, render
+from kbnav.retrieval.base import Observed, Retriever, Trace
+from kbnav.retrieval.common import numbers
+from kbnav.retrieval.expand.documents import shown, structures
+from kbnav.retrieval.expand.expansion import SAMPLES, TEMPERATURE, write_documents
+from kbnav.retrieval.expand.neighbours import Link, Surroundings, Triple
+from kbnav.retrieval.expand.replies import Entity, entities
+from kbnav.retrieval.expand.similarity import Place, Similarity
+
+Part = Literal["kg", "drf"]
+"""What an ablation leaves out: the links of the graph, or document-based relation filtering (KAR, section 5.2)."""
+Linking = Literal["names", "documents"]
+
+QUERY = "the query"
+"""The pseudo entity that stands for what is looked for (KAR, equation 3)."""
+_NAMESAKES = 200
+"""Nodes of one name that are told apart by their documents."""
+
+
+@dataclass(frozen=True)
+class Linked:
+    """A node found for an entity of the query: by its name, or by likeness of its document to the entity's."""
+
+    entity: str
+    node: int
+    how: Literal["name", "document"]
+
+
+class KAR:
+    """Knowledge-aware expansion."""
+
+    name = "kar"
+
+    def __init__(
+        self,
+        skb: SKB,
+        base: Retriever,
+        calls: ModelCalls,
+        similarity: Similarity,
+        *,
+        surroundings: Surroundings | None = None,
+        neighbours: int = 10,
+        documents: int = 1,
+        linking: Linking = "names",
+        samples: int = SAMPLES,
+        temperature: float = TEMPERATURE,
+        without: Sequence[Part] = (),
+    ) -> None:
+        """Serve an SKB.
+
+        Args:
+            skb: what is searched.
+            base: retrieves the documents of the query itself.
+            calls: the model.
+            similarity: finds documents of entities, and filters neighbours.
+            surroundings: how far and wide the graph is followed; 2 hops by default.
+            neighbours: how many are kept of each node (the paper's k).
+            documents: how many are looked up for an entity.
+            linking: ``names`` takes a node that has the entity's very name where there is one; ``documents`` goes by
+                likeness alone, as in the paper.
+            samples: expansions that are written (the paper's n).
+            temperature: of the model when it writes them.
+            without: parts left out.
+        """
+        self.prompts = prompt_hashes("kar")
+        self._skb, self._structures = skb, structures(skb)
+        self._base, self._calls, self._similarity = base, calls, similarity
+        self._surroundings = surroundings or Surroundings(skb.graph)
+        self._neighbours, self._documents, self._linking = neighbours, documents, linking
+        self._samples, self._temperature, self._without = samples, temperature, frozenset(without)
+
+    def expand(self, query: str, trace: Trace) -> list[str]:
+        """See ``Expander``."""
+        named = self._parse(query, trace)
+        linked = self._link(query, named, trace)
+        triples = {} if "kg" in self._without else self._triples(query, linked, trace)
+        prompt = render(
+            "kar/generate.md",
+            query=query,
+            structures=self._structures,
+            linked=bool(triples),
+            documents=list(self._shown(linked, triples)),
+        )
+        return write_documents(self._calls, prompt, trace, samples=self._samples, temperature=self._temperature)
+
+    def _parse(self, query: str, trace: Trace) -> list[Entity]:
+        """Entity parsing: what the query names, as documents the model writes for it."""
+        prompt = render("kar/parse.md", query=query, structures=self._structures)
+        reply = self._calls.ask(prompt, trace, purpose="parse entities")
+        named = entities(reply, tuple(self._structures))
+        lines = [f"{entity.name} ({entity.kind or 'of no known type'})" for entity in named]
+        trace.record("entities", Observed("\n".join(lines) or "none could be read from the reply"))
+        return named
+
+    def _link(self, query: str, named: Sequence[Entity], trace: Trace) -> list[Linked]:
+        """Entity document retrieval: of the query itself first, then of what it names; each node once."""
+        found = self._base.retrieve(query, self._documents, trace)
+        with trace.step("linked_nodes", limit=self._documents, linking=self._linking) as seen:
+            linked = [Linked(QUERY, node, "document") for node in numbers(self._skb, found)]
+            namesakes = [self._namesakes(entity) for entity in named]
+            places: list[Place] = [
+                (None, same) if same else (self._ranges(entity.kind), None)
+                for entity, same in zip(named, namesakes, strict=True)
+            ]
+            hits = self._similarity.nearest([entity.text for entity in named], places, self._documents)
+            for entity, same, near in zip(named, namesakes, hits, strict=True):
+                # Namesakes that are like the entity's document in nothing are still its namesakes.
+                nodes = list(dict.fromkeys([*(node for node, _ in near), *same]))[: self._documents]
+                linked += [Linked(entity.name, node, "name" if same else "document") for node in nodes]
+            linked = list({one.node: one for one in reversed(linked)}.values())[::-1]
+            seen.text = "\n".join(f"{one.entity} → {self._label(one.node)} by {one.how}" for one in linked)
+            seen.nodes = [self._skb.id(one.node) for one in linked]
+        return linked
+
+    def _namesakes(self, entity: Entity) -> list[int]:
+        """The nodes with an entity's name but for case and accents: those of its type, or of any where none is."""
+        if self._linking == "documents" or self._skb.names is None:
+            return []
+        for ranges in dict.fromkeys((tuple(self._ranges(entity.kind) or ()), ())):
+            found = self._skb.names.search(entity.name, limit=_NAMESAKES, ranges=ranges or None, edits=0)
+            if found:
+                return [match.number for match in found]
+        return []
+
+    def _ranges(self, kind: str) -> list[tuple[int, int]] | None:
+        return [self._skb.type_range(kind)] if kind else None
+
+    def _triples(self, query: str, linked: Sequence[Linked], trace: Trace) -> Mapping[int, Sequence[Triple]]:
+        """Relation propagation, filtering and triples, by the node they begin at."""
+        by_name = "drf" in self._without
+        with trace.step("document_triples", limit=self._neighbours, filter="names" if by_name else "documents") as seen:
+            scorer = self._similarity.names(query) if by_name else self._similarity.documents(query)
+            chosen = {one.node: self._surroundings.best(one.node, scorer, self._neighbours) for one in linked}
+            lines: list[str] = []
+            for node, found in chosen.items():
+                more = ", not all that there are" if found.cut else ""
+                lines.append(f"{self._label(node)}: {len(found.triples)} of {found.neighbours} neighbours{more}")
+                lines += [f"  {triple.score:.4f} {self._chain(triple)}" for triple in found.triples]
+            seen.text = "\n".join(lines)
+            seen.nodes = list(dict.fromkeys(self._skb.id(t.tail) for found in chosen.values() for t in found.triples))
+        return {node: found.triples for node, found in chosen.items()}
+
+    def _shown(self, linked: Sequence[Linked], triples: Mapping[int, Sequence[Triple]]) -> Iterator[str]:
+        """The document triples as lines; each document is written out where it comes first."""
+        given: dict[int, int] = {}
+
+        def document(node: int) -> str:
+            if node in given:
+                return f"[{given[node]}] {self._skb.nodes.label(node)}"
+            given[node] = len(given) + 1
+            return f"[{given[node]}] {shown(self._skb, node)}"
+
+        for one in linked:
+            yield f"For {one.entity}: {document(one.node)}"
+            for triple in triples.get(one.node, ()):
+                yield f"  {self._arrows(triple.links)} {document(triple.tail)}"
+
+    def _chain(self, triple: Triple) -> str:
+        return f"{self._arrows(triple.links)} {self._label(triple.tail)}"
+
+    def _arrows(self, links: Sequence[Link]) -> str:
+        """``—made by→ Wenna Pellow (person) ←learned from—``: the links of a triple, and the nodes between them."""
+        parts: list[str] = []
+        for link in links:
+            out, into = (", ".join(self._skb.relation_names[one] for one in way) for way in (link.out, link.into))
+            parts += [" and ".join(arrow for name, arrow in ((out, f"—{out}→"), (into, f"←{into}—")) if name)]
+            parts += [f"{self._skb.nodes.label(link.node)} ({self._skb.type_name(link.node)})"]
+        return " ".join(parts[:-1])
+
+    def _label(self, node: int) -> str:
+        return f"{self._skb.nodes.label(node)} ({self._skb.id(node)})"

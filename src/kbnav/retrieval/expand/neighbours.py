@@ -1,0 +1,122 @@
+"""The documents around a node that fit a query best, and how they are linked to it (KAR, section 4, equations 4-6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kbnav.knowledge.skb.graph import WAYS, Graph, Hop, Nodes
+
+Scores = npt.NDArray[np.float32]
+Scorer = Callable[[Nodes], Scores]
+"""How well nodes [n] fit the query, shape [n]; 0 and less is not at all."""
+
+EDGES = 200_000
+"""Edges that one hop follows. Behind a hub there may be millions, to most of the graph."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """One hop of a chain: to ``node``, by edges from the node before it (``out``) and edges to that node (``into``)."""
+
+    node: int
+    out: tuple[int, ...] = ()
+    into: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Triple:
+    """Head document, relation, tail document: ``links`` lead from the head to the tail, over one node or more."""
+
+    head: int
+    links: tuple[Link, ...]
+    score: float
+
+    @property
+    def tail(self) -> int:
+        """The node at the end."""
+        return self.links[-1].node
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The best triples of a node, the number of neighbours they were chosen from, and whether some were left out."""
+
+    triples: tuple[Triple, ...]
+    neighbours: int
+    cut: bool
+
+
+class Surroundings:
+    """The nodes up to ``hops`` away from others, and the best of them.
+
+    A hop whose nodes have more than ``edges`` edges in all is followed from those nodes that fit the query best, as far
+    as the edges go: what hubs lead to is left out only where it is reached by way of what fits less.
+    """
+
+    def __init__(self, graph: Graph, *, hops: int = 2, edges: int = EDGES) -> None:
+        self._graph = graph
+        self._hops = hops
+        self._edges = edges
+        self._degrees = graph.degrees("out") + graph.degrees("in")
+
+    def best(self, node: int, scorer: Scorer, k: int) -> Chosen:
+        """Triples to the ``k`` neighbours that fit best, best first, equal ones by number."""
+        distance, cut = self._distances(node, scorer)
+        found = np.flatnonzero(distance > 0).astype(np.int32)
+        scores = scorer(found)
+        triples = [
+            Triple(node, self._links(int(found[at]), distance, scorer), float(scores[at]))
+            for at in _top(scores, k)
+            if scores[at] > 0
+        ]
+        return Chosen(tuple(triples), len(found), cut)
+
+    def _distances(self, node: int, scorer: Scorer) -> tuple[npt.NDArray[np.int8], bool]:
+        """How far each node is from one, -1 where it is not reached; and whether edges were left out."""
+        distance = np.full(self._graph.nodes, -1, np.int8)
+        distance[node] = 0
+        level, cut = np.array([node], np.int32), False
+        for hop in range(1, self._hops + 1):
+            followed = self._affordable(level, scorer)
+            cut |= len(followed) < len(level)
+            reached = self._graph.expand(followed, Hop())
+            level = reached[distance[reached] < 0]
+            distance[level] = hop
+        return distance, cut
+
+    def _affordable(self, level: Nodes, scorer: Scorer) -> Nodes:
+        """The nodes whose edges are followed: all, or those that fit best, at least one."""
+        if int(self._degrees[level].sum()) <= self._edges:
+            return level
+        ordered = level[_top(scorer(level), self._edges)]
+        count = int(np.searchsorted(np.cumsum(self._degrees[ordered]), self._edges, "right"))
+        return ordered[: max(count, 1)]
+
+    def _links(self, tail: int, distance: npt.NDArray[np.int8], scorer: Scorer) -> tuple[Link, ...]:
+        """A shortest way to a node; of several, at each step back over the node that fits best."""
+        links: list[Link] = []
+        while distance[tail] > 0:
+            near = self._graph.neighbors(tail)
+            before = near[distance[near] == distance[tail] - 1]
+            origin = int(before[_top(scorer(before), 1)[0]])
+            links.insert(0, self._link(origin, tail))
+            tail = origin
+        return tuple(links)
+
+    def _link(self, source: int, target: int) -> Link:
+        rows = [self._graph.row(source, way) for way in WAYS]
+        out, into = (tuple(row.relations[row.nodes == target].tolist()) for row in rows)
+        return Link(target, out, into)
+
+
+def _top(scores: Scores, k: int) -> npt.NDArray[np.int64]:
+    """The places of the ``k`` highest scores, highest first, equal ones in order."""
+    places = np.arange(len(scores))
+    if k < len(scores):
+        cut = np.partition(scores, len(scores) - k)[len(scores) - k]
+        places = np.flatnonzero(scores >= cut)
+    return places[np.argsort(-scores[places], kind="stable")][:k]

@@ -1,0 +1,121 @@
+"""How well documents, or names, fit a query: by the SKB's vectors, or by BM25 (KAR, sections 4 and 6.5)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from kbnav.errors import UsageError
+from kbnav.knowledge.skb.graph import Nodes
+from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.text import TextIndex
+from kbnav.knowledge.skb.vectors import VectorIndex
+from kbnav.relevance import relevance
+from kbnav.retrieval.common import Hits
+from kbnav.retrieval.expand.neighbours import Scorer, Scores
+
+Place = tuple[Sequence[tuple[int, int]] | None, Collection[int] | None]
+"""Where to search: ranges of node numbers, and single ones; None is everywhere."""
+
+_WORD_HITS = 20_000
+"""Nodes that BM25 scores for a query; those behind them count as not similar."""
+
+
+class Similarity(Protocol):
+    """Scores of documents and of names. Calls are made from several threads at once."""
+
+    def documents(self, query: str) -> Scorer:
+        """Scores nodes by their documents, which are not encoded for it."""
+        ...
+
+    def names(self, query: str) -> Scorer:
+        """Scores nodes by their names (KAR's ablation without document-based relation filtering)."""
+        ...
+
+    def nearest(self, texts: Sequence[str], places: Sequence[Place], limit: int) -> list[Hits]:
+        """For each text the nodes in its place whose documents are most like it."""
+        ...
+
+
+class Meaning:
+    """By cosines of vectors: those of documents are the stored ones, those of names are made when first asked for."""
+
+    def __init__(self, skb: SKB, index: VectorIndex) -> None:
+        self._skb, self._index = skb, index
+        self._names = np.zeros(index.vectors.shape, np.float32)  # pages that are never written take no memory
+        self._named = np.zeros(len(index.vectors), bool)
+        self._lock = threading.Lock()
+
+    def documents(self, query: str) -> Scorer:
+        """See ``Similarity``. One pass over all vectors, as a retrieval makes it, is cheaper than to gather rows."""
+        scores = self._index.vectors @ self._index.encoder.encode([query])[0]
+        return lambda nodes: scores[nodes]
+
+    def names(self, query: str) -> Scorer:
+        """See ``Similarity``. Names that no query met before are encoded: slow behind hubs, and kept in memory."""
+        vector = self._index.encoder.encode([query])[0]
+
+        def score(nodes: Nodes) -> Scores:
+            with self._lock:
+                new = nodes[~self._named[nodes]]
+                if len(new):
+                    self._names[new] = self._index.encoder.encode(
+                        [self._skb.nodes.label(node) for node in new.tolist()]
+                    )
+                    self._named[new] = True
+            scores: Scores = self._names[nodes] @ vector
+            return scores
+
+        return score
+
+    def nearest(self, texts: Sequence[str], places: Sequence[Place], limit: int) -> list[Hits]:
+        """See ``Similarity``; the texts are encoded together."""
+        if not texts:
+            return []
+        vectors = self._index.encoder.encode(texts)
+        return [
+            self._index.nearest(vector, limit=limit, ranges=ranges, among=among)
+            for vector, (ranges, among) in zip(vectors, places, strict=True)
+        ]
+
+
+class Words:
+    """By BM25; names, by the words they share with the query."""
+
+    def __init__(self, skb: SKB, index: TextIndex) -> None:
+        self._skb, self._index = skb, index
+
+    def documents(self, query: str) -> Scorer:
+        """See ``Similarity``."""
+        scores = np.zeros(len(self._skb.nodes), np.float32)
+        hits = self._index.search(query, limit=_WORD_HITS)
+        scores[[node for node, _ in hits]] = [score for _, score in hits]
+        return lambda nodes: scores[nodes]
+
+    def names(self, query: str) -> Scorer:
+        """See ``Similarity``."""
+        return lambda nodes: np.array(
+            relevance(query, [self._skb.nodes.label(node) for node in nodes.tolist()]), np.float32
+        )
+
+    def nearest(self, texts: Sequence[str], places: Sequence[Place], limit: int) -> list[Hits]:
+        """See ``Similarity``."""
+        return [
+            self._index.search(text, limit=limit, ranges=ranges, among=among)
+            for text, (ranges, among) in zip(texts, places, strict=True)
+        ]
+
+
+def similarity_for(skb: SKB, base: str) -> Similarity:
+    """The vectors; BM25 where it is the base retriever, and where there are no vectors.
+
+    Raises UsageError where the SKB has neither.
+    """
+    if skb.vectors is not None and (base != "bm25" or skb.text is None):
+        return Meaning(skb, skb.vectors)
+    if skb.text is None:
+        raise UsageError(f"{skb.meta.name} was built without vectors and without an index of texts")
+    return Words(skb, skb.text)
