@@ -289,7 +289,7 @@ def _conclude(ending: Ending, state: State, runtime: Runtime[RunContext]) -> tup
     try:
         return runtime.context.hold(lambda: ending.conclude(state, tools))
     except Stopped as stopped:
-        return ending.conclude(State(**{**state, **_failed(stopped, runtime)}), tools)
+        return ending.conclude(State(**{**state, **_failed(stopped, runtime)}), tools)  # type: ignore[typeddict-item]
 
 
 def _run_side_by_side(
