@@ -73,6 +73,44 @@ class Price(Strict):
     completion: float
 
 
+class Web(Strict):
+    """The chat page and its APIs, ``kbnav serve`` and ``kbnav mcp --http``."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; any but a loopback one needs ``tokens`` or ``proxy_header``, and ``hosts``."""
+    port: int = 8080
+    kbs: tuple[str, ...] = ()
+    """Knowledge bases to choose from, each as ``kb``; empty: ``kb`` alone."""
+    models: tuple[str, ...] = ()
+    """Models to choose from, each as ``model``; empty: ``model`` alone."""
+    hosts: tuple[str, ...] = ()
+    """Names by which browsers reach the server, beside the loopback ones; requests for other names are refused."""
+    tokens: dict[str, SecretStr] = {}
+    """A secret of at least 16 characters for each user, by the user's name."""
+    proxy_header: str = ""
+    """Header in which a proxy that logs people in names the user, such as ``X-Forwarded-User``."""
+    proxy_addresses: tuple[str, ...] = ("127.0.0.1", "::1")
+    """Addresses of that proxy; its header is believed from nowhere else."""
+    database: SecretStr = SecretStr("")
+    """URL of a PostgreSQL database that several workers share; empty: SQLite under ``home``."""
+    workers: int = Field(default=1, ge=1)
+    """Processes; more than one needs ``database``."""
+    runs: int = Field(default=8, ge=1)
+    """Questions that one process answers at once; others wait for their turn."""
+    runs_per_user: int = Field(default=4, ge=1)
+    """Questions of one user that are answered or wait at once."""
+    questions_per_day: int = Field(default=500, ge=1)
+    """Questions of one user in 24 hours."""
+    question_seconds: float = Field(default=600.0, gt=0)
+    question_dollars: float = Field(default=1.0, gt=0)
+    """What one question may cost, where the model's price is among ``prices``."""
+    datasets: dict[str, str] = {}
+    """Names of data sets in the Text2SPARQL API, and the knowledge base of each."""
+    tiles: str = ""
+    """URL of map tiles with ``{z}``, ``{x}`` and ``{y}``; empty: maps are drawn without a background."""
+    tiles_credit: str = ""
+
+
 class Settings(BaseSettings):
     """All settings of kbnav."""
 
@@ -90,6 +128,7 @@ class Settings(BaseSettings):
     endpoints: Endpoints = Endpoints()
     limits: Limits = Limits()
     budget: Budget = Budget()
+    web: Web = Web()
     services: tuple[str, ...] = (
         "http://wikiba.se/ontology#label",
         "http://wikiba.se/ontology#around",

@@ -1,0 +1,301 @@
+"""What the server remembers beside the chats' checkpoints: sessions, runs and their events, results, and opinions."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kbnav.apps.web.database import Database
+
+Status = Literal["queued", "running", "done", "failed", "stopped"]
+DAY = 24 * 3600.0
+_UNDER_WAY = "status IN ('queued', 'running')"
+_SCHEMA = (
+    """CREATE TABLE IF NOT EXISTS web_sessions (
+        id TEXT PRIMARY KEY, owner TEXT NOT NULL, kb TEXT NOT NULL, system TEXT NOT NULL, model TEXT NOT NULL,
+        title TEXT NOT NULL, made DOUBLE PRECISION NOT NULL)""",
+    "CREATE INDEX IF NOT EXISTS web_sessions_owner ON web_sessions (owner, made)",
+    """CREATE TABLE IF NOT EXISTS web_runs (
+        id TEXT PRIMARY KEY, session TEXT NOT NULL, owner TEXT NOT NULL, kb TEXT NOT NULL, system TEXT NOT NULL,
+        model TEXT NOT NULL, question TEXT NOT NULL, status TEXT NOT NULL, worker TEXT NOT NULL,
+        beat DOUBLE PRECISION NOT NULL, stopping INTEGER NOT NULL, share TEXT, made DOUBLE PRECISION NOT NULL,
+        answer TEXT NOT NULL)""",
+    "CREATE INDEX IF NOT EXISTS web_runs_session ON web_runs (session, made)",
+    "CREATE INDEX IF NOT EXISTS web_runs_owner ON web_runs (owner, made)",
+    "CREATE UNIQUE INDEX IF NOT EXISTS web_runs_share ON web_runs (share)",
+    # One session answers one question at a time, whichever worker is asked.
+    f"CREATE UNIQUE INDEX IF NOT EXISTS web_runs_one ON web_runs (session) WHERE session <> '' AND {_UNDER_WAY}",
+    """CREATE TABLE IF NOT EXISTS web_events (
+        run TEXT NOT NULL, number INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (run, number))""",
+    """CREATE TABLE IF NOT EXISTS web_results (
+        id TEXT PRIMARY KEY, owner TEXT NOT NULL, kb TEXT NOT NULL, language TEXT NOT NULL, session TEXT NOT NULL,
+        made DOUBLE PRECISION NOT NULL, document TEXT NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS web_opinions (
+        run TEXT PRIMARY KEY, thumb TEXT NOT NULL, note TEXT NOT NULL, made DOUBLE PRECISION NOT NULL)""",
+)
+
+
+@dataclass(frozen=True)
+class Session:
+    """A chat of one owner with one system on one knowledge base; ``title`` is its first question."""
+
+    id: str
+    owner: str
+    kb: str
+    system: str
+    model: str
+    title: str
+    made: float
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A question and how far it is; ``session`` is empty for one that was asked without a chat.
+
+    ``worker`` answers it, and was last seen at ``beat``. ``answer`` is what the page shows, once there is one.
+    """
+
+    id: str
+    session: str
+    owner: str
+    kb: str
+    system: str
+    model: str
+    question: str
+    status: Status
+    worker: str
+    beat: float
+    stopping: bool
+    share: str | None
+    made: float
+    answer: Mapping[str, Any] | None
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it waits or is answered now."""
+        return self.status in ("queued", "running")
+
+
+@dataclass(frozen=True)
+class StoredResult:
+    """A table or ranking that pages are served from; ``document`` is that of ``results.to_document``."""
+
+    id: str
+    owner: str
+    kb: str
+    language: str
+    session: str
+    document: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class StoredEvent:
+    """Something that happened in a run; numbers count from 1."""
+
+    number: int
+    data: Mapping[str, Any]
+
+
+def unguessable(prefix: str) -> str:
+    """An id with 144 random bits."""
+    return f"{prefix}-{secrets.token_urlsafe(18)}"
+
+
+class Store:
+    """Every statement on the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._run = database.run
+
+    def set_up(self) -> None:
+        """Make the tables that are missing."""
+        for statement in _SCHEMA:
+            self._run(statement)
+
+    def add_session(self, owner: str, kb: str, system: str, model: str) -> Session:
+        """A new session without questions."""
+        session = Session(unguessable("chat"), owner, kb, system, model, "", time.time())
+        self._run(
+            "INSERT INTO web_sessions (id, owner, kb, system, model, title, made) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (session.id, owner, kb, system, model, "", session.made),
+        )
+        return session
+
+    def session(self, session_id: str) -> Session | None:
+        """A session by its id."""
+        rows = self._run(
+            "SELECT id, owner, kb, system, model, title, made FROM web_sessions WHERE id = ?", (session_id,)
+        )
+        return Session(*rows[0]) if rows else None
+
+    def sessions(self, owner: str, limit: int = 100) -> list[Session]:
+        """The latest sessions of an owner in which something was asked, newest first."""
+        rows = self._run(
+            "SELECT id, owner, kb, system, model, title, made FROM web_sessions "
+            "WHERE owner = ? AND title <> '' ORDER BY made DESC LIMIT ?",
+            (owner, limit),
+        )
+        return [Session(*row) for row in rows]
+
+    def delete_session(self, session_id: str) -> None:
+        """Forget a session with all that belongs to it."""
+        for table in ("web_events", "web_opinions"):
+            self._run(f"DELETE FROM {table} WHERE run IN (SELECT id FROM web_runs WHERE session = ?)", (session_id,))
+        for table in ("web_results", "web_runs"):
+            self._run(f"DELETE FROM {table} WHERE session = ?", (session_id,))
+        self._run("DELETE FROM web_sessions WHERE id = ?", (session_id,))
+
+    def add_run(self, run: StoredRun) -> bool:
+        """Keep a new run; False where its session is still at another question."""
+        added = self._run(
+            f"INSERT INTO web_runs ({_COLUMNS}) VALUES ({', '.join('?' * 14)}) ON CONFLICT DO NOTHING RETURNING id",
+            (run.id, run.session, run.owner, run.kb, run.system, run.model, run.question, run.status, run.worker,
+             run.beat, int(run.stopping), run.share, run.made, json.dumps(run.answer)),
+        )  # fmt: skip
+        self._run(
+            "UPDATE web_sessions SET title = ? WHERE id = ? AND title = ''", (run.question[:200], run.session)
+        )
+        return bool(added)
+
+    def run(self, run_id: str) -> StoredRun | None:
+        """A run by its id."""
+        return next(self._runs("id = ?", run_id), None)
+
+    def shared(self, share: str) -> StoredRun | None:
+        """The run that a link shares."""
+        return next(self._runs("share = ?", share), None)
+
+    def runs(self, session_id: str) -> list[StoredRun]:
+        """The questions of a session, oldest first."""
+        return list(self._runs("session = ? ORDER BY made", session_id))
+
+    def _runs(self, where: str, *values: object) -> Iterator[StoredRun]:
+        for row in self._run(f"SELECT {_COLUMNS} FROM web_runs WHERE {where}", values):
+            *first, stopping, share, made, answer = row
+            yield StoredRun(*first, bool(stopping), share, made, json.loads(answer))
+
+    def busy(self, owner: str) -> int:
+        """Questions of an owner that wait or are answered now."""
+        return int(self._run(f"SELECT COUNT(*) FROM web_runs WHERE owner = ? AND {_UNDER_WAY}", (owner,))[0][0])
+
+    def asked_today(self, owner: str) -> int:
+        """Questions of an owner in the last 24 hours."""
+        return int(
+            self._run("SELECT COUNT(*) FROM web_runs WHERE owner = ? AND made > ?", (owner, time.time() - DAY))[0][0]
+        )
+
+    def begin(self, run_id: str, worker: str) -> bool:
+        """Mark a run as being answered by its worker; False where it is another's now, or is gone."""
+        return bool(
+            self._run(
+                f"UPDATE web_runs SET status = 'running', beat = ? WHERE id = ? AND worker = ? AND {_UNDER_WAY} "
+                "RETURNING id",
+                (time.time(), run_id, worker),
+            )
+        )
+
+    def end(self, run_id: str, worker: str, status: Status, answer: Mapping[str, Any]) -> bool:
+        """Keep how a run ended; False where it is another worker's now, or is gone."""
+        return bool(
+            self._run(
+                "UPDATE web_runs SET status = ?, answer = ? WHERE id = ? AND worker = ? RETURNING id",
+                (status, json.dumps(answer), run_id, worker),
+            )
+        )
+
+    def ask_to_stop(self, run_id: str) -> None:
+        """Tell the worker of a run, wherever it is, to stop it."""
+        self._run(f"UPDATE web_runs SET stopping = 1 WHERE id = ? AND {_UNDER_WAY}", (run_id,))
+
+    def beat(self, worker: str) -> dict[str, bool]:
+        """Say that a worker lives; its runs, and which of them it is to stop."""
+        rows = self._run(
+            f"UPDATE web_runs SET beat = ? WHERE worker = ? AND {_UNDER_WAY} RETURNING id, stopping",
+            (time.time(), worker),
+        )
+        return {run_id: bool(stopping) for run_id, stopping in rows}
+
+    def workers(self) -> dict[str, float]:
+        """Workers with runs under way, and when each was last seen."""
+        return dict(self._run(f"SELECT worker, MAX(beat) FROM web_runs WHERE {_UNDER_WAY} GROUP BY worker"))  # type: ignore[arg-type]
+
+    def take_over(self, dead: str, seen: float, worker: str) -> list[StoredRun]:
+        """Make a dead worker's runs another's, unless it was seen since; of several takers each run gets one."""
+        taken = self._run(
+            f"UPDATE web_runs SET worker = ?, beat = ? WHERE worker = ? AND beat <= ? AND {_UNDER_WAY} RETURNING id",
+            (worker, time.time(), dead, seen),
+        )
+        return [run for (run_id,) in taken for run in self._runs("id = ?", run_id)]
+
+    def share(self, run_id: str, share: str | None) -> None:
+        """Share a run by a link, or no longer."""
+        self._run("UPDATE web_runs SET share = ? WHERE id = ?", (share, run_id))
+
+    def add_event(self, run_id: str, number: int, data: Mapping[str, Any]) -> bool:
+        """Keep an event; False where there is one of this number, which another worker must have put there."""
+        return bool(
+            self._run(
+                "INSERT INTO web_events (run, number, data) VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING number",
+                (run_id, number, json.dumps(data)),
+            )
+        )
+
+    def events(self, run_id: str, after: int = 0) -> list[StoredEvent]:
+        """The events of a run behind a number, in their order."""
+        rows = self._run(
+            "SELECT number, data FROM web_events WHERE run = ? AND number > ? ORDER BY number", (run_id, after)
+        )
+        return [StoredEvent(number, json.loads(data)) for number, data in rows]
+
+    def add_result(self, result: StoredResult) -> None:
+        """Keep a table or ranking; one of the same id is replaced."""
+        self._run(
+            "INSERT INTO web_results (id, owner, kb, language, session, made, document) VALUES (?, ?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (id) DO UPDATE SET document = excluded.document",
+            (result.id, result.owner, result.kb, result.language, result.session, time.time(),
+             json.dumps(result.document)),
+        )  # fmt: skip
+
+    def result(self, result_id: str) -> StoredResult | None:
+        """A table or ranking by its id."""
+        rows = self._run(
+            "SELECT id, owner, kb, language, session, document FROM web_results WHERE id = ?", (result_id,)
+        )
+        return next((StoredResult(*first, json.loads(document)) for *first, document in rows), None)
+
+    def delete_old_results(self, age: float) -> None:
+        """Forget results of queries run again by hand that are older than ``age`` seconds."""
+        self._run("DELETE FROM web_results WHERE session = '' AND made < ?", (time.time() - age,))
+
+    def set_opinion(self, run_id: str, thumb: str, note: str) -> None:
+        """Keep what a reader thinks of an answer, instead of what they thought before."""
+        self._run(
+            "INSERT INTO web_opinions (run, thumb, note, made) VALUES (?, ?, ?, ?) ON CONFLICT (run) "
+            "DO UPDATE SET thumb = excluded.thumb, note = excluded.note, made = excluded.made",
+            (run_id, thumb, note, time.time()),
+        )
+
+    def opinion(self, run_id: str) -> tuple[str, str] | None:
+        """Thumb and note on a run."""
+        rows = self._run("SELECT thumb, note FROM web_opinions WHERE run = ?", (run_id,))
+        return (rows[0][0], rows[0][1]) if rows else None
+
+    def opinions(self) -> list[dict[str, Any]]:
+        """Every opinion with the question and the answer it is on, oldest first."""
+        rows = self._run(
+            "SELECT r.id, r.kb, r.system, r.model, r.question, r.answer, o.thumb, o.note, o.made "
+            "FROM web_opinions o JOIN web_runs r ON r.id = o.run ORDER BY o.made"
+        )
+        names = ("run", "kb", "system", "model", "question", "answer", "thumb", "note", "at")
+        return [dict(zip(names, _loaded(row, 5), strict=True)) for row in rows]
+
+
+_COLUMNS = "id, session, owner, kb, system, model, question, status, worker, beat, stopping, share, made, answer"
+
+
+def _loaded(row: Sequence[Any], place: int) -> list[Any]:
+    return [json.loads(value) if at == place else value for at, value in enumerate(row)]
