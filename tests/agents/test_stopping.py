@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from kbnav.session import Chat, attempt, sqlite_sessions
 from kbnav.settings import Settings
 from kbnav.stopping import Brake
 from tests.agents.parts import NumbersKB, agent_of, finishes, looks, runs
+from tests.models.stub import silent_endpoint
 
 
 class SlowKB(NumbersKB):
@@ -44,26 +43,6 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
-
-
-@contextmanager
-def silent_endpoint() -> Iterator[tuple[str, threading.Event, threading.Event]]:
-    """An endpoint that takes a request and never answers; the events: it was asked, the client hung up."""
-    asked, hung_up = threading.Event(), threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def listen() -> None:
-            connection, _ = server.accept()
-            with connection:
-                while chunk := connection.recv(65536):
-                    if b'"messages"' in chunk:
-                        asked.set()
-            hung_up.set()
-
-        thread = threading.Thread(target=listen, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}/v1", asked, hung_up
-        thread.join(10)
 
 
 def test_stopping_hangs_up_on_the_model_at_once(tmp_path: Path, loop: asyncio.AbstractEventLoop):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import signal
+import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 
 from kbnav.apps.cli import main
 from kbnav.trajectory import load_run
-from tests.models.stub import Canned, ModelStub, completion, failure
+from tests.models.stub import Canned, ModelStub, completion, failure, silent_endpoint
 
 QUESTION = "Which elements were discovered by Marie Curie?"
 QUERY = "SELECT ?element WHERE { ?element wdt:P61 wd:Q7186 }"
@@ -230,6 +232,29 @@ def test_runs_lists_what_was_asked_the_newest_last_and_ids_that_show_knows(kbnav
     assert first.endswith("Who was the spouse of Marie Curie?")
     assert kbnav("show", second.split()[0])[0] == 0
     assert kbnav("runs", "--limit", "1")[1] == second + "\n"
+
+
+def test_ctrl_c_ends_a_run_at_once_and_saves_it(home):
+    with silent_endpoint() as (url, asked, _):
+        command = [
+            sys.executable,
+            "-c",
+            "from kbnav.apps.cli import main; main()",
+            "ask",
+            "--model",
+            "m",
+            "--base-url",
+            url,
+            QUESTION,
+        ]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        assert asked.wait(60)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=30)
+    assert process.returncode == 3
+    assert error == "kbnav: Interrupted; the run so far is saved: kbnav show last\n"
+    (saved,) = (home / "runs").iterdir()
+    assert load_run(saved).outcome.status == "failed"
 
 
 def test_the_version_is_that_of_the_package(kbnav):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -100,3 +102,23 @@ class ModelStub:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+@contextmanager
+def silent_endpoint() -> Iterator[tuple[str, threading.Event, threading.Event]]:
+    """An endpoint that takes a request and never answers; the events: it was asked, the client hung up."""
+    asked, hung_up = threading.Event(), threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def listen() -> None:
+            connection, _ = server.accept()
+            with connection:
+                while chunk := connection.recv(65536):
+                    if b'"messages"' in chunk:
+                        asked.set()
+            hung_up.set()
+
+        thread = threading.Thread(target=listen, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/v1", asked, hung_up
+        thread.join(10)

@@ -6,20 +6,25 @@ Exit codes: 0 answered, 1 no answer found, 2 wrong use, 3 a service or credentia
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kbnav.apps.cli_eval import app as eval_app
+from kbnav.apps.cli_retrieve import retrieve
 from kbnav.apps.cli_skb import app as skb_app
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from kbnav.settings import Settings
+    from kbnav.stopping import Brake
     from kbnav.trajectory import Run
 
 app = typer.Typer(
@@ -35,6 +40,7 @@ mirror_app = typer.Typer(
 app.add_typer(mirror_app, name="mirror")
 app.add_typer(eval_app, name="eval")
 app.add_typer(skb_app, name="skb")
+app.command()(retrieve)
 
 KbOption = Annotated[
     str | None,
@@ -98,8 +104,8 @@ def ask(
     console = _console(error=as_json or as_csv)
     _say_baseline(console, settings)
     listener = None if quiet else Progress(console)
-    with open_kb(settings) as base:
-        run = ask_agent(build_agent(base, settings), question, on_event=listener)
+    with open_kb(settings) as base, _ended_by_ctrl_c() as brake:
+        run = ask_agent(build_agent(base, settings), question, on_event=listener, brake=brake)
     _print_answer(run, settings, as_json, as_csv)
     raise typer.Exit(0 if run.outcome.status in ("answered", "best effort") else 1)
 
@@ -150,20 +156,44 @@ def chat(
         try:
             if talk.unfinished:
                 console.print(f"going on with: {talk.unfinished}", style="dim", highlight=False, markup=False)
-                _turn(lambda: talk.resume(on_event=Progress(console)), settings)
+                _turn(lambda brake: talk.resume(on_event=Progress(console), brake=brake), settings)
             while question := _next_question(console):
-                _turn(lambda asked=question: talk.ask(asked, on_event=Progress(console)), settings)  # type: ignore[misc]
+                _turn(
+                    lambda brake, asked=question: talk.ask(asked, on_event=Progress(console), brake=brake),  # type: ignore[misc]
+                    settings,
+                )
         finally:
             options = _options(kb=kb, model=model, base_url=base_url, language=language)
             console.print(f"to go on later: kbnav chat --session {talk.id}{options}", style="dim", soft_wrap=True)
 
 
-def _turn(answer: Callable[[], Run], settings: Settings) -> None:
+@contextmanager
+def _ended_by_ctrl_c() -> Iterator[Brake]:
+    """A brake that Ctrl-C pulls, so that the run ends in good order and is saved; a second Ctrl-C ends the program."""
+    from kbnav.stopping import Brake
+
+    brake = Brake()
+
+    def end(number: int, frame: object) -> None:  # noqa: ARG001 - a signal handler
+        signal.signal(signal.SIGINT, usual)
+        # A thread of its own, because the code that was interrupted may hold the brake's lock.
+        threading.Thread(target=brake.stop, args=("Interrupted; the run so far is saved: kbnav show last",)).start()
+
+    usual = signal.signal(signal.SIGINT, end)
+    try:
+        yield brake
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+def _turn(answer: Callable[[Brake], Run], settings: Settings) -> None:
     """One turn of a chat: what stops it is said, and the session goes on."""
     from kbnav.errors import StopRun
 
     try:
-        _print_answer(answer(), settings, False, False)
+        with _ended_by_ctrl_c() as brake:
+            run = answer(brake)
+        _print_answer(run, settings, False, False)
     except StopRun as error:
         _say_error(error)
 
