@@ -55,6 +55,12 @@ def numbers(skb: SKB, ranking: Ranking) -> list[int]:
     return [skb.number(node) for node in ranking.ids]
 
 
+def followed(hits: Hits, others: Sequence[int]) -> list[tuple[int, float]]:
+    """Hits, and behind them nodes that were not scored: in their order, each 1 below the one before."""
+    lowest = min((score for _, score in hits), default=0.0)
+    return [*hits, *((node, lowest - place) for place, node in enumerate(others, 1))]
+
+
 def told(skb: SKB, hits: Hits, shown: int = 5) -> str:
     """The first few hits on a line each, for a step of the trace."""
     lines = [f"{score:.4f} {skb.nodes.label(node)} ({skb.id(node)})" for node, score in hits[:shown]]

@@ -17,6 +17,20 @@ from kbnav.options import Options, read_options
 from kbnav.retrieval.base import Retriever, Trace
 from kbnav.retrieval.bm25 import BM25Options, build_bm25
 from kbnav.retrieval.common import ComposedOptions
+from kbnav.retrieval.expand.build import (
+    FeedbackOptions,
+    KAROptions,
+    PRFOptions,
+    SampledOptions,
+    build_agr,
+    build_hyde,
+    build_kar,
+    build_prf,
+    build_rar,
+)
+from kbnav.retrieval.multi_vss import MultiVSSOptions, build_multi_vss
+from kbnav.retrieval.rerank import RerankOptions, build_rerank
+from kbnav.retrieval.rrf import RRFOptions, build_rrf
 from kbnav.retrieval.vss import VSSOptions, build_vss
 from kbnav.settings import Settings
 from kbnav.trajectory import Outcome, Run
@@ -49,6 +63,14 @@ RETRIEVERS: Mapping[str, Kind[Any]] = MappingProxyType(
     {
         "bm25": Kind(BM25Options, build_bm25),
         "vss": Kind(VSSOptions, build_vss),
+        "multi-vss": Kind(MultiVSSOptions, build_multi_vss),
+        "rerank": Kind(RerankOptions, build_rerank),
+        "prf": Kind(PRFOptions, build_prf),
+        "hyde": Kind(SampledOptions, build_hyde),
+        "rar": Kind(FeedbackOptions, build_rar),
+        "agr": Kind(FeedbackOptions, build_agr),
+        "kar": Kind(KAROptions, build_kar),
+        "rrf": Kind(RRFOptions, build_rrf),
     }
 )
 

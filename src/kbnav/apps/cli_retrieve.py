@@ -1,0 +1,103 @@
+"""``kbnav retrieve``: rank the nodes of an SKB for one query."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kbnav.answers import Ranking
+    from kbnav.knowledge.skb.store import SKB
+    from kbnav.trajectory import Run
+
+_LINE = 160
+"""Characters of a document that are printed."""
+
+
+def retrieve(
+    query: str,
+    system: Annotated[str, typer.Option("--system", help="bm25, vss, graph-rank …; an unknown name lists them.")],
+    kb: Annotated[str | None, typer.Option("--kb", help="demo (bundled), or the folder of an SKB.")] = None,
+    k: Annotated[int, typer.Option("--k", min=1, help="How many nodes.")] = 10,
+    chosen: Annotated[
+        list[str] | None, typer.Option("--set", help="An option of the system, as in top_v=10; repeatable.")
+    ] = None,
+    candidates: Annotated[
+        list[str] | None, typer.Option("--candidates", help="A node type that may answer; repeatable.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="offline (a stand-in with rules), or the name of a chat model.")
+    ] = None,
+    base_url: Annotated[str | None, typer.Option("--base-url", help="Any OpenAI-compatible endpoint.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+) -> None:
+    """Rank the nodes of an SKB for a query; the run is saved, and kbnav show prints what was done on the way."""
+    from kbnav.errors import UsageError
+    from kbnav.evaluation.systems import system_options
+    from kbnav.knowledge.open import open_kb
+    from kbnav.knowledge.skb.kb import SkbKB
+    from kbnav.options import parse_set
+    from kbnav.retrieval.registry import RETRIEVERS, attempt, build_retriever
+    from kbnav.settings import load_settings
+    from kbnav.trajectory import save_run
+
+    if as_json and as_csv:
+        raise typer.BadParameter("give --json or --csv, not both")
+    if system not in RETRIEVERS:
+        raise UsageError(f"no retrieval system {system!r}; known: {', '.join(RETRIEVERS)}")
+    given = parse_set(chosen or []) | ({"candidates": tuple(candidates)} if candidates else {})
+    settings = load_settings(kb=kb, model=model, base_url=base_url)
+    options = system_options(system, {**settings.options, **given})
+    settings = settings.model_copy(update={"options": options})
+    with open_kb(settings) as base:
+        retriever = build_retriever(system, base, settings)
+        if not isinstance(base, SkbKB):
+            raise UsageError(f"{base.name} is no SKB")
+        run, failure = attempt(retriever, base, settings, query, k=k)
+        save_run(run, settings.home / "runs")
+        if failure:
+            raise failure
+        _print(run, base.skb, as_json, as_csv)
+    raise typer.Exit(0 if run.outcome.ranking else 1)
+
+
+def _print(run: Run, skb: SKB, as_json: bool, as_csv: bool) -> None:
+    from kbnav.answers import Ranking
+
+    ranking = run.outcome.ranking or Ranking()
+    if as_csv:
+        sys.stdout.write(ranking.to_csv())
+    elif as_json:
+        nodes = [{**record, "document": _line(skb, record["id"])} for record in ranking.records()]
+        tokens = {"prompt": run.usage.prompt, "completion": run.usage.completion}
+        about = {"run": run.id, "query": run.question, "system": run.system, "model": run.model}
+        document = {**about, "ranking": nodes, "tokens": tokens, "seconds": run.seconds}
+        print(json.dumps(document, ensure_ascii=False, indent=1))
+    else:
+        _print_table(run, ranking, skb)
+
+
+def _print_table(run: Run, ranking: Ranking, skb: SKB) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from kbnav.apps.console import printable
+
+    console = Console()
+    for record in ranking.records():
+        head = f"{record['rank']:>3}. {record['name']} ({record['type']}, {record['id']}) {record['score']:.4f}"
+        console.print(Text(printable(head), style="bold"))
+        console.print(Text("     " + printable(_line(skb, record["id"])), style="dim"), soft_wrap=False)
+    if not len(ranking):
+        console.print("nothing was found")
+    console.print(f"every step: kbnav show {run.id}", style="dim", highlight=False)
+
+
+def _line(skb: SKB, node_id: str) -> str:
+    """The beginning of a node's document, without its name and type."""
+    text = " ".join(skb.nodes.text(skb.number(node_id)).split())
+    return text if len(text) <= _LINE else text[: _LINE - 1] + "…"

@@ -1,0 +1,118 @@
+"""``rerank``: a language model scores the first few nodes of any other system (STaRK, section 3.1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from pydantic import Field
+
+from kbnav.answers import Ranking
+from kbnav.errors import StopRun
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.rendering import compact_text, get_doc_info
+from kbnav.knowledge.skb.store import SKB
+from kbnav.models.calls import ModelCalls, open_calls
+from kbnav.prompts import prompt_hashes, render
+from kbnav.retrieval.base import Retriever, Trace
+from kbnav.retrieval.common import ComposedOptions, as_ranking, followed, numbers, told
+from kbnav.settings import Settings
+
+_NUMBER = r"(?<![\w.,])[-+]?(?:0,\d+|\d+(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?(?!\w|[.,]\d)"
+_VALUE = re.compile(rf"({_NUMBER})(?:\s*(?:/|out of)\s*({_NUMBER})|\s*(%))?", re.ASCII | re.IGNORECASE)
+_SCALE = re.compile(r"\b(?:(?:from|between)\s+)?0(?:\.0+)?\s*(?:to|and|[-–—])\s*1(?:\.0+)?(?![.,]?\w)", re.IGNORECASE)
+_LABEL = re.compile(r"\b(?:score|rating|relevance)\b[^0-9.,+-]{0,30}", re.IGNORECASE)
+
+
+class RerankOptions(ComposedOptions):
+    """Options of ``rerank``."""
+
+    first: str = "vss"
+    """The system whose first nodes are scored."""
+    top_v: int = Field(default=20, ge=1)
+    """How many of them; STaRK scores 20, and 10 for the questions that people wrote."""
+    rank_weight: float = Field(default=0.1, ge=0.0)
+    """What the first place of the first system adds to the model's score; the last adds ``1 / top_v`` of it."""
+    neighbors: int = Field(default=-1, ge=-1)
+    """Neighbours of a kind that a document lists; -1: all, until the model's window is full."""
+
+
+class Rerank:
+    """The model's score of each node from its document and relations, and a little for its rank before."""
+
+    name = "rerank"
+
+    def __init__(self, skb: SKB, first: Retriever, calls: ModelCalls, options: RerankOptions) -> None:
+        self._skb, self._first, self._calls, self._options = skb, first, calls, options
+        self.prompts: Mapping[str, str] = {**first.prompts, **prompt_hashes("rerank")}
+
+    def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
+        """See ``Retriever``. A node whose score cannot be read counts as scored 0; those not scored follow in order.
+
+        Raises what ``ModelCalls.ask_many`` raises: where no call went well, or none can.
+        """
+        trace = trace or Trace()
+        found = numbers(self._skb, self._first.retrieve(query, max(k, self._options.top_v), trace))
+        few, others = found[: self._options.top_v], found[self._options.top_v :]
+        prompts = [render("rerank/score.md", query=query, document=self._document(node)) for node in few]
+        replies = self._calls.ask_many(prompts, trace, purpose="score")
+        with trace.step(self.name, of=self._first.name, top_v=len(few)) as seen:
+            scores = [None if isinstance(reply, StopRun) else parse_score(reply) for reply in replies]
+            hits = self._ranked(few, scores)
+            seen.nodes = [self._skb.id(node) for node, _ in hits]
+            bad = [self._skb.id(node) for node, score in zip(few, scores, strict=True) if score is None]
+            seen.text = told(self._skb, hits, len(hits))
+            seen.text += f"\nno score could be read for {', '.join(bad)}" if bad else ""
+        return as_ranking(self._skb, followed(hits, others)[:k])
+
+    def _document(self, node: int) -> str:
+        return compact_text(get_doc_info(self._skb, node, n_rel=self._options.neighbors))
+
+    def _ranked(self, nodes: Sequence[int], scores: Sequence[float | None]) -> list[tuple[int, float]]:
+        """The model's scores with what the rank adds; STaRK's text leaves open how the two are put together."""
+        whole = [
+            (score or 0.0) + self._options.rank_weight * (len(nodes) - place) / len(nodes)
+            for place, score in enumerate(scores)
+        ]
+        order = sorted(range(len(nodes)), key=lambda place: -whole[place])
+        return [(nodes[place], whole[place]) for place in order]
+
+
+def parse_score(reply: str) -> float | None:
+    """The score from 0 to 1 that a reply gives; None where it gives none, an impossible one, or several.
+
+    What stands behind the word score is one, else the only number written with decimals, else the number that the reply
+    begins with, else the only number. "7/10", "7 out of 10" and "70 %" are 0.7.
+    """
+    text = _SCALE.sub(" ", re.sub("[*_`]", " ", reply)).strip()
+    labelled = [value for label in _LABEL.finditer(text) if (value := _VALUE.match(text, label.end()))]
+    found = list(_VALUE.finditer(text))
+    decimals = [value for value in found if re.search("[.,]", value[0])]
+    if labelled:
+        return _score(labelled[0])
+    if len(decimals) == 1:
+        return _score(decimals[0])
+    if found and (len(found) == 1 or found[0].start() == 0):
+        return _score(found[0])
+    return None
+
+
+def _score(value: re.Match[str]) -> float | None:
+    number, whole, percent = value.groups()
+    score = _number(number)
+    if whole:
+        score = score / _number(whole) if _number(whole) > 0 else -1.0
+    elif percent:
+        score /= 100
+    return score if 0.0 <= score <= 1.0 else None
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", "."))
+
+
+def build_rerank(kb: SkbKB, settings: Settings, options: RerankOptions) -> Rerank:
+    """See ``Rerank``. Raises as ``build_retriever`` and ``open_calls``."""
+    from kbnav.retrieval.registry import build_stage
+
+    return Rerank(kb.skb, build_stage(options.first, kb, settings, options), open_calls(settings), options)

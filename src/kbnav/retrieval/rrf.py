@@ -1,0 +1,65 @@
+"""``rrf``: any systems fused by the ranks that they give (reciprocal rank fusion)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import Field
+
+from kbnav.answers import Ranking
+from kbnav.errors import UsageError
+from kbnav.knowledge.skb.fusion import RANK_CONSTANT, reciprocal_rank_fusion
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.store import SKB
+from kbnav.retrieval.base import Retriever, Trace
+from kbnav.retrieval.common import ComposedOptions, as_ranking, numbers, told
+from kbnav.settings import Settings
+
+
+class RRFOptions(ComposedOptions):
+    """Options of ``rrf``."""
+
+    of: tuple[str, ...] = ("bm25", "vss")
+    """The systems that are fused."""
+    weights: tuple[float, ...] = ()
+    """A weight for each of them; none given: 1."""
+    depth: int = Field(default=100, ge=1)
+    """Nodes of each ranking that count."""
+    constant: int = Field(default=RANK_CONSTANT, ge=0)
+    """How slowly the weight of a place falls."""
+
+
+class RRF:
+    """The sum over systems of ``weight / (constant + rank)``."""
+
+    name = "rrf"
+
+    def __init__(self, skb: SKB, systems: Sequence[Retriever], options: RRFOptions) -> None:
+        """Raises UsageError where there is not a weight for each system."""
+        if options.weights and len(options.weights) != len(systems):
+            raise UsageError(f"rrf: {len(options.weights)} weights for {len(systems)} systems")
+        self._skb, self._systems, self._options = skb, systems, options
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """Those of all the systems."""
+        return {name: digest for system in self._systems for name, digest in system.prompts.items()}
+
+    def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
+        """See ``Retriever``."""
+        trace = trace or Trace()
+        depth = max(k, self._options.depth)
+        rankings = [numbers(self._skb, system.retrieve(query, depth, trace)) for system in self._systems]
+        with trace.step(self.name, of=[system.name for system in self._systems], limit=k) as seen:
+            hits = reciprocal_rank_fusion(
+                rankings, weights=self._options.weights or None, limit=k, constant=self._options.constant
+            )
+            seen.text, seen.nodes = told(self._skb, hits), [self._skb.id(node) for node, _ in hits]
+        return as_ranking(self._skb, hits)
+
+
+def build_rrf(kb: SkbKB, settings: Settings, options: RRFOptions) -> RRF:
+    """See ``RRF``. Raises as ``build_retriever``."""
+    from kbnav.retrieval.registry import build_stage
+
+    return RRF(kb.skb, [build_stage(name, kb, settings, options) for name in options.of], options)
