@@ -21,7 +21,8 @@ def encodable(text: str) -> str:
 
 TermType = Literal["uri", "literal", "bnode"]
 _ENTITY = re.compile(r"/(?:entity|prop(?:/[a-z/-]+)?)/([QPL][1-9]\d*(?:-[FS]\d+)?)$")
-_SKB_NODE = "urn:kbnav:node/"
+SKB_NODE = "urn:kbnav:node/"
+"""What the IRIs of an SKB's nodes begin with; the id follows, percent-encoded."""
 XSD_STRING = "http://www.w3.org/2001/XMLSchema#string"
 
 
@@ -36,8 +37,8 @@ class Term(NamedTuple):
     @property
     def entity_id(self) -> str | None:
         """``Q42`` where the term is the IRI of a Wikibase entity, or of one of a property's predicates; a node's id."""
-        if self.type == "uri" and self.value.startswith(_SKB_NODE):
-            return unquote(self.value.removeprefix(_SKB_NODE))
+        if self.type == "uri" and self.value.startswith(SKB_NODE):
+            return unquote(self.value.removeprefix(SKB_NODE))
         found = _ENTITY.search(self.value) if self.type == "uri" else None
         return found[1] if found else None
 

@@ -24,6 +24,8 @@ from kbnav.trajectory import CHECKPOINTED, Run, Turn, save_run
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+    from psycopg_pool import ConnectionPool
 
 Listener = Callable[[Event], None]
 
@@ -104,20 +106,28 @@ class Chat:
 
     def ask(self, question: str, *, on_event: Listener | None = None, brake: Brake | None = None) -> Run:
         """Ask the next question. Raises as ``kbnav.session.ask``."""
+        return _saved(self.attempt(question, on_event=on_event, brake=brake), self._agent)
+
+    def attempt(self, question: str, *, on_event: Listener | None = None, brake: Brake | None = None) -> Attempt:
+        """As ``ask``, but no run is saved, and a failure is given back beside the run."""
         question = checked_question(question)
         state = start(question, self.history, self._agent.settings.budget)
         return self._go(question, state, on_event, brake)
 
     def resume(self, *, on_event: Listener | None = None, brake: Brake | None = None) -> Run:
         """Go on with the unfinished question where it was. Raises UsageError where there is none."""
+        return _saved(self.attempt_resume(on_event=on_event, brake=brake), self._agent)
+
+    def attempt_resume(self, *, on_event: Listener | None = None, brake: Brake | None = None) -> Attempt:
+        """As ``resume``, but no run is saved, and a failure is given back beside the run."""
         question = self.unfinished
         if question is None:
             raise UsageError(f"nothing to go on with in session {self.id}")
         return self._go(question, None, on_event, brake)
 
-    def _go(self, question: str, state: State | None, on_event: Listener | None, brake: Brake | None) -> Run:
+    def _go(self, question: str, state: State | None, on_event: Listener | None, brake: Brake | None) -> Attempt:
         context = _context(self._agent, question, brake)
-        return _saved(_drive(self._agent, self._machine, state, context, self._config, on_event), self._agent)
+        return _drive(self._agent, self._machine, state, context, self._config, on_event)
 
 
 @contextmanager
@@ -125,7 +135,6 @@ def sqlite_sessions(home: Path) -> Iterator[BaseCheckpointSaver[Any]]:
     """Chat sessions in ``<home>/sessions.sqlite``, checkpointed after every node."""
     import sqlite3
 
-    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
     from langgraph.checkpoint.sqlite import SqliteSaver
 
     try:
@@ -134,9 +143,24 @@ def sqlite_sessions(home: Path) -> Iterator[BaseCheckpointSaver[Any]]:
     except (OSError, sqlite3.Error) as error:
         raise UsageError(f"cannot open the chat sessions in {home}: {error}") from error
     try:
-        yield SqliteSaver(connection, serde=JsonPlusSerializer(allowed_msgpack_modules=CHECKPOINTED))
+        yield SqliteSaver(connection, serde=_serializer())
     finally:
         connection.close()
+
+
+def postgres_sessions(pool: ConnectionPool[Any]) -> BaseCheckpointSaver[Any]:
+    """Chat sessions in a PostgreSQL database that several servers share; its connections are in autocommit mode."""
+    from langgraph.checkpoint.postgres import PostgresSaver
+
+    saver = PostgresSaver(pool, serde=_serializer())
+    saver.setup()
+    return saver
+
+
+def _serializer() -> SerializerProtocol:
+    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+    return JsonPlusSerializer(allowed_msgpack_modules=CHECKPOINTED)
 
 
 def new_id(prefix: str) -> str:

@@ -1,0 +1,223 @@
+"""Tables and rankings as the page shows them: pages of cells in any order, downloads, a chart, a map."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import TypeAdapter
+
+from kbnav.answers import SKB_NODE, AnswerTable, Cell, Ranking, Term
+
+MOST_ROWS = 100_000
+"""Rows of one result that are kept."""
+MOST_BARS = 40
+MOST_POINTS = 2_000
+_XSD = "http://www.w3.org/2001/XMLSchema#"
+_NUMBERS = frozenset(
+    _XSD + name
+    for name in (
+        "integer decimal double float long int short byte nonNegativeInteger positiveInteger negativeInteger "
+        "nonPositiveInteger unsignedLong unsignedInt unsignedShort unsignedByte"
+    ).split()
+)
+_DATES = frozenset(_XSD + name for name in ("dateTime", "date", "gYear", "gYearMonth"))
+_DATE = re.compile(r"(?P<year>[+-]?\d{1,12})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d))?)?")
+_WKT = "http://www.opengis.net/ont/geosparql#wktLiteral"
+_POINT = re.compile(r"\s*POINT\s*\(\s*(-?\d+(?:\.\d+)?)\s+(-?\d+(?:\.\d+)?)\s*\)\s*", re.IGNORECASE)
+
+Link = Callable[[str], str]
+"""The address of an entity's page by its id; empty where it has none."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A table, or a ranking as a table; ``total`` counts the rows that there were before ``MOST_ROWS`` were kept."""
+
+    table: AnswerTable
+    total: int
+    ranking: Ranking | None = None
+
+    def to_document(self) -> dict[str, Any]:
+        """Plain data that ``from_document`` reads."""
+        if self.ranking is not None:
+            return {"ranking": _adapter(Ranking).dump_python(self.ranking, mode="json")}
+        return {"table": _adapter(AnswerTable).dump_python(self.table, mode="json"), "total": self.total}
+
+    @property
+    def csv(self) -> str:
+        """Comma-separated values with a header."""
+        return self.table.to_csv() if self.ranking is None else self.ranking.to_csv()
+
+    @property
+    def json(self) -> str:
+        """SPARQL JSON results, or a ranking's records."""
+        document: Any = self.table.to_sparql_json() if self.ranking is None else self.ranking.records()
+        return json.dumps(document, ensure_ascii=False, indent=1)
+
+
+def result_of(table: AnswerTable | None, ranking: Ranking | None = None) -> Result | None:
+    """What an outcome or a query gave; None for neither. The answer of an ASK becomes a table of one cell."""
+    if table is not None and table.boolean is not None:
+        cell = Term("literal", str(table.boolean).lower(), _XSD + "boolean")
+        return Result(replace(table, columns=("boolean",), rows=((cell,),), boolean=None), 1)
+    if table is not None:
+        return Result(replace(table, rows=table.rows[:MOST_ROWS]), len(table))
+    if ranking is not None and ranking.nodes:
+        return Result(_as_table(ranking), len(ranking), ranking)
+    return None
+
+
+def from_document(document: Mapping[str, Any]) -> Result:
+    """The result that was kept."""
+    if "ranking" in document:
+        ranking: Ranking = _adapter(Ranking).validate_python(document["ranking"])
+        return Result(_as_table(ranking), len(ranking), ranking)
+    return Result(_adapter(AnswerTable).validate_python(document["table"]), document["total"])
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _as_table(ranking: Ranking) -> AnswerTable:
+    rows = tuple(
+        (
+            Term("literal", str(record["rank"]), _XSD + "integer"),
+            Term("uri", SKB_NODE + quote(record["id"], safe="")),
+            Term("literal", str(record["type"])),
+            Term("literal", format(record["score"], ".4g"), _XSD + "decimal"),
+        )
+        for record in ranking.records()
+    )
+    return AnswerTable(("rank", "node", "type", "score"), rows, labels={node.id: node.label for node in ranking.nodes})
+
+
+def ordered(table: AnswerTable, column: str, descending: bool) -> AnswerTable:
+    """The table sorted by a column: numbers and dates by value, entities by label; unbound cells come last."""
+    place = table.columns.index(column)
+    bound = [row for row in table.rows if row[place] is not None]
+    bound.sort(key=lambda row: _sort_key(row[place], table.labels), reverse=descending)
+    return replace(table, rows=(*bound, *(row for row in table.rows if row[place] is None)))
+
+
+def _sort_key(cell: Cell, labels: Mapping[str, str]) -> tuple[int, tuple[float, ...], str]:
+    if cell is None:
+        return (3, (), "")
+    if (value := number(cell)) is not None:
+        return (0, (value,), "")
+    if day := _date(cell):
+        return (1, day, cell.value)
+    return (2, (), text_of(cell, labels).casefold())
+
+
+def text_of(cell: Cell, labels: Mapping[str, str]) -> str:
+    """What is shown of a cell: an entity's label where it is known, else the value."""
+    if cell is None:
+        return ""
+    used = cell.entity_id
+    return labels.get(used) or used if used else cell.value
+
+
+def number(cell: Cell) -> float | None:
+    """The value of a finite number."""
+    if cell is None or cell.datatype not in _NUMBERS:
+        return None
+    try:
+        value = float(cell.value)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _date(cell: Cell) -> tuple[float, ...]:
+    """Year, month and day of a date; nothing for anything else."""
+    found = _DATE.match(cell.value) if cell is not None and cell.datatype in _DATES else None
+    return tuple(float(part or 1) for part in found.group("year", "month", "day")) if found else ()
+
+
+def cell_data(cell: Cell, labels: Mapping[str, str], link: Link) -> dict[str, str] | None:
+    """A cell for the page: ``text``, and where there is one ``id``, ``href`` and ``language``."""
+    if cell is None:
+        return None
+    data = {"text": text_of(cell, labels)}
+    if cell.entity_id:
+        data["id"] = cell.entity_id
+        data["href"] = link(cell.entity_id)
+    elif cell.type == "uri" and cell.value.startswith(("http://", "https://")):
+        data["href"] = cell.value
+    if cell.language:
+        data["language"] = cell.language
+    if number(cell) is not None:
+        data["kind"] = "number"
+    elif _date(cell):
+        data["text"] = cell.value.removesuffix("T00:00:00Z")
+    return data
+
+
+def chart(result: Result) -> dict[str, Any] | None:
+    """Bars or a line where a result has a date, or a name, and a number: at least two rows of them."""
+    table = result.table
+    if result.ranking is not None or len(table.rows) < 2:
+        return None
+    measured = _column(table, lambda cell: number(cell) is not None)
+    if measured is None:
+        return None
+    dated = _column(table, lambda cell: bool(_date(cell)))
+    if dated is not None:
+        points = [(_date(row[dated]), row) for row in table.rows if row[dated] and row[measured]]
+        line = [
+            {"x": day[0] + (day[1] - 1) / 12 + (day[2] - 1) / 365, "y": number(row[measured]), "text": row[dated].value}  # type: ignore[union-attr]
+            for day, row in sorted(points, key=lambda point: point[0])
+        ]
+        return {"kind": "line", "x": table.columns[dated], "y": table.columns[measured], "points": line[:MOST_POINTS]}
+    named = _column(table, lambda cell: cell is not None and number(cell) is None and cell.datatype != _WKT)
+    if named is None:
+        return None
+    bars = [
+        {"text": text_of(row[named], table.labels), "y": number(row[measured])} for row in table.rows if row[measured]
+    ]
+    return {"kind": "bars", "x": table.columns[named], "y": table.columns[measured], "points": bars[:MOST_BARS]}
+
+
+def _column(table: AnswerTable, fits: Callable[[Cell], bool]) -> int | None:
+    """The first column all of whose bound cells fit, if two are."""
+    for place in range(len(table.columns)):
+        bound = [row[place] for row in table.rows if row[place] is not None]
+        if len(bound) > 1 and all(fits(cell) for cell in bound):
+            return place
+    return None
+
+
+def points(result: Result) -> list[dict[str, Any]]:
+    """Latitude, longitude and name of the rows that are somewhere on Earth."""
+    table = result.table
+    for place in range(len(table.columns)):
+        found = [(position(row[place]), row) for row in table.rows[:MOST_POINTS]]
+        if any(where for where, _ in found):
+            return [
+                {"lat": where[0], "lon": where[1], "text": _name(row, place, table.labels)}
+                for where, row in found
+                if where
+            ]
+    return []
+
+
+def position(cell: Cell) -> tuple[float, float] | None:
+    """Latitude and longitude of a WKT point on Earth; those on other globes carry an IRI in front."""
+    found = _POINT.fullmatch(cell.value) if cell is not None and cell.datatype == _WKT else None
+    if not found:
+        return None
+    lon, lat = float(found[1]), float(found[2])
+    return (lat, lon) if abs(lat) <= 90 and abs(lon) <= 180 else None
+
+
+def _name(row: Sequence[Cell], place: int, labels: Mapping[str, str]) -> str:
+    return next((text for at, cell in enumerate(row) if at != place and (text := text_of(cell, labels))), "")

@@ -1,0 +1,128 @@
+"""What the server offers: knowledge bases, systems and models to choose from, opened once and shared by all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from fastapi import HTTPException
+
+from kbnav.agents.agent import Agent
+from kbnav.agents.choice import build_agent
+from kbnav.answers import AnswerTable
+from kbnav.apps.web.results import cell_data
+from kbnav.errors import UsageError
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.open import open_kb
+from kbnav.settings import Settings
+
+EXAMPLES: Mapping[str, tuple[str, ...]] = {
+    "mini": (
+        "Which elements were discovered by Marie Curie?",
+        "Who discovered polonium?",
+        "What is the atomic number of tungsten?",
+    ),
+    "demo": (
+        "Which instrument made by somebody from Little Mew has a love letter hidden in it?",
+        "Which instrument by a pupil of Wenna Pellow groans when the air is moist?",
+    ),
+}
+"""Questions that the bundled knowledge bases can answer."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A knowledge base to choose; ``key`` names it on the page and in the APIs, and says nothing of where it is."""
+
+    key: str
+    kb: KnowledgeBase
+    settings: Settings
+    systems: tuple[str, ...]
+
+    @property
+    def is_skb(self) -> bool:
+        """Whether it is an SKB, whose nodes have their pages here, and not Wikidata, whose entities have them there."""
+        return self.kb.state().get("kind") == "skb"
+
+    @property
+    def partial(self) -> bool:
+        """Whether it is a mirror, so that the live service may know more."""
+        return "mirror" in self.kb.state()
+
+    def link(self, entity_id: str) -> str:
+        """The address of an entity's page."""
+        if self.is_skb:
+            return f"/entry/{quote(self.key, safe='')}/{quote(entity_id, safe='')}"
+        space = {"P": "Property:", "L": "Lexeme:"}.get(entity_id[:1], "")
+        return f"{self.settings.endpoints.entity_page}{space}{quote(entity_id)}"
+
+    def rows(self, table: AnswerTable, language: str, start: int, count: int) -> list[list[dict[str, str] | None]]:
+        """Some rows of a table for the page, entities with their labels."""
+        rows = table.rows[start : start + count]
+        used = {cell.entity_id for row in rows for cell in row if cell is not None and cell.entity_id}
+        missing = sorted(used - set(table.labels))
+        labels = {**table.labels, **(self.kb.labels(missing, language=language) if missing else {})}
+        return [[cell_data(cell, labels, self.link) for cell in row] for row in rows]
+
+
+class Service:
+    """Knowledge bases by their keys, and the agents on them."""
+
+    def __init__(self, settings: Settings, served: Sequence[Served]) -> None:
+        """``served`` as ``open_service`` opened them."""
+        self.settings = settings
+        self.kbs = {one.key: one for one in served}
+        self.models = settings.web.models or (settings.model,)
+        self._agents: dict[tuple[str, str, str], Agent] = {}
+        self._lock = threading.Lock()
+
+    def kb(self, key: str) -> Served:
+        """A knowledge base by its key. Raises HTTPException."""
+        if key not in self.kbs:
+            raise HTTPException(404, f"no knowledge base {key!r}; there are: {', '.join(self.kbs)}")
+        return self.kbs[key]
+
+    def chosen(self, kb: str = "", system: str = "", model: str = "") -> tuple[str, str, str]:
+        """A choice with what was left open filled in: the first of each. Raises HTTPException for what is unknown."""
+        served = self.kb(kb or next(iter(self.kbs)))
+        system, model = system or served.systems[0], model or self.models[0]
+        for what, name, known in (("system", system, served.systems), ("model", model, self.models)):
+            if name not in known:
+                raise HTTPException(404, f"no {what} {name!r} on {served.key}; there are: {', '.join(known)}")
+        return served.key, system, model
+
+    def agent(self, kb: str, system: str, model: str) -> Agent:
+        """The agent for a choice, built when it is first asked. Raises as its builder does."""
+        with self._lock:
+            known = self._agents.get((kb, system, model))
+            if known is None:
+                served = self.kb(kb)
+                settings = served.settings.model_copy(update={"model": model})
+                known = self._agents[kb, system, model] = build_agent(served.kb, settings)
+            return known
+
+
+@contextmanager
+def open_service(settings: Settings) -> Iterator[Service]:
+    """Open every knowledge base of the settings. Raises as ``open_kb``, and UsageError for two of one name."""
+    with ExitStack() as stack:
+        served: list[Served] = []
+        for name in settings.web.kbs or (settings.kb,):
+            own = settings.model_copy(update={"kb": name})
+            kb = stack.enter_context(open_kb(own))
+            key = Path(name.rstrip("/")).name
+            if any(one.key == key for one in served):
+                raise UsageError(f"two knowledge bases are called {key!r}; give one of their folders another name")
+            served.append(Served(key, kb, own, systems_of(kb)))
+        yield Service(settings, served)
+
+
+def systems_of(kb: KnowledgeBase) -> tuple[str, ...]:
+    """Names of the systems that answer questions of a knowledge base, the usual one first."""
+    from kbnav.knowledge.skb.kb import SkbKB
+
+    return ("skb",) if isinstance(kb, SkbKB) else ("spinach",)
