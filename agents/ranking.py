@@ -34,32 +34,35 @@ class RankingEnding:
 
         That there is no answer (no nodes) may be said once anything was looked at.
         """
-        nodes = _named(finish)
+        nodes = named_by(finish)
         shown = {node for step in path for node in step.nodes}
         return not shown.issuperset(nodes) if nodes else not path
 
     def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
-        """The ranking with names and types; the note is what finish said of it.
+        """The ranking with names and types, put into words; the note is what finish said of it."""
+        outcome = self.outcome(state)
+        if outcome.status == "failed" or outcome.ranking is None:
+            return outcome, Usage()
+        text, usage = self.write(outcome, state, context)
+        return replace(outcome, text=text), usage
 
-        Scores are 1/rank where finish chose, else sums of 1/(60 + rank).
-        """
+    def outcome(self, state: State) -> Outcome:
+        """The outcome without its words. Scores are 1/rank where finish chose, else sums of 1/(60 + rank)."""
         stop = state["stop"] or "error"
         status: Status = {"finish": "answered", "refusal": "refused", "error": "failed"}.get(stop, "best effort")  # type: ignore[assignment]
         outcome = Outcome(status, stop, note=state["failure"])
         if stop == "finish":
             chosen = state["path"][-1].call
-            scored = [(node, round(1 / rank, 4)) for rank, node in enumerate(_named(chosen), 1)]
+            scored = [(node, round(1 / rank, 4)) for rank, node in enumerate(named_by(chosen), 1)]
             outcome = replace(outcome, note=chosen.thought)
         else:
             scored = best_supported([*state["path"], *state["discarded"]])[:BEST_EFFORT]
         ranking = self._ranking(scored)
         if status == "failed":
-            return replace(outcome, ranking=ranking), Usage()
+            return replace(outcome, ranking=ranking)
         if not ranking.nodes:
-            return replace(outcome, status=status if status == "refused" else "no answer"), Usage()
-        outcome = replace(outcome, ranking=ranking)
-        text, usage = self.write(outcome, state, context)
-        return replace(outcome, text=text), usage
+            return replace(outcome, status=status if status == "refused" else "no answer")
+        return replace(outcome, ranking=ranking)
 
     def _ranking(self, scored: Sequence[tuple[str, float]]) -> Ranking:
         known = self.describe([node for node, _ in scored])
@@ -80,6 +83,6 @@ def best_supported(steps: Iterable[Step]) -> list[tuple[str, float]]:
     return [pair for pair in found if pair[0] not in starts] or found
 
 
-def _named(finish: Call) -> list[str]:
+def named_by(finish: Call) -> list[str]:
     """The ids that a finish names, each once."""
     return list(dict.fromkeys(str(node) for node in finish.arguments.get("nodes") or ()))

@@ -66,8 +66,8 @@ class RankingWriter:
             "skb/answer.md",
             earlier=state["history"],
             question=state["question"],
-            nodes=outcome.ranking.nodes[:_NAMED],
-            more=max(0, len(outcome.ranking) - _NAMED),
+            nodes=outcome.ranking.chosen[:_NAMED],
+            more=max(0, len(outcome.ranking.chosen) - _NAMED),
             remark=last.thought if last and last.tool == FINISH else "",
             best_effort=outcome.status == "best effort",
             language=context.language,
@@ -87,9 +87,10 @@ def write_ranking_plainly(outcome: Outcome, state: State, context: Context) -> t
 
 
 def plain_ranking(ranking: Ranking) -> str:
-    """The names of the first ten nodes, ids where they have none."""
-    more = f" … (+{len(ranking) - _NAMED})" if len(ranking) > _NAMED else ""
-    return ", ".join(node.label or node.id for node in ranking.nodes[:_NAMED]) + more
+    """The names of the first ten nodes that were chosen, ids where they have none."""
+    nodes = ranking.chosen
+    more = f" … (+{len(nodes) - _NAMED})" if len(nodes) > _NAMED else ""
+    return ", ".join(node.label or node.id for node in nodes[:_NAMED]) + more
 
 
 def plain_answer(table: AnswerTable) -> str:

@@ -1,0 +1,79 @@
+"""The first step of the agents with a plan: the nodes that the question names, and the paths that a planner gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kbnav.agents.machine import Policy, Reply, State
+from kbnav.agents.walking import call_for
+from kbnav.knowledge.skb.matching import MatchedNode
+from kbnav.planning.base import Plan, PlannedPath, Planner
+from kbnav.tools.observation import Context
+from kbnav.tools.planning import PathGiven
+from kbnav.tools.toolbox import Toolbox
+from kbnav.trajectory import Step
+
+PLAN = "plan"
+Match = Callable[[str], Sequence[MatchedNode]]
+"""The nodes that a question names."""
+_EARLIER = 3
+"""Nodes of the answer before that a question may go on from."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Makes a plan, writes it down as the run's first step (PASemiQA, section 4.1), then lets another policy choose.
+
+    Without a ``planner``, what is written down is only the nodes. A plan that a rollback took back is written down
+    again, not made anew. ``paths`` is how many of the plan's paths are kept.
+    """
+
+    match: Match
+    planner: Planner | None
+    then: Policy
+    toolbox: Toolbox
+    paths: int
+
+    def __call__(self, state: State, context: Context) -> Reply:
+        """The plan, where it is not on the path yet."""
+        if planned(state["path"]):
+            return self.then(state, context)
+        before = planned(state["discarded"])
+        if before:
+            return call_for(state, self.toolbox, [(PLAN, before.call.thought, before.call.arguments)])
+        matched = list(self.match(state["question"]))
+        nodes, notes = [node.id for node in matched], list[str]()
+        if all(node.how == "embedding" for node in matched):
+            earlier = _earlier(state)
+            if earlier:
+                nodes, notes = earlier, ["The question names no node; these answered the one before."]
+            elif nodes:
+                notes = ["The question names no node; these are the nearest by meaning."]
+        plan = self.planner.plan(state["question"], nodes) if self.planner else Plan()
+        arguments = {
+            "nodes": nodes,
+            "paths": [_given(path) for path in plan.paths[: self.paths]],
+            "notes": [*notes, *plan.notes],
+        }
+        thought = f"Nodes by name, paths by the planner {self.planner.name}." if self.planner else "Nodes by name."
+        return call_for(state, self.toolbox, [(PLAN, thought, arguments)])
+
+
+def planned(steps: Sequence[Step]) -> Step | None:
+    """The step that wrote the plan down, if it is among these."""
+    return next((step for step in steps if step.call.tool == PLAN), None)
+
+
+def _earlier(state: State) -> list[str]:
+    rankings = [turn.outcome.ranking for turn in state["history"] if turn.outcome.ranking]
+    return [node.id for node in rankings[-1].chosen[:_EARLIER]] if rankings else []
+
+
+def _given(path: PlannedPath) -> PathGiven:
+    return PathGiven(
+        relations=[str(hop) for hop in path.hops],
+        types=list(path.types),
+        probability=round(path.probability, 4),
+        start=path.start,
+    )

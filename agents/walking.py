@@ -1,0 +1,270 @@
+"""What the agents that walk along links share: their models, their answers, and calls made by a program.
+
+Whatever rests on a model's own word is said to, in the ranking (``Ranked.basis``), in the note and in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kbnav.agents.machine import Reply, State, spent
+from kbnav.agents.ranking import BEST_EFFORT, Describe, RankingEnding, best_supported, named_by
+from kbnav.answers import AnswerTable, Basis, Ranked, Ranking, Term
+from kbnav.errors import UsageError
+from kbnav.knowledge.base import Entity, KnowledgeBase
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.settings import Budget, Settings
+from kbnav.tools.observation import Context
+from kbnav.tools.toolbox import Toolbox
+from kbnav.tools.walking import Ask, fact_text
+from kbnav.trajectory import Call, Fact, Outcome, Step, Usage
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+    from kbnav.models.calls import ModelCalls
+
+PROMPTS = "walking"
+"""Folder of the prompts that several of these agents use."""
+ANSWERS = 20
+"""Nodes that an answer may have."""
+FREE = Usage()
+_SAID = 3
+"""Generated facts that a note names."""
+_ENTITY = re.compile(r"[QPL]\d+$")
+_IRI = "http://www.wikidata.org/entity/"
+_LABEL = "[Rests on the model's own word, not on the knowledge base.]"
+_MARKS = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
+_IN_BRACKETS = re.compile(r"\(([^()]*)\)")
+
+
+class Models(NamedTuple):
+    """``policy`` chooses actions; ``ask`` is the same model at temperature 0; ``writer`` puts answers into words."""
+
+    policy: BaseChatModel
+    ask: Ask
+    writer: BaseChatModel
+
+
+def open_walking_models(settings: Settings, system: str) -> Models:
+    """The models of the settings. Raises UsageError where there is none, CredentialsError where its key is missing."""
+    from kbnav.models.calls import open_calls
+    from kbnav.models.chat import REPLAY, open_models
+
+    if settings.model == "offline" or settings.model.startswith(REPLAY):
+        raise UsageError(f"the system {system} needs a model: name one with --model")
+    policy, writer = open_models(settings)
+    return Models(policy, asker(open_calls(settings)), writer or policy)
+
+
+def asker(calls: ModelCalls) -> Ask:
+    """Model calls as the tools ask them: one prompt, its text and its cost."""
+    from kbnav.retrieval.base import Trace
+
+    def ask(prompt: str, purpose: str) -> tuple[str, Usage]:
+        trace = Trace()
+        return calls.ask(prompt, trace, purpose=purpose), trace.usage
+
+    return ask
+
+
+def need_skb(kb: KnowledgeBase, system: str) -> SkbKB:
+    """The SKB that a system with a plan needs. Raises UsageError for any other knowledge base."""
+    if not isinstance(kb, SkbKB):
+        raise UsageError(f"the system {system} plans by the schema of an SKB, and {kb.name} is none")
+    return kb
+
+
+Wanted = tuple[str, str, Mapping[str, Any]]
+"""Tool, thought and arguments of a call that a program makes."""
+
+
+def call_for(state: State, toolbox: Toolbox, wanted: Sequence[Wanted], usage: Usage = FREE) -> Reply:
+    """A turn of these calls; ``usage`` is what choosing them cost."""
+    turn = 1 + max((step.call.turn for step in (*state["path"], *state["discarded"])), default=0)
+    calls = []
+    for number, (name, thought, arguments) in enumerate(wanted, 1):
+        said, values = toolbox.validate(name, {"thought": thought, **arguments})
+        calls.append(Call(name, values, said or thought, f"call-{turn}-{number}", turn))
+    return Reply(calls, usage)
+
+
+def last_turn(path: Sequence[Step]) -> list[Step]:
+    """The steps of the path's last turn."""
+    return [step for step in path if step.call.turn == path[-1].call.turn] if path else []
+
+
+def room(state: State, budget: Budget) -> int:
+    """Actions that the budget leaves, one to finish not counted."""
+    return min(budget.steps - len(state["path"]), budget.actions - spent(state)) - 1
+
+
+def answer_lines(text: str) -> list[str]:
+    """The answers of a reply: its list items without their marks; where there are none, its lines."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    items = [_MARKS.sub("", line) for line in lines if _MARKS.match(line)]
+    found = [line.strip(" \t*`\"'“”.") for line in items or lines]
+    return [line for line in found if line and line.casefold() not in ("unknown", "none", "i don't know")]
+
+
+def known_nodes(lines: Iterable[str], names: Mapping[str, str]) -> list[str]:
+    """The ids among ``names`` (id to name) that lines speak of: by their id, in brackets or alone, or by their name."""
+    by_name: dict[str, list[str]] = {}
+    for node, name in names.items():
+        by_name.setdefault(name.casefold(), []).append(node)
+    found: list[str] = []
+    for line in lines:
+        inside = [part.strip() for part in _IN_BRACKETS.findall(line) if part.strip() in names]
+        if inside:
+            found += inside[-1:]
+        elif line in names:
+            found.append(line)
+        else:
+            found += by_name.get(line.casefold(), [])
+    return list(dict.fromkeys(found))
+
+
+def names_of(facts: Iterable[Fact]) -> dict[str, str]:
+    """Ids and names of the ends of facts."""
+    ends: dict[str, str] = {}
+    for fact in facts:
+        for node, name in ((fact.source, fact.source_name), (fact.target, fact.target_name)):
+            if node:
+                ends.setdefault(node, name or node)
+    return ends
+
+
+def is_entity(kb: KnowledgeBase, node: str) -> bool:
+    """Whether links can be followed from there: on Wikidata a value stands among the nodes too."""
+    return isinstance(kb, SkbKB) or bool(_ENTITY.match(node))
+
+
+def describer(kb: KnowledgeBase) -> Describe:
+    """Names and types of nodes, whatever the knowledge base."""
+    if isinstance(kb, SkbKB):
+        return kb.entities
+
+    def describe(ids: Sequence[str]) -> Mapping[str, Entity]:
+        entities = [one for one in ids if _ENTITY.match(one)]
+        labels = kb.labels(entities) if entities else {}
+        return {
+            one: Entity(one, labels.get(one, "")) if _ENTITY.match(one) else Entity(one, one, kind="value")
+            for one in ids
+        }
+
+    return describe
+
+
+@dataclass(frozen=True)
+class WalkEnding(RankingEnding):
+    """The nodes that finish names are the answer; those only seen on the way follow them in the ranking, marked so.
+
+    ``tabled``: the answer is a table too, of one column, as answers on Wikidata are. ``tried``: a tool that must have
+    been used before it may be said that there is no answer.
+    """
+
+    tabled: bool = False
+    tried: str = ""
+
+    def premature(self, finish: Call, path: Sequence[Step]) -> bool:
+        """See ``RankingEnding``; also an unknown answer before everything was tried."""
+        if super().premature(finish, path):
+            return True
+        return bool(self.tried) and not named_by(finish) and all(step.call.tool != self.tried for step in path)
+
+    def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
+        """See ``RankingEnding``; the text says too where it rests on a model's own word."""
+        outcome, usage = super().conclude(state, context)
+        if outcome.text and outcome.ranking and any(node.basis == "generated" for node in outcome.ranking.chosen):
+            outcome = replace(outcome, text=f"{_LABEL} {outcome.text}")
+        return outcome, usage
+
+    def outcome(self, state: State) -> Outcome:
+        """The outcome without its words, each node with its basis."""
+        outcome = super().outcome(state)
+        finished = outcome.stop == "finish"
+        steps = state["path"] if finished else [*state["path"], *state["discarded"]]
+        word = generated(steps)
+        chosen = named_by(state["path"][-1].call) if finished else []
+        if finished and chosen:
+            nodes = self._ranked(chosen, "", word)
+            outcome = replace(outcome, status="answered", ranking=Ranking(nodes) if nodes else None)
+            if nodes:
+                seen = [node for node, _ in best_supported(steps) if node not in chosen and node not in word.nodes]
+                rest = self._ranked(seen[: max(0, BEST_EFFORT - len(nodes))], "seen", word)
+                placed = [node._replace(score=round(1 / rank, 4)) for rank, node in enumerate((*nodes, *rest), 1)]
+                outcome = replace(outcome, ranking=Ranking(tuple(placed)))
+        elif outcome.ranking:
+            marked = [
+                node._replace(basis="generated") if node.id in word.nodes else node for node in outcome.ranking.nodes
+            ]
+            outcome = replace(outcome, ranking=Ranking(tuple(marked)))
+        outcome = replace(outcome, note=" ".join(filter(None, [outcome.note, _said_of(word, outcome)])))
+        if self.tabled and outcome.ranking:
+            outcome = replace(outcome, table=_table(outcome.ranking.chosen))
+        return outcome
+
+    def _ranked(self, nodes: Sequence[str], basis: Basis, word: Generated) -> tuple[Ranked, ...]:
+        """Nodes with names and types; of those the knowledge base lacks, only what a model named."""
+        known = self.describe(nodes)
+        found = []
+        for node in nodes:
+            entity = known.get(node) or (Entity(node, node, kind="") if node in word.nodes else None)
+            if entity:
+                own: Basis = "generated" if node in word.nodes else basis
+                found.append(Ranked(node, 0.0, entity.label, entity.kind, own))
+        return tuple(found)
+
+
+class Generated(NamedTuple):
+    """What a model added: its facts, and the nodes that only they, or what was found from them, lead to."""
+
+    facts: tuple[Fact, ...]
+    nodes: Collection[str]
+
+
+def generated(steps: Iterable[Step]) -> Generated:
+    """What in these steps is a model's own word.
+
+    A node is the knowledge base's where a step shows it that does not set out from a node, or look for a name, that is
+    known by the model's word alone.
+    """
+    grounded: set[str] = set()
+    worded: dict[str, str] = {}
+    facts: list[Fact] = []
+    for step in sorted(steps, key=lambda one: one.number):
+        own = [fact for fact in step.facts if fact.generated]
+        facts += own
+        if own:
+            worded |= names_of(own)
+            continue
+        doubtful = {node for node in worded if node not in grounded}
+        asked = {str(step.call.arguments.get(name, "")).casefold() for name in ("entity_id", "query")} - {""}
+        if asked & {text.casefold() for node in doubtful for text in (node, worded[node])}:
+            worded |= {node: node for node in step.nodes if node not in grounded and node not in worded}
+        else:
+            grounded |= set(step.nodes)
+    return Generated(tuple(facts), frozenset(worded) - grounded)
+
+
+def _said_of(word: Generated, outcome: Outcome) -> str:
+    """What a reader must know where a model's own word was on the way; nothing where there is no answer."""
+    if not word.facts or outcome.ranking is None:
+        return ""
+    if all(not fact.source for fact in word.facts):
+        return "The knowledge base did not suffice: this is what the model itself knows, and nothing here supports it."
+    shown = "; ".join(fact_text(fact) for fact in word.facts[:_SAID])
+    more = f" and {len(word.facts) - _SAID} more" if len(word.facts) > _SAID else ""
+    rests = any(node.basis == "generated" for node in outcome.ranking.chosen)
+    what = "The answer rests on" if rests else "On the way were"
+    return f"{what} facts that the model generated and the knowledge base does not have: {shown}{more}."
+
+
+def _table(nodes: Sequence[Ranked]) -> AnswerTable:
+    """One column of entities, and of values as they read."""
+    terms = [Term("uri", _IRI + node.id) if _ENTITY.match(node.id) else Term("literal", node.id) for node in nodes]
+    labels = {node.id: node.label for node in nodes if node.label}
+    return AnswerTable(("answer",), tuple((term,) for term in terms), labels=labels)
