@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import platform
-import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.agent import Agent
 from kbnav.agents.machine import Event, RunContext, State, start, step_limit
-from kbnav.errors import StopRun, UsageError
+from kbnav.errors import UsageError
 from kbnav.language import question_language
 from kbnav.models.chat import cost_of
 from kbnav.question import checked_question
 from kbnav.stopping import Brake
-from kbnav.trajectory import CHECKPOINTED, Run, Turn, save_run
+from kbnav.trajectory import CHECKPOINTED, Attempt, Run, Turn, new_id, save_run, versions
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -43,13 +40,6 @@ def ask(
     Raises StopRun where a service failed or the run was stopped; the run, up to then, is saved before.
     """
     return _saved(attempt(agent, question, on_event=on_event, history=history, brake=brake), agent)
-
-
-class Attempt(NamedTuple):
-    """A run, and what stopped it where a service failed."""
-
-    run: Run
-    failure: StopRun | None
 
 
 def attempt(
@@ -161,17 +151,6 @@ def _serializer() -> SerializerProtocol:
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     return JsonPlusSerializer(allowed_msgpack_modules=CHECKPOINTED)
-
-
-def new_id(prefix: str) -> str:
-    """An unguessable id that sorts by time."""
-    return f"{prefix}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(6)}"
-
-
-def versions() -> dict[str, str]:
-    """Versions of what a run depends on."""
-    packages = ("kbnav", "langgraph", "langchain-core", "langchain-openai", "openai")
-    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
 def _context(agent: Agent, question: str, brake: Brake | None) -> RunContext:

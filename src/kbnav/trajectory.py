@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import secrets
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
 from kbnav.answers import AnswerTable, Ranked, Ranking, Term, encodable
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import DataError, StopRun, UsageError
 
 FORMAT = 1
 
@@ -196,6 +200,24 @@ class Run:
     def steps(self) -> list[Step]:
         """Every step, dropped ones included, in the order they were taken."""
         return sorted((*self.path, *self.discarded), key=lambda step: step.number)
+
+
+class Attempt(NamedTuple):
+    """A run, and what stopped it where a service failed."""
+
+    run: Run
+    failure: StopRun | None
+
+
+def new_id(prefix: str) -> str:
+    """An unguessable id that sorts by time."""
+    return f"{prefix}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(6)}"
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a run depends on."""
+    packages = ("kbnav", "langgraph", "langchain-core", "langchain-openai", "openai")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
 CHECKPOINTED = (Call, Usage, Fact, Step, Outcome, Turn, AnswerTable, Term, Ranking, Ranked)

@@ -12,8 +12,7 @@ from kbnav.errors import StopRun
 from kbnav.evaluation.journal import open_journal, write_whole
 from kbnav.evaluation.records import GOLD, INFO, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
 from kbnav.evaluation.systems import System
-from kbnav.session import Attempt
-from kbnav.trajectory import Outcome, Run, to_json
+from kbnav.trajectory import Attempt, Outcome, Run, to_json
 from tests.conftest import ROOT
 
 ENTITY = "http://www.wikidata.org/entity/"

@@ -140,7 +140,8 @@ def chat(
     from kbnav.agents.choice import build_agent
     from kbnav.apps.console import Progress
     from kbnav.knowledge.open import open_kb
-    from kbnav.session import Chat, new_id, sqlite_sessions
+    from kbnav.session import Chat, sqlite_sessions
+    from kbnav.trajectory import new_id
 
     settings = _settings(kb=kb, model=model, base_url=base_url, language=language)
     console = _console()

@@ -140,7 +140,7 @@ def _with_gold(
 
 
 def _info(plan: Plan, settings: Settings, system: System, kb: KnowledgeBase, questions: list[Question]) -> RunInfo:
-    from kbnav.session import versions
+    from kbnav.trajectory import versions
 
     frozen = golden.gold_file(plan.gold, plan.dataset.name) if plan.gold else None
     return RunInfo(

@@ -18,7 +18,7 @@ from kbnav.evaluation.work import Patience, side_by_side
 from kbnav.trajectory import Outcome, Run, to_json
 
 if TYPE_CHECKING:
-    from kbnav.session import Attempt
+    from kbnav.trajectory import Attempt
 
 Ended = Literal["done", "interrupted", "cost limit", "time limit"]
 _FREE = frozenset(

@@ -16,7 +16,7 @@ from kbnav.settings import Settings
 
 if TYPE_CHECKING:
     from kbnav.agents.agent import Agent
-    from kbnav.session import Attempt
+    from kbnav.trajectory import Attempt
 
 
 @dataclass(frozen=True)

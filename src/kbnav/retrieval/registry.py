@@ -37,7 +37,7 @@ from kbnav.trajectory import Outcome, Run
 
 if TYPE_CHECKING:
     from kbnav.evaluation.systems import System
-    from kbnav.session import Attempt
+    from kbnav.trajectory import Attempt
 
 KEPT = 100
 """Nodes of a ranking that a run keeps."""
@@ -128,7 +128,7 @@ def attempt(retriever: Retriever, kb: SkbKB, settings: Settings, query: str, *, 
     """
     from kbnav.models.chat import cost_of
     from kbnav.question import checked_question
-    from kbnav.session import Attempt, new_id, versions
+    from kbnav.trajectory import Attempt, new_id, versions
 
     query = checked_question(query)
     trace, began, started = Trace(), time.monotonic(), datetime.now(UTC)
