@@ -3,9 +3,11 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import shutil
 import stat
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -158,6 +160,21 @@ def test_an_open_index_outlives_its_folder(tmp_path: Path) -> None:
     assert numbers(index.search("elm")) == [1]
 
 
+def test_indexes_are_built_and_opened_side_by_side_and_leave_nothing_behind(tmp_path: Path) -> None:
+    """tantivy's own threads write lock files beside an index at any moment, also while its folder is being removed."""
+
+    def build_and_open(number: int) -> list[str]:
+        folder = tmp_path / str(number)
+        for _ in range(20):
+            assert numbers(built(folder, [node(0, "oak")]).search("oak")) == [0]
+            left = sorted(file.name for file in folder.iterdir() if file.is_dir() or file.suffix == ".lock")
+            shutil.rmtree(folder)
+        return left
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(build_and_open, range(16))) == [[]] * 16
+
+
 def test_no_nodes_empty_names_and_a_document_of_five_megabytes(tmp_path: Path) -> None:
     assert built(tmp_path / "none", []).search("oak") == []
     index = built(
@@ -173,8 +190,8 @@ def test_what_is_not_an_index_is_refused_with_its_folder(tmp_path: Path) -> None
     built(tmp_path / "index", [node(0, "oak")])
     meta = tmp_path / "index" / "text.json"
     good = meta.read_text()
-    meta.write_text(good.replace('"format": 1', '"format": 2'))
-    with pytest.raises(DataError, match="format 2"):
+    meta.write_text(good.replace('"format": 2', '"format": 3'))
+    with pytest.raises(DataError, match="format 3"):
         text.open(tmp_path / "index")
     meta.write_text(good)
     (tmp_path / "index" / "meta.json").write_text("{")
