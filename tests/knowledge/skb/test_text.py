@@ -165,7 +165,7 @@ def test_indexes_are_built_and_opened_side_by_side_and_leave_nothing_behind(tmp_
 
     def build_and_open(number: int) -> list[str]:
         folder = tmp_path / str(number)
-        for _ in range(20):
+        for _ in range(6):
             assert numbers(built(folder, [node(0, "oak")]).search("oak")) == [0]
             left = sorted(file.name for file in folder.iterdir() if file.is_dir() or file.suffix == ".lock")
             shutil.rmtree(folder)

@@ -12,9 +12,11 @@ from __future__ import annotations
 import heapq
 import json
 import os
+import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -84,23 +86,24 @@ def build(
     _require_tantivy()
     from tantivy import Index
 
-    index = Index(_schema(), path=str(folder))
-    index.register_tokenizer("words", _analyzer(language))
-    writer = index.writer(_HEAP, min(os.cpu_count() or 1, 4))
     total, done = type_start[-1], 0
-    for node in nodes:
-        writer.add_document(_document(node))
-        done += 1
-        if done % _REPORT_EVERY == 0:
-            progress("text", done, total)
-    writer.commit()
-    writer.wait_merging_threads()
+    with _scratch(folder) as made:
+        index = Index(_schema(), path=str(made))
+        index.config_reader("manual")
+        index.register_tokenizer("words", _analyzer(language))
+        writer = index.writer(_HEAP, min(os.cpu_count() or 1, 4))
+        for node in nodes:
+            writer.add_document(_document(node))
+            done += 1
+            if done % _REPORT_EVERY == 0:
+                progress("text", done, total)
+        writer.commit()
+        writer.wait_merging_threads()
+        for file in made.iterdir():
+            if file.suffix != ".lock":  # readers make their own elsewhere
+                file.chmod(0o644)  # tantivy leaves two of them readable by their owner only
+                file.rename(folder / file.name)
     progress("text", done, total)
-    for file in folder.iterdir():
-        if file.suffix == ".lock":
-            file.unlink()  # readers make their own elsewhere
-        else:
-            file.chmod(0o644)  # tantivy leaves two of them readable by their owner only
     meta = {"format": _FORMAT, "language": language, "type_start": list(type_start)}
     (folder / _META).write_text(json.dumps(meta))
 
@@ -220,15 +223,32 @@ def open(folder: Path) -> TextIndex:
 
     # tantivy wants to write a lock file beside an index it opens. It gets a folder of links for the moment; what it
     # has mapped stays mapped when the links go.
-    with tempfile.TemporaryDirectory(prefix="kbnav-text-") as links:
+    with _scratch() as links:
         for file in folder.iterdir():
-            (Path(links) / file.name).symlink_to(file.resolve())
+            (links / file.name).symlink_to(file.resolve())
         try:
-            index = Index.open(links)
+            index = Index.open(str(links))
             index.config_reader("manual")
             return TextIndex(index, _analyzer(language), type_start, spelled if version > 1 else str)
         except (ValueError, OSError) as error:
             raise DataError(f"{folder}: {error}") from error
+
+
+@contextmanager
+def _scratch(parent: Path | None = None) -> Iterator[Path]:
+    """A folder for tantivy, gone afterwards.
+
+    A thread that tantivy starts with an index looks for changes once, at any moment, and may put its lock file into a
+    folder that is just being emptied. It does so once, so that a second try removes the folder for good.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="kbnav-text-", dir=parent))
+    try:
+        yield folder
+    finally:
+        try:
+            shutil.rmtree(folder)
+        except OSError:
+            shutil.rmtree(folder)
 
 
 def _document(node: NodeText) -> tantivy.Document:
