@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from kbnav.retrieval.base import Trace
 
 Way = Literal["out", "in"]
 
@@ -57,6 +60,9 @@ class Planner(Protocol):
         """As in ``--planner``: ``none``, ``in-context``, ``ranker``, ``seq2seq``."""
         ...
 
-    def plan(self, question: str, nodes: Sequence[str]) -> Plan:
-        """Paths for a question in which the nodes with these ids were matched; none for the planner ``none``."""
+    def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:
+        """Paths for a question in which the nodes with these ids were matched; none for the planner ``none``.
+
+        What a model was asked goes to ``trace``.
+        """
         ...

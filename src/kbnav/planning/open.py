@@ -1,0 +1,56 @@
+"""Planners by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+from kbnav.errors import UsageError
+from kbnav.knowledge.skb.store import SKB
+from kbnav.planning.base import Planner
+from kbnav.planning.none import NoPlanner
+
+if TYPE_CHECKING:
+    from kbnav.encoders import Encoder
+
+Name = Literal["none", "in-context", "ranker", "seq2seq"]
+NAMES: tuple[str, ...] = get_args(Name)
+
+
+def open_planner(
+    name: str,
+    skb: SKB,
+    *,
+    trained: Path | None = None,
+) -> Planner:
+    """A planner of an open SKB.
+
+    Args:
+        name: One of NAMES.
+        skb: What is planned for.
+        trained: Folder of a trained planner; ``ranker`` does without, by the schema's words alone.
+
+    Raises:
+        UsageError: An unknown name, or what the planner needs is missing or was made for another SKB.
+        DataError: The trained planner is damaged.
+    """
+    if name == "none":
+        return NoPlanner()
+    if name == "ranker":
+        from kbnav.planning.ranker import Ranker
+
+        encoder = encoder_of(skb)
+        return Ranker.load(trained, skb, encoder) if trained else Ranker.untrained(skb, encoder)
+    raise UsageError(f"no planner {name!r}; there are {', '.join(NAMES)}")
+
+
+def encoder_of(skb: SKB) -> Encoder:
+    """The encoder of the SKB's vectors, else minilm. Raises UsageError where there is neither."""
+    from kbnav import encoders
+
+    if skb.vectors is not None:
+        return skb.vectors.encoder
+    found = encoders.default(lambda _: None)
+    if found is None:
+        raise UsageError(f"the planner ranker needs an encoder: {skb.meta.name} has no vectors and minilm is not there")
+    return found

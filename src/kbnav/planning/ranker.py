@@ -1,0 +1,195 @@
+"""The planner ``ranker``: scores every path that the schema allows against the question, on a CPU in milliseconds.
+
+Which paths are possible depends on the matched nodes: one that begins at a type of which no node was matched is not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kbnav.encoders import Encoder, Vectors
+from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb.store import SKB
+from kbnav.planning.base import Hop, Plan, PlannedPath
+from kbnav.planning.schema import TEXT_PATH, PathSchema, RelationPath
+from kbnav.planning.scorer import Candidates, Mask, Questions, Scorer, Training, log_softmax
+
+if TYPE_CHECKING:
+    from kbnav.planning.training import Example
+    from kbnav.retrieval.base import Trace
+
+DESCRIPTION, WEIGHTS = "planner.json", "planner.npz"
+MOST_PLANNED, LEAST_PROBABLE = 10, 0.005
+"""Paths of a plan at most, and the probability below which a path is no part of it."""
+LONGEST = 2
+"""Hops of the paths that are ranked."""
+_FORMAT = 1
+
+
+class Ranker:
+    """The planner. ``Ranker.untrained`` knows the schema's words alone; ``Ranker.train`` has learned from questions."""
+
+    name = "ranker"
+
+    def __init__(self, skb: SKB, encoder: Encoder, scorer: Scorer, paths: Sequence[RelationPath]) -> None:
+        """``paths`` are those that are ranked; ``text`` is among them."""
+        self._skb, self._encoder, self._scorer = skb, encoder, scorer
+        self._paths = tuple(paths)
+        self._starts = np.array([path.start for path in self._paths])
+        self._candidates = Candidates([path_parts(path) for path in self._paths], path_vectors(self._paths, encoder))
+
+    @classmethod
+    def untrained(cls, skb: SKB, encoder: Encoder) -> Ranker:
+        """Ranks by how near the words of a path are to those of the question."""
+        paths = PathSchema.of(skb).paths(LONGEST)
+        return cls(skb, encoder, Scorer.untrained(encoder.encode([skb.meta.name]).shape[1]), paths)
+
+    @classmethod
+    def train(cls, skb: SKB, encoder: Encoder, examples: Sequence[Example], training: Training | None = None) -> Ranker:
+        """Learn the distributions of the examples (PASemiQA, equations 3 to 5). Raises UsageError without examples."""
+        if not examples:
+            raise UsageError("no questions to train the planner on")
+        seen = {path for example in examples for path in example.label}
+        paths = list(dict.fromkeys([*PathSchema.of(skb).paths(LONGEST), *sorted(seen)]))
+        places = {path: place for place, path in enumerate(paths)}
+        target = np.zeros((len(examples), len(paths)), np.float32)
+        for row, example in enumerate(examples):
+            for path, share in example.label.items():
+                target[row, places[path]] = share
+        new = cls(skb, encoder, Scorer.untrained(1), paths)
+        possible = np.array([new._possible(example.starts) for example in examples]) | (target > 0)
+        texts = [example.question for example in examples]
+        asked = Questions(texts, encoder.encode(texts))
+        new._scorer = Scorer.fit(asked, new._candidates, target, possible, training)
+        return new
+
+    def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:  # noqa: ARG002
+        """The most probable paths; only ``text`` where no node was matched."""
+        starts = {self._skb.type_name(self._skb.number(node)) for node in nodes}
+        possible = self._possible(starts)
+        asked = Questions([question], self._encoder.encode([question]))
+        logs = log_softmax(self._scorer.scores(asked, self._candidates)[0], possible)
+        best = np.argsort(-logs, kind="stable")[:MOST_PLANNED]
+        probable = [(self._paths[place], float(np.exp(logs[place]))) for place in best if possible[place]]
+        return Plan(
+            tuple(
+                PlannedPath(path.hops, share, path.start, path.types)
+                for path, share in probable
+                if share >= LEAST_PROBABLE
+            )
+        )
+
+    def _possible(self, starts: Iterable[str]) -> Mask:
+        return np.isin(self._starts, [TEXT_PATH.start, *starts])
+
+    def save(self, folder: Path) -> None:
+        """Write ``planner.npz`` and ``planner.json``, which has its checksum, the schema's and the encoder's name."""
+        folder.mkdir(parents=True, exist_ok=True)
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, weights=self._scorer.weights, rarity=self._scorer.rarity)
+        (folder / WEIGHTS).write_bytes(buffer.getvalue())
+        description = {
+            "planner": self.name,
+            "format": _FORMAT,
+            "skb": self._skb.meta.name,
+            "schema": PathSchema.of(self._skb).sha256,
+            "encoder": self._encoder.name,
+            "sha256": hashlib.sha256(buffer.getvalue()).hexdigest(),
+            "scale": self._scorer.scale,
+            "words": self._scorer.words,
+            "parts": self._scorer.parts,
+            "paths": [[path.hops, path.types] for path in self._paths],
+        }
+        (folder / DESCRIPTION).write_text(json.dumps(description, ensure_ascii=False), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path, skb: SKB, encoder: Encoder) -> Ranker:
+        """Read what ``save`` wrote.
+
+        Raises UsageError where it is none or was trained for another schema or encoder, DataError where it is damaged.
+        """
+        found = read_description(folder, cls.name)
+        fits(folder, found, skb, encoder)
+        try:
+            data = (folder / WEIGHTS).read_bytes()
+            if hashlib.sha256(data).hexdigest() != found["sha256"]:
+                raise DataError(f"{folder / WEIGHTS}: its checksum does not match; the file was changed or damaged")
+            arrays = np.load(io.BytesIO(data), allow_pickle=False)
+            scorer = Scorer(
+                tuple(found["words"]), arrays["rarity"], tuple(found["parts"]), arrays["weights"], float(found["scale"])
+            )
+            paths = [RelationPath(tuple(Hop(*hop) for hop in hops), tuple(types)) for hops, types in found["paths"]]
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            raise DataError(f"{folder}: not a planner: {error!r}") from error
+        return cls(skb, encoder, scorer, paths)
+
+
+def read_description(folder: Path, planner: str) -> dict[str, Any]:
+    """``planner.json`` of a trained planner. Raises UsageError where there is none of this kind, DataError."""
+    path = folder / DESCRIPTION
+    try:
+        found = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UsageError(f"{folder} has no trained planner: no {DESCRIPTION}") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: {error}") from error
+    if not isinstance(found, dict) or not isinstance(found.get("format"), int):
+        raise DataError(f"{path}: not the description of a planner")
+    if found["format"] > _FORMAT:
+        raise DataError(f"{path}: format {found['format']} is newer than {_FORMAT}, the newest this version reads")
+    if found.get("planner") != planner:
+        raise UsageError(f"{folder} holds a planner {found.get('planner')}, not {planner}")
+    return found
+
+
+def fits(folder: Path, description: dict[str, Any], skb: SKB, encoder: Encoder | None = None) -> None:
+    """Raises UsageError where a planner was trained for another schema or with another encoder, with both names."""
+    if description.get("schema") != PathSchema.of(skb).sha256:
+        raise UsageError(
+            f"{folder}: trained for the schema of {description.get('skb')}; that of {skb.meta.name} is another"
+        )
+    if encoder is not None and description.get("encoder") != encoder.name:
+        raise UsageError(
+            f"{folder}: trained with the encoder {description.get('encoder')}; {skb.meta.name} has {encoder.name}"
+        )
+
+
+def path_parts(path: RelationPath) -> frozenset[str]:
+    """What a path shares with others, by name: hops with their types, relations, first and last type, length."""
+    if not path.hops:
+        return frozenset({"text"})
+    steps = [f"{a} {hop} {b}" for a, hop, b in zip(path.types, path.hops, path.types[1:], strict=False)]
+    whole = ["path " + " / ".join(steps), f"start {path.types[0]}", f"end {path.types[-1]}", f"length {len(path.hops)}"]
+    return frozenset([*whole, *(f"step {step}" for step in steps), *(f"relation {hop}" for hop in path.hops)])
+
+
+def path_vectors(paths: Sequence[RelationPath], encoder: Encoder) -> Vectors:
+    """The mean of a path's hops, each encoded as words, shape [paths, d]; zeros for ``text``.
+
+    It is shorter than 1 where hops differ, so that a hop too many lowers the cosine.
+    """
+    words = {step: _step_words(*step) for path in paths for step in _steps(path)}
+    vectors = dict(zip(words, encoder.encode(list(words.values())), strict=True)) if words else {}
+    width = next(iter(vectors.values())).shape[0] if vectors else encoder.encode(["text"]).shape[1]
+    found = np.zeros((len(paths), width), np.float32)
+    for row, path in enumerate(paths):
+        for step in _steps(path):
+            found[row] += vectors[step] / len(path.hops)
+    return found
+
+
+def _steps(path: RelationPath) -> list[tuple[str, Hop, str]]:
+    return list(zip(path.types, path.hops, path.types[1:], strict=False))
+
+
+def _step_words(source: str, hop: Hop, target: str) -> str:
+    ends = (source, target) if hop.way == "out" else (target, source)
+    return f"{ends[0]} {hop.relation} {ends[1]}".replace("_", " ")

@@ -1,0 +1,94 @@
+"""What planners learn from: questions with the relation paths that lead to their answers (PASemiQA, equation 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kbnav.knowledge.skb.graph import Nodes
+from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.store import SKB
+from kbnav.planning.base import Hop, Way
+from kbnav.planning.schema import TEXT_PATH, PathSchema, RelationPath
+
+MOST_ANSWERS = 50
+"""Gold answers of one question that paths are looked for to."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A question, the types of its matched nodes, and the distribution over paths it should have."""
+
+    question: str
+    starts: frozenset[str]
+    label: Mapping[RelationPath, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question with its gold answers, as node ids."""
+
+    text: str
+    answers: Sequence[str]
+
+
+def examples(questions: Iterable[Asked], skb: SKB, matcher: NodeMatcher) -> Iterator[Example]:
+    """The questions with their matched nodes and labels; answers that the SKB lacks are left out."""
+    schema = PathSchema.of(skb)
+    for question in questions:
+        nodes = [skb.number(node.id) for node in matcher.match(question.text)]
+        answers = [number for number in map(skb.nodes.ids.find, question.answers) if number >= 0]
+        starts = frozenset(map(skb.type_name, nodes))
+        yield Example(question.text, starts, path_label(skb, schema, nodes, answers[:MOST_ANSWERS]))
+
+
+def path_label(skb: SKB, schema: PathSchema, nodes: Sequence[int], answers: Sequence[int]) -> dict[RelationPath, float]:
+    """The target distribution: uniform over the shortest paths from each matched node to each answer, of 1 or 2 hops.
+
+    ``text`` alone where no path is so short, or every matched node is itself an answer.
+    """
+    found = {path for node in nodes for answer in answers for path in shortest_paths(skb, schema, node, answer)}
+    if not found:
+        return {TEXT_PATH: 1.0}
+    return dict.fromkeys(sorted(found), 1.0 / len(found))
+
+
+def shortest_paths(skb: SKB, schema: PathSchema, source: int, target: int) -> set[RelationPath]:
+    """The relation paths of the shortest walks between two nodes; none where they are the same or over 2 hops apart."""
+    if source == target:
+        return set()
+    walks = [
+        RelationPath((first,), (skb.type_name(source), skb.type_name(target)))
+        for first, nodes in _by_hop(skb, source)
+        if _has(nodes, target)
+    ] or list(_over_one_node(skb, source, target))
+    return {path for walk in walks for path in schema.follow(walk.hops, walk.types[:1]) if path.types == walk.types}
+
+
+def _over_one_node(skb: SKB, source: int, target: int) -> Iterator[RelationPath]:
+    """Each pair of hops that a node between the two allows, by the type of that node."""
+    between = np.intersect1d(skb.graph.neighbors(source), skb.graph.neighbors(target), assume_unique=True)
+    firsts = [(hop, np.intersect1d(nodes, between, assume_unique=True)) for hop, nodes in _by_hop(skb, source)]
+    lasts = [(hop, np.intersect1d(nodes, between, assume_unique=True)) for hop, nodes in _by_hop(skb, target)]
+    ends = np.array(skb.nodes.type_start[1:])
+    for first, here in firsts:
+        for last, there in lasts:
+            shared = np.intersect1d(here, there, assume_unique=True)
+            for kind in np.unique(np.searchsorted(ends, shared, "right")).tolist():
+                types = skb.type_name(source), skb.type_names[kind], skb.type_name(target)
+                yield RelationPath((first, Hop(last.relation, "in" if last.way == "out" else "out")), types)
+
+
+def _by_hop(skb: SKB, node: int) -> Iterator[tuple[Hop, Nodes]]:
+    """The neighbours of a node by each hop, ascending."""
+    ways: tuple[Way, ...] = ("out", "in")
+    for way in ways:
+        for relation in np.flatnonzero(np.bincount(skb.graph.row(node, way).relations)).tolist():
+            yield Hop(skb.relation_names[relation], way), skb.graph.row(node, way, relation).nodes
+
+
+def _has(nodes: Nodes, node: int) -> bool:
+    place = int(np.searchsorted(nodes, node))
+    return place < len(nodes) and int(nodes[place]) == node
