@@ -77,7 +77,7 @@ def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb
 
 def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
     """The same graph and tools with no language model: a baseline that needs no key."""
-    from kbnav.models.offline_skb import SkbOfflinePolicy
+    from kbnav.models.offline_skb.policy import SkbOfflinePolicy
 
     toolbox = Toolbox.for_kb(kb, SKB_TOOLS)
     return Agent(

@@ -1,5 +1,1 @@
 """A policy for SKBs with no language model: a baseline that acts through the same graph and tools as a model does."""
-
-from kbnav.models.offline_skb.policy import SkbOfflinePolicy
-
-__all__ = ["SkbOfflinePolicy"]
