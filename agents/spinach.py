@@ -47,7 +47,7 @@ def spinach_with(
 
 def spinach_offline(kb: KnowledgeBase, settings: Settings) -> Agent:
     """The same graph and tools with no language model: a baseline that needs no key."""
-    from kbnav.models.offline import OfflinePolicy
+    from kbnav.models.offline.policy import OfflinePolicy
 
     toolbox = Toolbox.for_kb(kb, without=settings.without_tools)
     return Agent(
