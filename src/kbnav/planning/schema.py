@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kbnav.knowledge.skb import graph
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.base import TEXT, Hop
+from kbnav.planning.base import TEXT, Hop, PlannedPath
 
 MOST_PATHS = 4_000
 """Paths of one schema that are told apart; of more, those with the most edges are kept."""
@@ -142,7 +142,7 @@ def _is_stored_both_ways(edge: Edge, edges: Sequence[Edge], skb: SKB) -> bool:
     return all(skb.graph.has_edge(target, relation, source) for source, target in sample)
 
 
-def graph_hops(path: RelationPath, skb: SKB) -> Iterator[graph.Hop]:
+def graph_hops(path: RelationPath | PlannedPath, skb: SKB) -> Iterator[graph.Hop]:
     """A path as the graph follows it: relation numbers, and the node numbers of the types met."""
     types = path.types[1:] or ("",) * len(path.hops)
     for hop, kind in zip(path.hops, types, strict=True):
