@@ -1,4 +1,4 @@
-"""Ablations: tools and rules left out by name (SPINACH, Table 4)."""
+"""Ablations: tools, rules and parts left out by name (SPINACH, Table 4; KAR, section 5.2)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,20 @@ RULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "pruning": {"pruning": "none"},
     }
 )
-"""What each rule's name sets; any other name is that of a tool."""
+"""What each rule's name sets; any name that is no part's either is that of a tool."""
+PARTS = frozenset({"kg", "drf"})
+"""Parts of the system ``kar``; its option ``without`` holds them."""
 
 
 def leave_out(settings: Settings, names: Sequence[str]) -> Settings:
-    """The settings without these rules and tools; whether a tool exists is seen when the agent is built."""
+    """The settings without these rules, parts and tools; whether the system has them is seen when it is built."""
     changed = settings
     for name in names:
+        if name in PARTS:
+            given = changed.options.get("without", ())
+            parts = given.split(",") if isinstance(given, str) else given
+            changed = changed.model_copy(update={"options": {**changed.options, "without": (*parts, name)}})
+            continue
         rule = RULES.get(name, {"without_tools": (*changed.without_tools, name)})
         budget = changed.budget.model_copy(update=rule.get("budget", {}))
         changed = changed.model_copy(update={**rule, "budget": budget})

@@ -27,17 +27,19 @@ NAME = "standin"
 
 _SENTENCES = 8
 """Sentences a document is put together from."""
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_NUMBERED = re.compile(r"(?:Found for [^\[\]]*: )?\[\d+\] ")
 _DOCUMENTS = re.compile(r"<documents?>\n(.*?)\n</documents?>", re.DOTALL)
 _QUERY = re.compile(r"^Query: (.+)$", re.MULTILINE)
 _CUE = re.compile(r"^(\w+):$")
 _QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]+)[\"“”»]")
 _CAPITALISED = re.compile(r"(?<![\w'’])[A-Z0-9][\w'’.+/-]*(?:\s+(?:(?:of|the|and|de|van|von)\s+)*[A-Z0-9][\w'’.+/-]*)*")
+_JUDGED = re.compile(r"^# Question\n(.+?)\n+# Entry\n(.*)\n+# Judgement$", re.DOTALL | re.MULTILINE)
 _EDGES = ".,;:!?'’"
 
 
 class StandIn(BaseChatModel):
-    """Answers a prompt by the cue in its last line (``Document:``) with the query and documents found in it."""
+    """Answers a prompt by the cue in its last line (``Document:``), or as a judge of one entry."""
 
     @property
     def _llm_type(self) -> str:
@@ -55,6 +57,8 @@ class StandIn(BaseChatModel):
 
 def answer(prompt: str) -> str:
     """The reply to one prompt; empty for a prompt of another form."""
+    if judged := _JUDGED.search(prompt):
+        return _score(judged[1], judged[2])
     lines = prompt.rstrip().splitlines()
     cue = _CUE.match(lines[-1]) if lines else None
     queries = _QUERY.findall(prompt)
@@ -88,11 +92,16 @@ def _runs(query: str) -> list[str]:
 
 
 def sentences(query: str, documents: str) -> list[str]:
-    """The sentences of the documents that share most with the query, in their order, each once."""
-    given = list(dict.fromkeys(part.strip() for part in _SENTENCE.split(documents) if part.strip()))
-    scores = relevance(query, given)
-    best = sorted(range(len(given)), key=lambda place: -scores[place])[:_SENTENCES]
-    return [given[place] for place in sorted(best) if scores[place] > 0]
+    """The sentences of the documents, a line each, that share most with the query, behind the first of their document.
+
+    They keep their order; each comes once.
+    """
+    lines = [_SENTENCE.split(_NUMBERED.sub("", line.strip())) for line in documents.splitlines()]
+    given = list(dict.fromkeys(part for line in lines for part in line))
+    scores = dict(zip(given, relevance(query, given), strict=True))
+    best = set(sorted((part for part in given if scores[part] > 0), key=lambda part: -scores[part])[:_SENTENCES])
+    chosen = [line for line in lines if not best.isdisjoint(line)]
+    return list(dict.fromkeys(part for line in chosen for part in line if part == line[0] or part in best))
 
 
 def _entities(query: str, documents: str) -> str:  # noqa: ARG001 - as all answers
@@ -125,7 +134,6 @@ _ANSWERS: Mapping[str, Callable[[str, str], str]] = MappingProxyType(
         "Document": _document,
         "Keywords": _keywords,
         "Analysis": _analysis,
-        "Score": _score,
     }
 )
 """By the cue that the prompts under ``prompts/`` end with."""

@@ -55,6 +55,6 @@ class AGR:
 
     def _found(self, query: str, drafts: list[str], trace: Trace) -> list[str]:
         """The documents that the query finds with each draft, each once; with the query alone where there is none."""
-        asked = [join(query, [draft]) for draft in drafts] or [query]
+        asked = dict.fromkeys(join(query, [draft]) for draft in drafts) or [query]
         ids = [node for text in asked for node in self._base.retrieve(text, self._initial, trace).ids]
         return [shown(self._skb, self._skb.number(node)) for node in dict.fromkeys(ids)]

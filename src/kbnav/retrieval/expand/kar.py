@@ -25,7 +25,7 @@ Part = Literal["kg", "drf"]
 """What an ablation leaves out: the links of the graph, or document-based relation filtering (KAR, section 5.2)."""
 Linking = Literal["names", "documents"]
 
-QUERY = "the query"
+QUERY = "the query itself"
 """The pseudo entity that stands for what is looked for (KAR, equation 3)."""
 _NAMESAKES = 200
 """Nodes of one name that are told apart by their documents."""
@@ -165,7 +165,7 @@ class KAR:
             return f"[{given[node]}] {shown(self._skb, node)}"
 
         for one in linked:
-            yield f"For {one.entity}: {document(one.node)}"
+            yield f"Found for {one.entity}: {document(one.node)}"
             for triple in triples.get(one.node, ()):
                 yield f"  {self._arrows(triple.links)} {document(triple.tail)}"
 

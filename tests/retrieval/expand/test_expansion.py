@@ -1,0 +1,169 @@
+"""What PRF, HyDE, RAR and AGR ask of the model, and what is asked of the base retriever in the end, to the letter."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import PrivateAttr
+
+from kbnav.errors import ServiceError
+from kbnav.knowledge.skb.store import SKB
+from kbnav.models.calls import ModelCalls
+from kbnav.retrieval.base import Trace
+from kbnav.retrieval.expand.agr import AGR
+from kbnav.retrieval.expand.documents import structures
+from kbnav.retrieval.expand.expansion import ExpandedRetriever
+from kbnav.retrieval.expand.hyde import HyDE
+from kbnav.retrieval.expand.prf import PRF
+from kbnav.retrieval.expand.rar import RAR
+from tests.retrieval.expand.conftest import QUERY, Listening, Script
+
+Said = Callable[[Trace, str], list[str]]
+
+STRUCTURES = "- person: name, born, description\n- guitar: name, description\n- town: name, description\n"
+LARK = "name: Lark. type: guitar. description: A letter from the storm is in it."
+WREN = "name: Wren. type: guitar. description: Lost in a storm."
+FINCH = "name: Finch. type: guitar. description: A letter on wood."
+
+
+def test_structures_are_the_fields_that_documents_of_each_type_have(skb: SKB):
+    assert structures(skb) == {
+        "person": ("name", "born", "description"),
+        "guitar": ("name", "description"),
+        "town": ("name", "description"),
+    }
+
+
+def test_prf_puts_the_documents_found_first_behind_the_query(skb: SKB, said: Said):
+    base, trace = Listening("lark", "wren", "finch", "crow"), Trace()
+    ranking = ExpandedRetriever(PRF(skb, base, initial=2), base).retrieve(QUERY, 7, trace)
+    documents = ["Lark\ndescription: A letter from the storm is in it.", "Wren\ndescription: Lost in a storm."]
+    expanded = "\n".join([QUERY, *documents])
+    assert base.asked == [(QUERY, 2), (expanded, 7)]
+    assert ranking.ids == ["lark", "wren", "finch", "crow"]
+    assert said(trace, "expansion") == documents
+    assert said(trace, "expanded_query") == [expanded]
+    assert trace.usage.calls == 0
+
+
+def test_the_query_is_repeated_as_often_as_told(skb: SKB):
+    base = Listening("wren")
+    ExpandedRetriever(PRF(skb, base, initial=1), base, repeats=3).retrieve("storm", 1)
+    assert base.asked[-1] == ("storm\nstorm\nstorm\nWren\ndescription: Lost in a storm.", 1)
+
+
+def test_prf_asks_the_plain_query_where_nothing_is_found_and_says_so(skb: SKB):
+    base, trace = Listening(), Trace()
+    ExpandedRetriever(PRF(skb, base), base).retrieve(QUERY, 5, trace)
+    assert base.asked == [(QUERY, 3), (QUERY, 5)]
+    told = next(step for step in trace.steps if step.call.tool == "expanded_query")
+    assert not told.ok
+    assert "as it is" in told.observation
+
+
+def test_hyde_samples_documents_with_the_structures_in_view(skb: SKB, said: Said):
+    script, base, trace = Script("Document: one", "", "```\nthree\n```"), Listening("lark"), Trace()
+    ExpandedRetriever(HyDE(skb, script.calls), base).retrieve(QUERY, 5, trace)
+    assert len(script.prompts) == 3
+    assert set(script.prompts) == {script.prompts[0]}
+    assert STRUCTURES in script.prompts[0]
+    assert script.prompts[0].endswith(f"Query: {QUERY}\nDocument:")
+    assert "<documents>" not in script.prompts[0]
+    assert base.asked == [(f"{QUERY}\none\nthree", 5)]
+    assert said(trace, "model") == ["Document: one", "", "```\nthree\n```"]
+    sampled = [step.call.arguments for step in trace.steps if step.call.tool == "model"]
+    assert [(call["temperature"], call.get("sample", 0)) for call in sampled] == [(0.7, 0), (0.7, 1), (0.7, 2)]
+    assert trace.usage.calls == 3
+
+
+def test_replies_that_say_nothing_leave_the_plain_query(skb: SKB, said: Said):
+    script, base, trace = Script("", "Document:", "```\n```"), Listening("lark"), Trace()
+    ExpandedRetriever(HyDE(skb, script.calls), base).retrieve(QUERY, 5, trace)
+    assert base.asked == [(QUERY, 5)]
+    assert said(trace, "expansion") == []
+    assert "as it is" in said(trace, "expanded_query")[0]
+
+
+def test_rar_shows_the_model_what_the_query_finds(skb: SKB):
+    script, base = Script("x", "y"), Listening("lark", "wren", "finch", "crow")
+    ExpandedRetriever(RAR(skb, base, script.calls, initial=2, samples=2), base).retrieve(QUERY, 5)
+    assert f"<documents>\n[1] {LARK}\n[2] {WREN}\n</documents>" in script.prompts[0]
+    assert STRUCTURES in script.prompts[0]
+    assert base.asked == [(QUERY, 2), (f"{QUERY}\nx\ny", 5)]
+
+
+def test_agr_takes_its_five_calls_in_order(skb: SKB):
+    script = Script("storm, letter", "A guitar by Ann.", "d1", "d2", "d1", "e1", "e2", "e3", "Document: refined")
+    base, trace = Listening("lark", "wren", "finch", "crow"), Trace()
+    ExpandedRetriever(AGR(skb, base, script.calls), base).retrieve(QUERY, 5, trace)
+    purposes = [step.call.arguments["purpose"] for step in trace.steps if step.call.tool == "model"]
+    assert purposes == ["extract", "analyse", *["generate"] * 3, *["again"] * 3, "refine"]
+    extract, analyse, *rest = script.prompts
+    generate, again, refine = rest[0], rest[3], rest[6]
+    assert STRUCTURES not in extract + analyse + refine
+    assert "Its keywords: storm, letter" in analyse
+    assert STRUCTURES in generate
+    assert "A guitar by Ann." in generate
+    assert "<documents>" not in generate
+    assert STRUCTURES in again
+    assert f"<documents>\n[1] {LARK}\n[2] {WREN}\n[3] {FINCH}\n</documents>" in again  # each once, whoever found it
+    assert "A guitar by Ann." not in again
+    assert "<documents>\n[1] e1\n[2] e2\n[3] e3\n</documents>" in refine
+    assert base.asked == [(f"{QUERY}\nd1", 3), (f"{QUERY}\nd2", 3), (f"{QUERY}\nrefined", 5)]
+    temperatures = [step.call.arguments.get("temperature", 0) for step in trace.steps if step.call.tool == "model"]
+    assert temperatures == [0, 0, 0.7, 0.7, 0.7, 0.7, 0.7, 0.7, 0]
+
+
+def test_agr_goes_on_with_what_it_has_where_a_reply_says_nothing(skb: SKB):
+    base = Listening("lark")
+    silent = Script()
+    assert AGR(skb, base, silent.calls).expand(QUERY, Trace()) == []
+    assert base.asked == [(QUERY, 3)]  # no draft: what the query finds is shown
+    assert f"Its keywords: {QUERY}" in silent.prompts[1]
+    assert len(silent.prompts) == 8  # nothing to refine
+    unrefined = Script("k", "a", "d1", "d2", "d3", "e1", "", "e3", "")
+    assert AGR(skb, base, unrefined.calls).expand(QUERY, Trace()) == ["e1", "e3"]
+    first_drafts = Script("k", "a", "d1", "d2", "", "", "", "", "refined")
+    assert AGR(skb, base, first_drafts.calls).expand(QUERY, Trace()) == ["refined"]
+    assert "[1] d1\n[2] d2\n</documents>" in first_drafts.prompts[-1]
+
+
+class Together(BaseChatModel):
+    """Answers only once three calls are under way; the second of them fails."""
+
+    _barrier: threading.Barrier = PrivateAttr(default_factory=lambda: threading.Barrier(3, timeout=20))
+
+    @property
+    def _llm_type(self) -> str:
+        return "together"
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        if self._barrier.wait() == 1:
+            raise ServiceError("overloaded")
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("written"))])
+
+
+def test_samples_are_written_side_by_side_and_one_that_fails_is_left_out(skb: SKB):
+    trace, base = Trace(), Listening("lark")
+    ExpandedRetriever(HyDE(skb, ModelCalls(Together(), "together")), base).retrieve(QUERY, 5, trace)
+    assert base.asked == [(f"{QUERY}\nwritten\nwritten", 5)]
+    assert sorted(step.ok for step in trace.steps if step.call.tool == "model") == [False, True, True]
+
+
+def test_a_model_that_fails_every_time_ends_the_run(skb: SKB):
+    class Down(BaseChatModel):
+        @property
+        def _llm_type(self) -> str:
+            return "down"
+
+        def _generate(self, *_: Any, **__: Any) -> ChatResult:
+            raise ServiceError("down")
+
+    with pytest.raises(ServiceError, match="down"):
+        HyDE(skb, ModelCalls(Down(), "down")).expand(QUERY, Trace())

@@ -1,0 +1,243 @@
+"""KAR step by step, on nine nodes whose similarities are worked out by hand (see conftest)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from kbnav.errors import UsageError
+from kbnav.evaluation.ablate import leave_out
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.store import SKB
+from kbnav.retrieval.base import Trace
+from kbnav.retrieval.expand.expansion import ExpandedRetriever
+from kbnav.retrieval.expand.kar import KAR
+from kbnav.retrieval.expand.neighbours import Surroundings
+from kbnav.retrieval.expand.similarity import Meaning, Words, similarity_for
+from kbnav.retrieval.registry import build_retriever
+from kbnav.settings import Settings
+from tests.retrieval.expand.conftest import QUERY, Listening, Script
+from tests.retrieval.expand.test_expansion import LARK, STRUCTURES, WREN
+
+Said = Callable[[Trace, str], list[str]]
+
+NAMES_ANN = '[{"person": {"name": "Ann Reed"}}]'
+ANN = "name: Ann Reed. type: person. born: 1701. description: Smelled of salt."
+BOB = "name: Bob Reed. type: person. description: Wrote letter after letter after letter on the storm."
+
+
+def kar(skb: SKB, script: Script, base: Listening | None = None, **options: object) -> KAR:
+    similarity = similarity_for(skb, "vss")
+    return KAR(skb, base or Listening("wren"), script.calls, similarity, **{"neighbours": 2, **options})  # type: ignore[arg-type]
+
+
+def documents(prompt: str) -> list[str]:
+    return prompt.partition("<documents>\n")[2].partition("</documents>")[0].splitlines()
+
+
+def test_every_step_is_as_worked_out_by_hand(skb: SKB, said: Said):
+    script, base, trace = Script(NAMES_ANN, "one", "two", "three"), Listening("wren", "finch"), Trace()
+    ExpandedRetriever(kar(skb, script, base), base).retrieve(QUERY, 5, trace)
+    parse, *generate = script.prompts
+    assert STRUCTURES in parse
+    assert parse.endswith(f"Query: {QUERY}\nEntities:")
+    assert said(trace, "entities") == ["Ann Reed (person)"]
+    assert said(trace, "linked_nodes") == [
+        "the query itself → Wren (wren) by document\nAnn Reed → Ann Reed (ann) by name"
+    ]
+    # Of Wren's five neighbours and Ann's six, Lark (1) and Bob (4/√20) fit best.
+    assert said(trace, "document_triples") == [
+        "Wren (wren): 2 of 5 neighbours\n"
+        "  1.0000 —made by→ Ann Reed (person) ←made by, owned by— Lark (lark)\n"
+        "  0.8944 —made by→ Ann Reed (person) —learned from→ Bob Reed (bob)\n"
+        "Ann Reed (ann): 2 of 6 neighbours\n"
+        "  1.0000 ←made by, owned by— Lark (lark)\n"
+        "  0.8944 —learned from→ Bob Reed (bob)"
+    ]
+    assert len(generate) == 3
+    assert set(generate) == {generate[0]}
+    assert documents(generate[0]) == [
+        f"Found for the query itself: [1] {WREN}",
+        f"  —made by→ Ann Reed (person) ←made by, owned by— [2] {LARK}",
+        f"  —made by→ Ann Reed (person) —learned from→ [3] {BOB}",
+        f"Found for Ann Reed: [4] {ANN}",
+        "  ←made by, owned by— [2] Lark",
+        "  —learned from→ [3] Bob Reed",
+    ]
+    assert base.asked == [(QUERY, 1), (f"{QUERY}\none\ntwo\nthree", 5)]
+    assert trace.usage.calls == 4
+    assert trace.steps[-2].observation == f"{QUERY}\none\ntwo\nthree"
+
+
+def test_so_many_documents_are_written_as_told(skb: SKB):
+    for samples in (1, 5):
+        script = Script("[]", *map(str, range(samples)))
+        found = kar(skb, script, samples=samples, temperature=1.3).expand(QUERY, Trace())
+        assert found == [str(number) for number in range(samples)]
+
+
+@pytest.mark.parametrize(
+    ("entity", "node", "how"),
+    [
+        ({"guitar": {"name": "lark"}}, "lark", "name"),  # the town of that name is of another type
+        ({"thing": {"name": "Lark", "about": "salt and wood"}}, "lark-town", "name"),  # 2/√6 against 0
+        ({"thing": {"name": "Lark", "about": "a letter"}}, "lark", "name"),  # 1/√2 against 0
+        ({"thing": {"name": "Lark"}}, "lark", "name"),  # nothing to tell them apart by: the first
+        ({"person": {"name": "Lark"}}, "lark", "name"),  # no person of that name
+        ({"person": {"name": "the smith", "about": "letters"}}, "bob", "document"),  # 3/√10 against 0
+        ({"thing": {"name": "the salt one"}}, "ann", "document"),  # 1 against 1/√3
+    ],
+)
+def test_entities_are_linked_by_name_and_else_by_their_documents(
+    skb: SKB, said: Said, entity: dict[str, dict[str, str]], node: str, how: str
+):
+    script, trace = Script(json.dumps([entity])), Trace()
+    kar(skb, script, Listening()).expand(QUERY, trace)
+    name = next(iter(entity.values()))["name"]
+    label = skb.nodes.label(skb.number(node))
+    assert said(trace, "linked_nodes") == [f"{name} → {label} ({node}) by {how}"]
+
+
+def test_linking_by_documents_alone_looks_at_no_names(skb: SKB, said: Said):
+    script, trace = Script('[{"person": {"name": "Ann Reed", "about": "letters"}}]'), Trace()
+    kar(skb, script, Listening(), linking="documents").expand(QUERY, trace)
+    assert said(trace, "linked_nodes") == ["Ann Reed → Bob Reed (bob) by document"]
+
+
+def test_more_documents_may_be_looked_up_for_each_and_no_node_comes_twice(skb: SKB, said: Said):
+    script, trace, base = Script(NAMES_ANN), Trace(), Listening("wren", "ann", "finch")
+    kar(skb, script, base, documents=2).expand(QUERY, trace)
+    assert base.asked == [(QUERY, 2)]
+    assert said(trace, "linked_nodes") == [
+        "the query itself → Wren (wren) by document\nthe query itself → Ann Reed (ann) by document"
+    ]
+
+
+@pytest.mark.parametrize("reply", ["", "[]", "I see no entities here.", '{"person": '])
+def test_where_no_entity_can_be_read_the_query_stands_alone(skb: SKB, said: Said, reply: str):
+    script, trace = Script(reply, "one"), Trace()
+    assert kar(skb, script).expand(QUERY, trace) == ["one"]
+    assert said(trace, "entities") == ["none could be read from the reply"]
+    assert said(trace, "linked_nodes") == ["the query itself → Wren (wren) by document"]
+
+
+def test_a_query_that_finds_nothing_and_names_nothing_is_still_expanded(skb: SKB):
+    script = Script("[]", "one")
+    assert kar(skb, script, Listening()).expand(QUERY, Trace()) == ["one"]
+    assert documents(script.prompts[1]) == []
+
+
+def test_a_node_linked_to_nothing_is_shown_alone(skb: SKB, said: Said):
+    script, trace = Script("[]", "one"), Trace()
+    kar(skb, script, Listening("empty")).expand(QUERY, trace)
+    assert said(trace, "document_triples") == ["Nowhere (empty): 0 of 0 neighbours"]
+    assert documents(script.prompts[1]) == ["Found for the query itself: [1] name: Nowhere. type: town."]
+
+
+def test_without_the_graph_the_documents_stay_and_only_the_links_go(skb: SKB, said: Said):
+    whole, less = Script(NAMES_ANN, "one"), Script(NAMES_ANN, "one")
+    traces = Trace(), Trace()
+    kar(skb, whole).expand(QUERY, traces[0])
+    kar(skb, less, without=["kg"]).expand(QUERY, traces[1])
+    assert whole.prompts[0] == less.prompts[0]
+    assert said(traces[0], "linked_nodes") == said(traces[1], "linked_nodes")
+    assert said(traces[1], "document_triples") == []
+    assert documents(less.prompts[1]) == [f"Found for the query itself: [1] {WREN}", f"Found for Ann Reed: [2] {ANN}"]
+    assert "→" in whole.prompts[1]
+    assert "→" not in less.prompts[1]
+
+
+def test_without_document_based_filtering_names_choose_the_neighbours(skb: SKB, said: Said):
+    script, trace = Script(NAMES_ANN, "one"), Trace()
+    kar(skb, script, Listening("finch"), without=["drf"]).expand(QUERY, trace)
+    # Of all names only Storm Crow's is like the query, by 1/√2; its document, at 2/√6, is third.
+    assert said(trace, "document_triples") == [
+        "Finch (finch): 1 of 4 neighbours\n"
+        "  0.7071 —made by→ Bob Reed (person) ←mended by— Storm Crow (crow)\n"
+        "Ann Reed (ann): 1 of 6 neighbours\n"
+        "  0.7071 ←made by— Storm Crow (crow)"
+    ]
+
+
+def test_hops_and_edges_are_those_of_the_surroundings(skb: SKB, said: Said):
+    script, trace = Script("[]", "one"), Trace()
+    near = Surroundings(skb.graph, hops=1)
+    kar(skb, script, Listening("finch"), surroundings=near, neighbours=10).expand(QUERY, trace)
+    assert said(trace, "document_triples") == ["Finch (finch): 1 of 1 neighbours\n  0.8944 —made by→ Bob Reed (bob)"]
+    few = Trace()
+    kar(skb, Script("[]"), Listening("finch"), surroundings=Surroundings(skb.graph, edges=1)).expand(QUERY, few)
+    assert said(few, "document_triples")[0].startswith("Finch (finch): 2 of 4 neighbours\n")  # one node is followed
+
+
+def test_what_was_cut_behind_a_hub_is_told(skb: SKB, said: Said):
+    trace = Trace()
+    surroundings = Surroundings(skb.graph, edges=4)
+    kar(skb, Script("[]"), Listening("wren"), surroundings=surroundings, neighbours=1).expand(QUERY, trace)
+    assert "of 5 neighbours\n" in said(trace, "document_triples")[0]  # one node, Ann, is followed whatever it has
+    trace = Trace()
+    kar(skb, Script("[]"), Listening("mew"), surroundings=surroundings, neighbours=9).expand(QUERY, trace)
+    told = said(trace, "document_triples")[0].splitlines()
+    # Ann has six edges and Bob five; Bob fits better, so that what only Ann leads to is left out.
+    assert told[0] == "Mew (mew): 3 of 4 neighbours, not all that there are"
+    assert [line.split()[-1] for line in told[1:]] == ["(bob)", "(crow)", "(finch)"]
+
+
+def test_similarities_are_the_cosines_of_stored_vectors(skb: SKB):
+    similarity = similarity_for(skb, "vss")
+    assert isinstance(similarity, Meaning)
+    nodes = np.arange(len(skb.nodes), dtype=np.int32)
+    found = dict(zip(map(skb.id, nodes.tolist()), similarity.documents(QUERY)(nodes).tolist(), strict=True))
+    expected = {
+        "lark": 1.0,
+        "bob": 4 / math.sqrt(20),
+        "crow": 2 / math.sqrt(6),
+        "wren": 1 / math.sqrt(2),
+        "finch": 0.5,
+        "lark-town": 1 / math.sqrt(6),
+    }
+    assert found == pytest.approx({id: expected.get(id, 0.0) for id in found}, abs=1e-6)
+    by_name = similarity.names(QUERY)
+    for _ in range(2):  # encoded, then remembered
+        assert by_name(nodes[nodes == skb.number("crow")]).tolist() == pytest.approx([1 / math.sqrt(2)])
+
+
+def test_with_bm25_as_the_base_words_take_the_place_of_vectors(skb: SKB, said: Said):
+    similarity = similarity_for(skb, "bm25")
+    assert isinstance(similarity, Words)
+    scorer = similarity.documents("salt")
+    numbers = {id: skb.number(id) for id in ("ann", "crow", "lark-town", "lark")}
+    scores = {id: float(scorer(np.array([number], np.int32))[0]) for id, number in numbers.items()}
+    assert scores["lark"] == 0
+    assert min(scores["ann"], scores["crow"], scores["lark-town"]) > 0
+    assert skb.text is not None
+    assert scores["ann"] == pytest.approx(dict(skb.text.search("salt"))[numbers["ann"]])
+    names = similarity.names("storm crows")(np.array([numbers["crow"], numbers["lark"]], np.int32))
+    assert names[0] > 0 == names[1]
+    trace = Trace()
+    unlinked = Script('[{"person": {"name": "Zzyzx"}}]', "one")
+    KAR(skb, Listening("wren"), unlinked.calls, similarity).expand(QUERY, trace)
+    assert said(trace, "linked_nodes") == ["the query itself → Wren (wren) by document"]
+
+
+def test_ablations_reach_the_system_by_name(guitars: SkbKB):
+    settings = Settings(kb="guitars", model="offline")
+    for parts, gone in ((["kg"], True), (["drf"], False), (["kg", "drf"], True), ([], False)):
+        changed = leave_out(settings, parts)
+        retriever = build_retriever("kar", guitars, changed)
+        trace = Trace()
+        retriever.retrieve(QUERY, 3, trace)
+        steps = [step for step in trace.steps if step.call.tool == "document_triples"]
+        assert (steps == []) == gone
+        assert [step.call.arguments["filter"] for step in steps] == (
+            [] if gone else ["names" if parts else "documents"]
+        )
+    both = leave_out(Settings(kb="guitars", options={"without": "kg"}), ["drf"])
+    assert build_retriever("kar", guitars, both).name == "kar"
+    with pytest.raises(UsageError, match="vss has no option 'without'"):
+        build_retriever("vss", guitars, leave_out(settings, ["kg"]))
+    with pytest.raises(UsageError, match="kar: without"):
+        build_retriever("kar", guitars, settings, {"without": "rollback"})
