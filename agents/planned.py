@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from kbnav.agents.machine import Policy, Reply, State
+from kbnav.agents.options import PlanOptions
 from kbnav.agents.walking import call_for
-from kbnav.knowledge.skb.matching import MatchedNode
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.matching import MatchedNode, NodeMatcher
 from kbnav.planning.base import Plan, PlannedPath, Planner
+from kbnav.planning.open import open_planner
+from kbnav.retrieval.base import Trace
+from kbnav.settings import Settings
 from kbnav.tools.observation import Context
 from kbnav.tools.planning import PathGiven
 from kbnav.tools.toolbox import Toolbox
@@ -50,19 +57,45 @@ class Planned:
                 nodes, notes = earlier, ["The question names no node; these answered the one before."]
             elif nodes:
                 notes = ["The question names no node; these are the nearest by meaning."]
-        plan = self.planner.plan(state["question"], nodes) if self.planner else Plan()
+        trace = Trace()
+        plan = self.planner.plan(state["question"], nodes, trace) if self.planner else Plan()
         arguments = {
             "nodes": nodes,
             "paths": [_given(path) for path in plan.paths[: self.paths]],
             "notes": [*notes, *plan.notes],
         }
         thought = f"Nodes by name, paths by the planner {self.planner.name}." if self.planner else "Nodes by name."
-        return call_for(state, self.toolbox, [(PLAN, thought, arguments)])
+        return call_for(state, self.toolbox, [(PLAN, thought, arguments)], trace.usage)
 
 
 def planned(steps: Sequence[Step]) -> Step | None:
     """The step that wrote the plan down, if it is among these."""
     return next((step for step in steps if step.call.tool == PLAN), None)
+
+
+def open_planned(
+    kb: SkbKB, settings: Settings, options: PlanOptions, planner: Planner | None = None
+) -> tuple[Match, Planner]:
+    """The matcher and the planner of these options, or the planner given.
+
+    Raises UsageError for a planner that is not there or not for this SKB, DataError for a damaged one.
+    """
+    from kbnav.models.calls import open_calls
+    from kbnav.planning.in_context import InContext
+
+    match = NodeMatcher(kb.skb, options.matching).match
+    if planner:
+        return match, planner
+    trained = Path(options.trained) if options.trained else None
+    if options.planner == "in-context":
+        return match, InContext(kb.skb, open_calls(settings))
+    return match, open_planner(options.planner, kb.skb, trained=trained)
+
+
+def planned_starts(arguments: Mapping[str, Any], path: PathGiven, kinds: Mapping[str, str]) -> list[str]:
+    """The nodes of a plan that one of its paths may begin at; ``kinds`` are their types."""
+    first = path["start"] or (path["types"][0] if path["types"] else "")
+    return [node for node in arguments["nodes"] if first in ("", kinds.get(node))]
 
 
 def _earlier(state: State) -> list[str]:
@@ -71,9 +104,9 @@ def _earlier(state: State) -> list[str]:
 
 
 def _given(path: PlannedPath) -> PathGiven:
-    return PathGiven(
-        relations=[str(hop) for hop in path.hops],
-        types=list(path.types),
-        probability=round(path.probability, 4),
-        start=path.start,
-    )
+    return {
+        "relations": [str(hop) for hop in path.hops],
+        "types": list(path.types),
+        "start": path.start,
+        "probability": round(path.probability, 4),
+    }

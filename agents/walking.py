@@ -78,6 +78,20 @@ def need_skb(kb: KnowledgeBase, system: str) -> SkbKB:
     return kb
 
 
+def need_all_tools(settings: Settings, system: str) -> None:
+    """Raise UsageError where the settings leave a tool out of a system whose course is fixed."""
+    if settings.without_tools:
+        raise UsageError(f"the system {system} has a fixed course: no tool can be left out of it")
+
+
+def asked(state: State) -> str:
+    """The question as prompts outside of a conversation have it: with what was asked and answered just before."""
+    if not state["history"]:
+        return state["question"]
+    before = state["history"][-1]
+    return f"{state['question']} (asked after: {before.question} → {before.outcome.text or before.outcome.note})"
+
+
 Wanted = tuple[str, str, Mapping[str, Any]]
 """Tool, thought and arguments of a call that a program makes."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any
 
 from kbnav.errors import BadArguments
 from kbnav.knowledge.skb.graph import Hop
@@ -22,16 +22,12 @@ _LONGEST = 4
 """Relations of a path that is followed."""
 
 
-class PathGiven(TypedDict):
-    """A path of a plan as plain data. ``relations`` have ^ where they are followed backwards; none: by text.
+PathGiven = dict[str, Any]
+"""A path of a plan as plain data.
 
-    ``types`` are the node types met, one more than relations, or none; an empty ``start`` is any node of the first.
-    """
-
-    relations: list[str]
-    types: list[str]
-    probability: float
-    start: str
+``relations`` (^ before one that is followed backwards; none: the path ``text``), ``types`` (of the nodes met, one more
+than relations, or none), ``start`` (the type it begins at; empty for any) and ``probability``.
+"""
 
 
 @dataclass(frozen=True)

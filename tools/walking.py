@@ -68,7 +68,7 @@ class WalkingTools:
             relation: The name or id of a relation, to see only its links; with ^ before it, links that come in.
             direction: "out" for links that leave the node, "in" for links that point to it, or "both".
         """
-        query = f"{context.question} {thought}" if thought else context.question
+        query = f"{context.question} {thought}" if self.ask else context.question
         found = neighborhood(context, entity_id, relation, direction, query, CANDIDATES)
         if not found.edges:
             return Observation(f"{entity_name(found.entity)} has no such link.")

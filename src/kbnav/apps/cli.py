@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -54,6 +54,13 @@ LanguageOption = Annotated[
     str | None, typer.Option("--language", help="Language code of labels and answer; default: that of the question.")
 ]
 
+SystemOption = Annotated[
+    str | None, typer.Option("--system", help="Which agent answers: spinach, skb, pasemiqa, tog, rog, gog.")
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="An option of the agent; may be repeated.")
+]
+
 
 def _print_version(wanted: bool) -> None:
     if wanted:
@@ -79,6 +86,8 @@ def ask(
     model: ModelOption = None,
     base_url: UrlOption = None,
     language: LanguageOption = None,
+    system: SystemOption = None,
+    chosen: SetOption = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the answer as JSON; steps go to standard error.")
     ] = False,
@@ -93,7 +102,7 @@ def ask(
 
     if as_json and as_csv:
         raise typer.BadParameter("give --json or --csv, not both")
-    settings = _settings(kb=kb, model=model, base_url=base_url, language=language)
+    settings = _settings(kb=kb, model=model, base_url=base_url, language=language, options=_given(chosen))
     checked_question(question)
     check_key(settings)  # before the imports that take seconds
     from kbnav.agents.choice import build_agent
@@ -105,7 +114,7 @@ def ask(
     _say_baseline(console, settings)
     listener = None if quiet else Progress(console)
     with open_kb(settings) as base, _ended_by_ctrl_c() as brake:
-        run = ask_agent(build_agent(base, settings), question, on_event=listener, brake=brake)
+        run = ask_agent(build_agent(base, settings, system or ""), question, on_event=listener, brake=brake)
     _print_answer(run, settings, as_json, as_csv)
     raise typer.Exit(0 if run.outcome.status in ("answered", "best effort") else 1)
 
@@ -135,6 +144,8 @@ def chat(
     model: ModelOption = None,
     base_url: UrlOption = None,
     language: LanguageOption = None,
+    system: SystemOption = None,
+    chosen: SetOption = None,
 ) -> None:
     """A session with follow-up questions, saved after every step; --session goes on with it, also after a kill."""
     from kbnav.agents.choice import build_agent
@@ -143,10 +154,10 @@ def chat(
     from kbnav.session import Chat, sqlite_sessions
     from kbnav.trajectory import new_id
 
-    settings = _settings(kb=kb, model=model, base_url=base_url, language=language)
+    settings = _settings(kb=kb, model=model, base_url=base_url, language=language, options=_given(chosen))
     console = _console()
     with open_kb(settings) as base, sqlite_sessions(settings.home) as saver:
-        talk = Chat(build_agent(base, settings), session or new_id("chat"), saver)
+        talk = Chat(build_agent(base, settings, system or ""), session or new_id("chat"), saver)
         if session and not talk.exists:
             from kbnav.errors import UsageError
 
@@ -164,7 +175,7 @@ def chat(
                     settings,
                 )
         finally:
-            options = _options(kb=kb, model=model, base_url=base_url, language=language)
+            options = _options(kb=kb, model=model, base_url=base_url, language=language, system=system, set=chosen)
             console.print(f"to go on later: kbnav chat --session {talk.id}{options}", style="dim", soft_wrap=True)
 
 
@@ -199,9 +210,19 @@ def _turn(answer: Callable[[Brake], Run], settings: Settings) -> None:
         _say_error(error)
 
 
-def _options(**given: str | None) -> str:
+def _options(**given: str | list[str] | None) -> str:
     """The options that a command was given, to be given again."""
-    return "".join(f" --{name.replace('_', '-')} {shlex.quote(value)}" for name, value in given.items() if value)
+    pairs = (
+        (name, one) for name, value in given.items() for one in ([value] if isinstance(value, str) else value or [])
+    )
+    return "".join(f" --{name.replace('_', '-')} {shlex.quote(value)}" for name, value in pairs if value)
+
+
+def _given(pairs: list[str] | None) -> dict[str, Any] | None:
+    """What ``--set`` was given; None leaves the settings' own options."""
+    from kbnav.options import parse_set
+
+    return parse_set(pairs) if pairs else None
 
 
 def _next_question(console: Console) -> str:

@@ -8,6 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from kbnav.agents.options import WALKERS
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.options import Options, read_options
@@ -44,19 +45,10 @@ def agent_system(agent: Agent) -> System:
     return System(agent.name, agent.model, partial(attempt, agent), agent.prompt_hashes())
 
 
-def _spinach(kb: KnowledgeBase, settings: Settings) -> System:
-    from kbnav.agents.spinach import build_spinach
+def _agent(name: str, kb: KnowledgeBase, settings: Settings) -> System:
+    from kbnav.agents.choice import build_agent
 
-    return agent_system(build_spinach(kb, settings))
-
-
-def _skb(kb: KnowledgeBase, settings: Settings) -> System:
-    from kbnav.agents.skb import build_skb
-    from kbnav.knowledge.skb.kb import SkbKB
-
-    if not isinstance(kb, SkbKB):
-        raise UsageError(f"the system skb answers from an SKB, and {kb.name} is none")
-    return agent_system(build_skb(kb, settings))
+    return agent_system(build_agent(kb, settings, name))
 
 
 def _retrieval(name: str, kb: KnowledgeBase, settings: Settings) -> System:
@@ -70,9 +62,14 @@ def _retrieval(name: str, kb: KnowledgeBase, settings: Settings) -> System:
 
 
 SYSTEMS: Mapping[str, Builder] = MappingProxyType(
-    {"spinach": _spinach, "skb": _skb, **{name: partial(_retrieval, name) for name in RETRIEVERS}}
+    {
+        **{name: partial(_agent, name) for name in ("spinach", "skb", *WALKERS)},
+        **{name: partial(_retrieval, name) for name in RETRIEVERS},
+    }
 )
-OPTIONS: Mapping[str, type[Options]] = MappingProxyType({name: kind.options for name, kind in RETRIEVERS.items()})
+OPTIONS: Mapping[str, type[Options]] = MappingProxyType(
+    {**WALKERS, **{name: kind.options for name, kind in RETRIEVERS.items()}}
+)
 """What ``--set`` may set, by system; the others have no options."""
 
 

@@ -1,0 +1,116 @@
+"""PASemiQA: a plan of relation paths, then an agent that walks the graph and its documents by it (section 4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kbnav.agents.agent import Agent
+from kbnav.agents.options import PasemiqaOptions
+from kbnav.agents.planned import Planned, open_planned
+from kbnav.agents.skb import schema, skb_offline
+from kbnav.agents.walking import ANSWERS, PROMPTS, WalkEnding, need_all_tools, need_skb, open_walking_models
+from kbnav.agents.writers import RankingWriter, write_ranking_plainly
+from kbnav.errors import UsageError
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.models.policy import ChatPolicy
+from kbnav.options import read_options
+from kbnav.planning.base import Planner
+from kbnav.settings import Budget, Settings
+from kbnav.tools.observation import Shown
+from kbnav.tools.planning import PlanningTools
+from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.skb import finish, vector_query
+from kbnav.tools.toolbox import Toolbox
+from kbnav.tools.walking import Ask, WalkingTools
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+NAME = "pasemiqa"
+_PATHS = 5
+"""Paths of the plan that the model is shown."""
+
+
+def build_pasemiqa(kb: KnowledgeBase, settings: Settings) -> Agent:
+    """PASemiQA with the settings' model and options; ``offline`` follows the plan by rule.
+
+    Raises UsageError where there is no SKB, or for a planner that cannot be had.
+    """
+    skb = need_skb(kb, NAME)
+    if settings.model == "offline":
+        return pasemiqa_offline(skb, settings)
+    models = open_walking_models(settings, NAME)
+    return pasemiqa_with(models.policy, models.ask, models.writer, skb, settings)
+
+
+def pasemiqa_with(
+    model: BaseChatModel,
+    ask: Ask,
+    writer: BaseChatModel | None,
+    kb: SkbKB,
+    settings: Settings,
+    planner: Planner | None = None,
+) -> Agent:
+    """PASemiQA on any chat model that can call tools; without a ``writer`` answers are plain.
+
+    ``planner`` is used in place of the options'.
+    """
+    options = read_options(PasemiqaOptions, settings.options, NAME)
+    budget = _budget(settings.budget, options.rounds)
+    settings = settings.model_copy(update={"budget": budget})
+    tools = (WalkingTools(ask, options.k).search_neighbors, vector_query, finish)
+    offered = Toolbox.for_kb(kb, tools, without=settings.without_tools)
+    toolbox = Toolbox.for_kb(kb, (PlanningTools(kb).plan, *tools), without=settings.without_tools)
+    policy = ChatPolicy(
+        model,
+        offered,
+        "pasemiqa/policy.md",
+        budget,
+        notice="pasemiqa/notice.md",
+        **{**schema(kb), "keep": options.k, "answers": ANSWERS, "steps": options.rounds},
+    )
+    match, planner = open_planned(kb, settings, options, planner)
+    return Agent(
+        name=NAME,
+        model=settings.model,
+        kb=kb,
+        settings=settings,
+        policy=Planned(match, planner, policy, toolbox, _PATHS),
+        toolbox=toolbox,
+        ending=WalkEnding(RankingWriter(writer) if writer else write_ranking_plainly, kb.entities),
+        prune=prune_by_ranking(Shown()),
+        prompts=(NAME, PROMPTS, "skb", "planner"),
+    )
+
+
+def pasemiqa_offline(kb: SkbKB, settings: Settings) -> Agent:
+    """The plan followed with no language model: a baseline; with the planner ``none``, the SKB's offline policy."""
+    from dataclasses import replace
+
+    from kbnav.models.offline_skb.planned import PlanFollower
+
+    options = read_options(PasemiqaOptions, settings.options, NAME)
+    if options.planner == "in-context":
+        raise UsageError("the planner in-context asks a model: name one with --model, or take another planner")
+    if options.planner == "none":
+        return replace(skb_offline(kb, settings), name=NAME)
+    need_all_tools(settings, NAME)
+    tools = PlanningTools(kb)
+    toolbox = Toolbox.for_kb(kb, (tools.plan, tools.follow_path, vector_query, finish))
+    match, planner = open_planned(kb, settings, options)
+    return Agent(
+        name=NAME,
+        model="offline",
+        kb=kb,
+        settings=settings,
+        policy=Planned(match, planner, PlanFollower(kb, toolbox, settings.budget), toolbox, _PATHS),
+        toolbox=toolbox,
+        ending=WalkEnding(write_ranking_plainly, kb.entities),
+        prune=prune_by_ranking(Shown()),
+    )
+
+
+def _budget(budget: Budget, rounds: int) -> Budget:
+    """T rounds, and the plan before them; what is rolled back may cost as much again."""
+    return budget.model_copy(update={"steps": rounds + 1, "actions": max(budget.actions, 2 * (rounds + 1))})

@@ -1,0 +1,151 @@
+"""RoG, Reasoning on Graphs (Luo et al., ICLR 2024): plan relation paths, retrieve their instances, answer from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from kbnav.agents.agent import Agent
+from kbnav.agents.machine import Reply, State
+from kbnav.agents.options import RogOptions
+from kbnav.agents.planned import Planned, open_planned, planned, planned_starts
+from kbnav.agents.walking import (
+    PROMPTS,
+    WalkEnding,
+    Wanted,
+    answer_lines,
+    asked,
+    call_for,
+    known_nodes,
+    need_all_tools,
+    need_skb,
+    open_walking_models,
+    room,
+)
+from kbnav.agents.writers import RankingWriter, write_ranking_plainly
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.models.calls import BYTES_PER_TOKEN
+from kbnav.options import read_options
+from kbnav.planning.base import Planner
+from kbnav.prompts import render
+from kbnav.settings import Budget, Settings
+from kbnav.tools.observation import Context, Shown
+from kbnav.tools.planning import PlanningTools
+from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.skb import finish, vector_query
+from kbnav.tools.toolbox import FINISH, Toolbox
+from kbnav.tools.walking import Ask
+from kbnav.trajectory import Step
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+NAME = "rog"
+FOLLOW, TEXT_SEARCH = "follow_path", "vector_query"
+_BY_TEXT = 20
+"""Nodes that the path ``text`` retrieves."""
+
+
+@dataclass(frozen=True)
+class RogPolicy:
+    """After the plan: its paths retrieved in one turn, then one prompt for the answer."""
+
+    ask: Ask
+    toolbox: Toolbox
+    budget: Budget
+    options: RogOptions
+    kb: SkbKB
+
+    def __call__(self, state: State, context: Context) -> Reply:
+        """One turn of the pipeline."""
+        plan = planned(state["path"])
+        retrieved = [step for step in state["path"] if step.call.tool in (FOLLOW, TEXT_SEARCH)]
+        wanted = retrieval(plan, self.kb, self.toolbox, context.question) if plan and not retrieved else []
+        if wanted and room(state, self.budget) > 0:
+            return call_for(state, self.toolbox, wanted[: room(state, self.budget)])
+        return self._answer(state, retrieved)
+
+    def _answer(self, state: State, retrieved: Sequence[Step]) -> Reply:
+        """Answer from whole paths, as many as the budget of tokens has room for."""
+        walks = [_lines(step) for step in retrieved if step.call.tool == FOLLOW]
+        texts = [line for step in retrieved if step.call.tool == TEXT_SEARCH for line in _lines(step)]
+        kept, left_out = within(walks, self.options.tokens)
+        texts, more = within([texts], self.options.tokens - sum(map(tokens, kept)))
+        prompt = render("rog/answer.md", question=asked(state), paths=kept, left_out=left_out + more, texts=texts)
+        reply, usage = self.ask(prompt, "answer")
+        shown = [node for step in retrieved for node in step.nodes]
+        names = {node: one.label for node, one in self.kb.entities(shown).items()}
+        nodes = known_nodes(answer_lines(reply), names)
+        thought = f"Answered from {len(kept) + len(texts)} of {len(kept) + len(texts) + left_out + more} lines found."
+        return call_for(state, self.toolbox, [(FINISH, thought, {"nodes": nodes})], usage)
+
+
+def retrieval(plan: Step, kb: SkbKB, toolbox: Toolbox, question: str) -> list[Wanted]:
+    """The calls that retrieve a plan's paths, the most probable first, from every node that each may begin at."""
+    arguments = plan.call.arguments
+    kinds = {node: one.kind for node, one in kb.entities(arguments["nodes"]).items()}
+    wanted: list[Wanted] = []
+    for path in arguments["paths"]:
+        if path["relations"]:
+            about = f"Following the plan's path of probability {path['probability']:.2f}."
+            given = {"relations": path["relations"], "types": path["types"]}
+            wanted += [(FOLLOW, about, {"entity_id": node, **given}) for node in planned_starts(arguments, path, kinds)]
+        elif TEXT_SEARCH in toolbox.names:
+            wanted.append((TEXT_SEARCH, "The plan says text.", {"text": question, "limit": _BY_TEXT}))
+    return wanted
+
+
+def within(lists: Sequence[Sequence[str]], budget: int) -> tuple[list[str], int]:
+    """Whole lines, taken from the lists in turn, that fit into so many tokens; and how many are left out."""
+    turns = [line for turn in zip_longest(*lists) for line in turn if line is not None]
+    kept: list[str] = []
+    for line in turns:
+        budget -= tokens(line)
+        if budget < 0:
+            break
+        kept.append(line)
+    return kept, len(turns) - len(kept)
+
+
+def tokens(line: str) -> int:
+    """Tokens of a line, estimated on the safe side."""
+    return 1 + len(line.encode()) // BYTES_PER_TOKEN
+
+
+def _lines(step: Step) -> list[str]:
+    """The instances, or the nodes found by text, of a step's observation."""
+    lines = step.observation.splitlines()
+    return [line for line in lines if line.startswith("- ")] if step.call.tool == FOLLOW else lines * bool(step.nodes)
+
+
+def build_rog(kb: KnowledgeBase, settings: Settings) -> Agent:
+    """RoG with the settings' model and options. Raises UsageError where there is no model, or no SKB."""
+    skb = need_skb(kb, NAME)
+    models = open_walking_models(settings, NAME)
+    return rog_with(models.ask, models.writer, skb, settings)
+
+
+def rog_with(
+    ask: Ask, writer: BaseChatModel | None, kb: SkbKB, settings: Settings, planner: Planner | None = None
+) -> Agent:
+    """RoG on any model; without a ``writer`` answers are plain. ``planner`` is used in place of the options'."""
+    options = read_options(RogOptions, settings.options, NAME)
+    need_all_tools(settings, NAME)
+    tools = PlanningTools(kb)
+    toolbox = Toolbox.for_kb(kb, (tools.plan, tools.follow_path, vector_query, finish))
+    match, planner = open_planned(kb, settings, options, planner)
+    policy = RogPolicy(ask, toolbox, settings.budget, options, kb)
+    return Agent(
+        name=NAME,
+        model=settings.model,
+        kb=kb,
+        settings=settings,
+        policy=Planned(match, planner, policy, toolbox, options.paths),
+        toolbox=toolbox,
+        ending=WalkEnding(RankingWriter(writer) if writer else write_ranking_plainly, kb.entities),
+        prune=prune_by_ranking(Shown()),
+        prompts=(NAME, PROMPTS, "skb", "planner"),
+    )

@@ -1,0 +1,89 @@
+"""A plan followed without a model: its paths from the nodes named, what most of them lead to, ranked by text."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kbnav.agents.machine import Reply, State
+from kbnav.agents.planned import planned
+from kbnav.agents.rog import FOLLOW, TEXT_SEARCH, retrieval
+from kbnav.agents.walking import Wanted, call_for, room
+from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.settings import Budget
+from kbnav.tools.observation import Context
+from kbnav.tools.toolbox import FINISH, Toolbox
+from kbnav.trajectory import Step
+
+ANSWERS = 20
+_CALLS = 9
+"""Paths followed, each from one node."""
+_BY_TEXT = 50
+
+
+@dataclass(frozen=True)
+class PlanFollower:
+    """After the plan: its paths are followed in one turn, the question's text is searched for, and the ends are ranked.
+
+    First come the nodes that paths from the most of the question's names lead to; among them, those to which the plan
+    gives most probability, spread evenly over a path's ends (PASemiQA, equations 1 and 2), and whose documents fit.
+    """
+
+    kb: SkbKB
+    toolbox: Toolbox
+    budget: Budget
+
+    def __call__(self, state: State, context: Context) -> Reply:
+        """One turn."""
+        path = state["path"]
+        plan = planned(path)
+        if plan is None:
+            return Reply()
+        followed = [step for step in path if step.call.tool == FOLLOW]
+        if not followed and (wanted := self._wanted(plan, context)):
+            return call_for(state, self.toolbox, wanted[: max(1, room(state, self.budget) - 1)])
+        texts = [step for step in path if step.call.tool == TEXT_SEARCH]
+        if not texts and TEXT_SEARCH in self.toolbox.names and room(state, self.budget) > 0:
+            given = {"text": context.question, "node_type": self._asked(plan), "limit": _BY_TEXT}
+            return call_for(state, self.toolbox, [(TEXT_SEARCH, "Which of them fit what the question says?", given)])
+        nodes = self._chosen(plan, followed, texts)
+        said = "What the plan's paths lead to." if nodes else "The paths lead nowhere; what fits the words best."
+        nodes = nodes or [node for step in texts for node in step.nodes][:1]
+        return call_for(state, self.toolbox, [(FINISH, said, {"nodes": nodes[:ANSWERS]})])
+
+    def _wanted(self, plan: Step, context: Context) -> list[Wanted]:
+        """Paths from the nodes they may begin at, the likeliest of each node before the next of any."""
+        calls = [one for one in retrieval(plan, self.kb, self.toolbox, context.question) if one[0] == FOLLOW]
+        turn: Counter[str] = Counter()
+        placed = []
+        for call in calls:
+            node = call[2]["entity_id"]
+            placed.append((turn[node], call))
+            turn[node] += 1
+        return [call for _, call in sorted(placed, key=lambda pair: pair[0])][:_CALLS]
+
+    def _asked(self, plan: Step) -> str:
+        """The type that the likeliest path ends at; any for the path ``text``."""
+        paths = plan.call.arguments["paths"]
+        return str(paths[0]["types"][-1]) if paths and paths[0]["types"] else ""
+
+    def _chosen(self, plan: Step, followed: Sequence[Step], texts: Sequence[Step]) -> list[str]:
+        """The ends of paths that the most names lead to, best first, of the best one's type."""
+        chances = {(tuple(p["relations"]), tuple(p["types"])): p["probability"] for p in plan.call.arguments["paths"]}
+        names = self.kb.labels([str(step.call.arguments["entity_id"]) for step in followed])
+        mass: Counter[str] = Counter()
+        reached: defaultdict[str, set[str]] = defaultdict(set)
+        for step in followed:
+            given = step.call.arguments
+            start = str(given["entity_id"])
+            for node in step.nodes:
+                mass[node] += chances.get((tuple(given["relations"]), tuple(given["types"])), 0.0) / len(step.nodes)
+                reached[node].add(names.get(start, start))
+        near = [node for step in texts for node in step.nodes if node in mass]
+        fused = [node for node, _ in reciprocal_rank_fusion([[node for node, _ in mass.most_common()], near])]
+        most = max(map(len, reached.values()), default=0)
+        ends = [node for node in fused if len(reached[node]) == most]
+        kinds = {node: one.kind for node, one in self.kb.entities(ends).items()}
+        return [node for node in ends if kinds[node] == kinds[ends[0]]]
