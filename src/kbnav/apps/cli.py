@@ -18,6 +18,7 @@ import typer
 
 from kbnav.apps.cli_eval import app as eval_app
 from kbnav.apps.cli_retrieve import retrieve
+from kbnav.apps.cli_serve import opinions, serve
 from kbnav.apps.cli_skb import app as skb_app
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ app.add_typer(mirror_app, name="mirror")
 app.add_typer(eval_app, name="eval")
 app.add_typer(skb_app, name="skb")
 app.command()(retrieve)
+app.command()(serve)
+app.command()(opinions)
 
 KbOption = Annotated[
     str | None,

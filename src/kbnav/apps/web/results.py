@@ -22,10 +22,24 @@ MOST_POINTS = 2_000
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _NUMBERS = frozenset(
     _XSD + name
-    for name in (
-        "integer decimal double float long int short byte nonNegativeInteger positiveInteger negativeInteger "
-        "nonPositiveInteger unsignedLong unsignedInt unsignedShort unsignedByte"
-    ).split()
+    for name in [
+        "integer",
+        "decimal",
+        "double",
+        "float",
+        "long",
+        "int",
+        "short",
+        "byte",
+        "nonNegativeInteger",
+        "positiveInteger",
+        "negativeInteger",
+        "nonPositiveInteger",
+        "unsignedLong",
+        "unsignedInt",
+        "unsignedShort",
+        "unsignedByte",
+    ]
 )
 _DATES = frozenset(_XSD + name for name in ("dateTime", "date", "gYear", "gYearMonth"))
 _DATE = re.compile(r"(?P<year>[+-]?\d{1,12})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d))?)?")
@@ -62,16 +76,19 @@ class Result:
         return json.dumps(document, ensure_ascii=False, indent=1)
 
 
-def result_of(table: AnswerTable | None, ranking: Ranking | None = None) -> Result | None:
-    """What an outcome or a query gave; None for neither. The answer of an ASK becomes a table of one cell."""
-    if table is not None and table.boolean is not None:
+def table_result(table: AnswerTable) -> Result:
+    """What a query gave; the answer of an ASK becomes a table of one cell."""
+    if table.boolean is not None:
         cell = Term("literal", str(table.boolean).lower(), _XSD + "boolean")
         return Result(replace(table, columns=("boolean",), rows=((cell,),), boolean=None), 1)
+    return Result(replace(table, rows=table.rows[:MOST_ROWS]), len(table))
+
+
+def result_of(table: AnswerTable | None, ranking: Ranking | None) -> Result | None:
+    """What an outcome has; None for neither."""
     if table is not None:
-        return Result(replace(table, rows=table.rows[:MOST_ROWS]), len(table))
-    if ranking is not None and ranking.nodes:
-        return Result(_as_table(ranking), len(ranking), ranking)
-    return None
+        return table_result(table)
+    return Result(_as_table(ranking), len(ranking), ranking) if ranking is not None and ranking.nodes else None
 
 
 def from_document(document: Mapping[str, Any]) -> Result:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from fastapi import HTTPException
 
 from kbnav.agents.agent import Agent
-from kbnav.agents.choice import build_agent
+from kbnav.agents.choice import AGENTS, build_agent
 from kbnav.answers import AnswerTable
 from kbnav.apps.web.results import cell_data
 from kbnav.errors import UsageError
@@ -32,6 +32,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """Questions that the bundled knowledge bases can answer."""
+_ON_WIKIDATA = ("spinach", "tog", "gog")
+"""The other agents need an SKB's schema."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ class Service:
         self.settings = settings
         self.kbs = {one.key: one for one in served}
         self.models = settings.web.models or (settings.model,)
+        self.queries = threading.BoundedSemaphore(settings.web.runs)
+        """Taken by a query that is run by hand, so that they cannot use every thread."""
         self._agents: dict[tuple[str, str, str], Agent] = {}
         self._lock = threading.Lock()
 
@@ -85,6 +89,10 @@ class Service:
         if key not in self.kbs:
             raise HTTPException(404, f"no knowledge base {key!r}; there are: {', '.join(self.kbs)}")
         return self.kbs[key]
+
+    def examples(self, key: str) -> Sequence[str]:
+        """Questions that a bundled knowledge base can answer."""
+        return EXAMPLES.get(key, ())
 
     def chosen(self, kb: str = "", system: str = "", model: str = "") -> tuple[str, str, str]:
         """A choice with what was left open filled in: the first of each. Raises HTTPException for what is unknown."""
@@ -102,7 +110,7 @@ class Service:
             if known is None:
                 served = self.kb(kb)
                 settings = served.settings.model_copy(update={"model": model})
-                known = self._agents[kb, system, model] = build_agent(served.kb, settings)
+                known = self._agents[kb, system, model] = build_agent(served.kb, settings, system)
             return known
 
 
@@ -125,4 +133,6 @@ def systems_of(kb: KnowledgeBase) -> tuple[str, ...]:
     """Names of the systems that answer questions of a knowledge base, the usual one first."""
     from kbnav.knowledge.skb.kb import SkbKB
 
-    return ("skb",) if isinstance(kb, SkbKB) else ("spinach",)
+    if isinstance(kb, SkbKB):
+        return ("skb", *(name for name in AGENTS if name not in ("skb", "spinach")))
+    return _ON_WIKIDATA

@@ -156,9 +156,7 @@ class Store:
             (run.id, run.session, run.owner, run.kb, run.system, run.model, run.question, run.status, run.worker,
              run.beat, int(run.stopping), run.share, run.made, json.dumps(run.answer)),
         )  # fmt: skip
-        self._run(
-            "UPDATE web_sessions SET title = ? WHERE id = ? AND title = ''", (run.question[:200], run.session)
-        )
+        self._run("UPDATE web_sessions SET title = ? WHERE id = ? AND title = ''", (run.question[:200], run.session))
         return bool(added)
 
     def run(self, run_id: str) -> StoredRun | None:
@@ -175,8 +173,8 @@ class Store:
 
     def _runs(self, where: str, *values: object) -> Iterator[StoredRun]:
         for row in self._run(f"SELECT {_COLUMNS} FROM web_runs WHERE {where}", values):
-            *first, stopping, share, made, answer = row
-            yield StoredRun(*first, bool(stopping), share, made, json.loads(answer))
+            names = dict(zip(_COLUMNS.split(", "), row, strict=True))
+            yield StoredRun(**{**names, "stopping": bool(names["stopping"]), "answer": json.loads(names["answer"])})
 
     def busy(self, owner: str) -> int:
         """Questions of an owner that wait or are answered now."""
@@ -221,7 +219,7 @@ class Store:
 
     def workers(self) -> dict[str, float]:
         """Workers with runs under way, and when each was last seen."""
-        return dict(self._run(f"SELECT worker, MAX(beat) FROM web_runs WHERE {_UNDER_WAY} GROUP BY worker"))  # type: ignore[arg-type]
+        return dict(self._run(f"SELECT worker, MAX(beat) FROM web_runs WHERE {_UNDER_WAY} GROUP BY worker"))
 
     def take_over(self, dead: str, seen: float, worker: str) -> list[StoredRun]:
         """Make a dead worker's runs another's, unless it was seen since; of several takers each run gets one."""
@@ -265,7 +263,10 @@ class Store:
         rows = self._run(
             "SELECT id, owner, kb, language, session, document FROM web_results WHERE id = ?", (result_id,)
         )
-        return next((StoredResult(*first, json.loads(document)) for *first, document in rows), None)
+        if not rows:
+            return None
+        found, owner, kb, language, session, document = rows[0]
+        return StoredResult(found, owner, kb, language, session, json.loads(document))
 
     def delete_old_results(self, age: float) -> None:
         """Forget results of queries run again by hand that are older than ``age`` seconds."""

@@ -1,0 +1,79 @@
+"""What routes are given: the server's parts, who asks, and what is theirs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Depends, HTTPException, Request
+from fastapi.responses import StreamingResponse
+
+from kbnav.apps.web.runner import Runner
+from kbnav.apps.web.security import Visitor
+from kbnav.apps.web.store import Session, StoredRun
+
+if TYPE_CHECKING:
+    from kbnav.apps.web.server import Parts
+
+
+def _parts(request: Request) -> Parts:
+    parts: Parts = request.app.state.parts
+    return parts
+
+
+def _runner(request: Request) -> Runner:
+    runner: Runner = request.app.state.runner
+    return runner
+
+
+def _visitor(request: Request) -> Visitor:
+    visitor: Visitor | None = request.state.visitor
+    if visitor is None:
+        raise HTTPException(401, "log in first")
+    return visitor
+
+
+PartsOf = Annotated[Any, Depends(_parts)]
+RunnerOf = Annotated[Any, Depends(_runner)]
+VisitorOf = Annotated[Any, Depends(_visitor)]
+
+
+def own_session(parts: Parts, visitor: Visitor, session_id: str) -> Session:
+    """A session of the visitor's. Raises HTTPException, the same for another's as for none."""
+    session = parts.store.session(session_id)
+    if session is None or session.owner != visitor.owner:
+        raise HTTPException(404, "you have no such session")
+    return session
+
+
+def own_run(parts: Parts, visitor: Visitor, run_id: str) -> StoredRun:
+    """A run of the visitor's. Raises HTTPException, the same for another's as for none."""
+    run = parts.store.run(run_id)
+    if run is None or run.owner != visitor.owner:
+        raise HTTPException(404, "you have no such run")
+    return run
+
+
+def sse(events: AsyncIterator[str]) -> StreamingResponse:
+    """A stream of server-sent events that no proxy may hold back."""
+    return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+def sse_event(data: Mapping[str, Any] | str, number: int | None = None) -> str:
+    """One event; JSON has no line breaks."""
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
+    return f"id: {number}\ndata: {text}\n\n" if number is not None else f"data: {text}\n\n"
+
+
+async def finished(runner: Runner, run: StoredRun, request: Request) -> dict[str, Any]:
+    """The last event's answer; a client that hangs up meanwhile stops the run."""
+    async with aclosing(runner.follow(run.id)) as events:
+        async for event in events:
+            if event is not None and event.data["kind"] == "end":
+                answer: dict[str, Any] = event.data["answer"]
+                return answer
+            if await request.is_disconnected():
+                runner.stop(run)
+    raise HTTPException(503, "the server is shutting down")

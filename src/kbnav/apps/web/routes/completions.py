@@ -1,0 +1,214 @@
+"""OpenAI's chat completions, so that chat front ends can connect; a model there is a choice of all three here."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Literal
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from kbnav.apps.web.results import from_document, text_of
+from kbnav.apps.web.routes.common import PartsOf, RunnerOf, VisitorOf, finished, sse, sse_event
+from kbnav.apps.web.store import StoredRun
+from kbnav.errors import UsageError
+from kbnav.question import checked_question
+from kbnav.trajectory import Outcome, Turn
+
+router = APIRouter(prefix="/v1")
+SHOWN_ROWS = 20
+MOST_TURNS = 20
+_ESCAPED = str.maketrans({char: "\\" + char for char in "\\`*_{}[]<>()#+-!|~&"})
+
+
+class Part(BaseModel):
+    """A part of a message; only text can be asked."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: str
+    text: str = ""
+
+
+class Message(BaseModel):
+    """One message of a conversation."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[Part] | None = None
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+        if isinstance(self.content, list):
+            return "\n".join(part.text for part in self.content if part.type == "text")
+        return self.content or ""
+
+
+class StreamOptions(BaseModel):
+    """How a stream ends."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    include_usage: bool = False
+
+
+class Conversation(BaseModel):
+    """A request for a completion; settings of sampling are the operator's here, and are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    model: str = Field(max_length=600)
+    messages: list[Message] = Field(min_length=1, max_length=1000)
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+
+
+class Model(BaseModel):
+    """A choice of knowledge base, system and model."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str = "kbnav"
+
+
+class Models(BaseModel):
+    """Every choice."""
+
+    object: Literal["list"] = "list"
+    data: list[Model]
+
+
+@router.get("/models")
+def models(parts: PartsOf, visitor: VisitorOf) -> Models:  # noqa: ARG001 - must be one
+    """What can be asked: ``kb/system/model``."""
+    return Models(data=[Model(id="/".join(choice)) for choice in _choices(parts)])
+
+
+@router.post("/chat/completions", responses={404: {"description": "No such model."}, 429: {"description": "A limit."}})
+async def completions(
+    asked: Conversation, request: Request, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf
+) -> Response:
+    """Answer the last message of the user; earlier ones, and what was answered, are known to the system.
+
+    In a stream, the steps come as ``reasoning_content``. Hanging up stops the run.
+    """
+    question, history = _conversation(asked.messages)
+    choice = next((choice for choice in _choices(parts) if asked.model in ("/".join(choice), choice[0])), None)
+    if choice is None:
+        raise HTTPException(404, f"no model {asked.model!r}; GET /v1/models lists them")
+    run = runner.ask(visitor.owner, question, choice, history=history)
+    if asked.stream:
+        usage = bool(asked.stream_options and asked.stream_options.include_usage)
+        return sse(_stream(asked.model, run, parts, runner, usage))
+    answer = await finished(runner, run, request)
+    message = {"role": "assistant", "content": _written(answer, parts), "refusal": None}
+    document = {
+        **_head(asked.model, run, "chat.completion"),
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
+        "usage": _usage(answer),
+    }
+    return Response(json.dumps(document, ensure_ascii=False), media_type="application/json")
+
+
+def _choices(parts: Any) -> list[tuple[str, str, str]]:
+    service = parts.service
+    return [(kb.key, system, model) for kb in service.kbs.values() for system in kb.systems for model in service.models]
+
+
+def _conversation(messages: Sequence[Message]) -> tuple[str, list[Turn]]:
+    """The question, and the earlier ones with what was answered. Raises HTTPException."""
+    said = [message for message in messages if message.role in ("user", "assistant") and message.text.strip()]
+    if not said or said[-1].role != "user":
+        raise HTTPException(400, "the last message must be the user's question")
+    turns: list[Turn] = []
+    asked = ""
+    for message in said[:-1]:
+        if message.role == "user":
+            asked = message.text
+        elif asked:
+            try:
+                turns.append(Turn(checked_question(asked), (), Outcome("answered", "finish", text=message.text)))
+            except UsageError as error:
+                raise HTTPException(400, str(error)) from error
+            asked = ""
+    return said[-1].text, turns[-MOST_TURNS:]
+
+
+def _head(model: str, run: StoredRun, kind: str) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{run.id}", "object": kind, "created": int(time.time()), "model": model}
+
+
+def _usage(answer: Mapping[str, Any]) -> dict[str, int]:
+    tokens = answer.get("tokens", {"prompt": 0, "completion": 0})
+    prompt, completion = tokens["prompt"], tokens["completion"]
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+
+async def _stream(model: str, run: StoredRun, parts: Any, runner: Any, usage: bool) -> AsyncIterator[str]:
+    """Chunks; a client that hangs up closes this generator, which stops the run."""
+    head = _head(model, run, "chat.completion.chunk")
+
+    def chunk(delta: Mapping[str, Any], finish: str | None = None) -> str:
+        return sse_event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+
+    try:
+        yield chunk({"role": "assistant", "content": ""})
+        async with aclosing(runner.follow(run.id)) as events:
+            async for event in events:
+                if event is None:
+                    yield ": waiting\n\n"
+                elif event.data["kind"] == "end":
+                    answer = event.data["answer"]
+                    yield chunk({"content": _written(answer, parts)})
+                    yield chunk({}, "stop")
+                    if usage:
+                        yield sse_event({**head, "choices": [], "usage": _usage(answer)})
+                    yield sse_event("[DONE]")
+                elif told := _reasoning(event.data):
+                    yield chunk({"reasoning_content": told})
+    finally:
+        runner.stop(run)
+
+
+def _reasoning(event: Mapping[str, Any]) -> str:
+    if event["kind"] == "call":
+        arguments = ", ".join(str(value) for value in event["arguments"].values() if value)
+        return f"{event['thought']}\n→ {event['tool']} {arguments}\n"
+    return f"{event['observation']}\n\n" if event["kind"] == "step" else ""
+
+
+def _written(answer: Mapping[str, Any], parts: Any) -> str:
+    """The answer as Markdown: text, the first rows, the query with a link. Nothing of a result is taken for markup."""
+    blocks = [answer["text"] or answer["note"] or f"({answer['status']})"]
+    if answer["status"] == "best effort":
+        blocks.insert(0, "Out of budget; the best found so far:")
+    stored = parts.store.result(answer["result"]["id"]) if answer.get("result") else None
+    if stored:
+        table = from_document(stored.document).table
+        rows = [[_plain(text_of(cell, table.labels)) for cell in row] for row in table.rows[:SHOWN_ROWS]]
+        lines = [[_plain(name) for name in table.columns], ["---"] * len(table.columns), *rows]
+        blocks.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+        if len(table.rows) > SHOWN_ROWS:
+            blocks.append(f"{len(table.rows)} rows, the first {SHOWN_ROWS} shown")
+    if answer["query"]:
+        fence = "`" * max(3, 1 + max((len(run) for run in _ticks(answer["query_labelled"])), default=0))
+        blocks.append(f"{fence}sparql\n{answer['query_labelled']}\n{fence}")
+    if answer.get("link"):
+        blocks.append(f"[Open the query](<{answer['link']}>)")
+    return "\n\n".join(blocks)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).translate(_ESCAPED)
+
+
+def _ticks(text: str) -> list[str]:
+    return re.findall("`+", text)

@@ -1,0 +1,132 @@
+"""Pages for people, and whether the server is well."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from kbnav.apps.web.routes.common import PartsOf, VisitorOf, own_session
+from kbnav.apps.web.security import COOKIE, Identities, cookie_header
+from kbnav.errors import UnknownId
+
+router = APIRouter(include_in_schema=False)
+
+
+@cache
+def _environment() -> Environment:
+    from kbnav.apps.web.server import HERE
+
+    return Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined)
+
+
+def page(name: str, status: int = 200, **values: object) -> HTMLResponse:
+    """A rendered page; whatever is put into it is escaped."""
+    return HTMLResponse(_environment().get_template(name).render(**values), status)
+
+
+def front_page(parts: Any, visitor: Any, session: str = "", share: str = "") -> HTMLResponse:
+    """The chat page: empty, on a session, or on a run that is shared."""
+    service = parts.service
+    kbs = [
+        {"key": kb.key, "systems": kb.systems, "examples": service.examples(kb.key), "skb": kb.is_skb}
+        for kb in service.kbs.values()
+    ]
+    web = parts.settings.web
+    offered = {
+        "kbs": kbs if not share else [],
+        "models": service.models if not share else [],
+        "session": session,
+        "share": share,
+        "tiles": web.tiles,
+        "tilesCredit": web.tiles_credit,
+        "longest": 10_000,
+    }
+    name = visitor.name if visitor else ""
+    return page("page.html", offered=json.dumps(offered), user=name, share=bool(share))
+
+
+@router.get("/s/{session_id}")
+def session_page(session_id: str, parts: PartsOf, visitor: VisitorOf) -> Response:
+    """The page on one's own session."""
+    return front_page(parts, visitor, session=own_session(parts, visitor, session_id).id)
+
+
+@router.get("/share/{share}")
+def shared_page(share: str, parts: PartsOf, request: Request) -> Response:
+    """A run that somebody shares, to be read."""
+    if parts.store.shared(share) is None:
+        raise HTTPException(404, "nothing is shared here, or no longer")
+    return front_page(parts, request.state.visitor, share=share)
+
+
+@router.get("/entry/{kb}/{entity_id:path}")
+def entry_page(kb: str, entity_id: str, parts: PartsOf, visitor: VisitorOf) -> Response:  # noqa: ARG001 - must be one
+    """All that a knowledge base says of one entity."""
+    served = parts.service.kb(kb)
+    chosen = parts.settings.language
+    try:
+        entry = served.kb.get_entry(entity_id, language="en" if chosen == "auto" else chosen)
+    except UnknownId as error:
+        raise HTTPException(404, str(error)) from error
+    incoming = served.kb.search_neighbors(entity_id, direction="in", limit=50) if served.is_skb else None
+    return page("entry.html", kb=served.key, entry=entry, incoming=incoming, link=served.link)
+
+
+@router.get("/api")
+def api_page() -> Response:
+    """The REST API, described on a page without files from elsewhere."""
+    return page("api.html")
+
+
+@router.get("/login")
+def login_page(request: Request) -> Response:
+    """Where a token is given."""
+    if not request.state.identities.by_token:
+        return RedirectResponse("/", 303)
+    return page("login.html", wrong=False)
+
+
+@router.post("/login")
+async def login(request: Request) -> Response:
+    """Check a token, and keep in the browser that it was right."""
+    identities: Identities = request.state.identities
+    form = parse_qs((await request.body()).decode("utf-8", "replace"))
+    name = identities.by_secret(form.get("token", [""])[0].strip())
+    if not name:
+        return page("login.html", 403, wrong=True)
+    response = RedirectResponse("/", 303)
+    response.headers.append("Set-Cookie", cookie_header(identities.cookie_of(name), secure=request.state.secure))
+    return response
+
+
+@router.post("/logout")
+def logout() -> Response:
+    """Forget who this is."""
+    response = RedirectResponse("/login", 303)
+    response.delete_cookie(COOKIE)
+    return response
+
+
+@router.get("/favicon.ico")
+def icon() -> Response:
+    """Browsers ask for it whatever a page says."""
+    return RedirectResponse("/static/icon.svg", 308)
+
+
+@router.get("/health")
+def health() -> dict[str, str]:
+    """The process answers."""
+    return {"status": "ok"}
+
+
+@router.get("/ready")
+def ready(parts: PartsOf) -> Response:
+    """Questions can be asked: the database answers. The knowledge bases were opened before the server began."""
+    parts.store.workers()
+    return JSONResponse({"status": "ok", "kbs": list(parts.service.kbs)})

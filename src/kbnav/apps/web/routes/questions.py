@@ -1,0 +1,288 @@
+"""The REST API of sessions, questions and answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from kbnav.answers import encodable
+from kbnav.apps.web.routes.common import (
+    PartsOf,
+    RunnerOf,
+    VisitorOf,
+    finished,
+    own_run,
+    own_session,
+    sse,
+    sse_event,
+)
+from kbnav.apps.web.security import NOBODY
+from kbnav.apps.web.store import Session, StoredRun, unguessable
+from kbnav.question import LONGEST_QUESTION
+
+router = APIRouter(prefix="/api")
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    401: {"description": "Nobody is logged in."},
+    404: {"description": "There is none, or it is another's."},
+}
+_ASKED: dict[int | str, dict[str, Any]] = {
+    **_REFUSALS,
+    409: {"description": "The session is still at another question."},
+    429: {"description": "A limit on questions is reached."},
+}
+
+
+class Body(BaseModel):
+    """What is sent; a misspelled field is an error."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Choice(Body):
+    """What is asked, left open for the first of each."""
+
+    kb: str = Field("", max_length=200)
+    system: str = Field("", max_length=200)
+    model: str = Field("", max_length=200)
+
+
+class Question(Body):
+    """A question, in any language."""
+
+    question: str = Field(min_length=1, max_length=LONGEST_QUESTION)
+
+
+class Asked(Choice, Question):
+    """A question without a session."""
+
+
+class Opinion(Body):
+    """What a reader thinks of an answer."""
+
+    thumb: Literal["up", "down", ""]
+    note: str = Field("", max_length=2000)
+
+
+class SessionData(BaseModel):
+    """A session; ``title`` is its first question."""
+
+    id: str
+    kb: str
+    system: str
+    model: str
+    title: str
+    made: float
+
+
+class RunData(BaseModel):
+    """A question, how far it is, what happened, and the answer once there is one."""
+
+    id: str
+    session: str
+    kb: str
+    system: str
+    model: str
+    question: str
+    status: Literal["queued", "running", "done", "failed", "stopped"]
+    made: float
+    events: list[dict[str, Any]]
+    answer: dict[str, Any] | None
+    thumb: str = ""
+    note: str = ""
+    share: str | None = None
+
+
+class SessionPage(SessionData):
+    """A session with its questions, oldest first."""
+
+    runs: list[RunData]
+
+
+class Offered(BaseModel):
+    """A knowledge base, and the systems that answer questions of it."""
+
+    key: str
+    systems: list[str]
+
+
+class Options(BaseModel):
+    """What can be chosen."""
+
+    kbs: list[Offered]
+    models: list[str]
+    user: str
+
+
+class Shared(BaseModel):
+    """The address of a run that is shared, to be read only."""
+
+    share: str
+    path: str
+
+
+def session_data(session: Session) -> SessionData:
+    """A session for its owner."""
+    return SessionData(
+        id=session.id, kb=session.kb, system=session.system, model=session.model, title=session.title, made=session.made
+    )
+
+
+def run_data(parts: Any, run: StoredRun, *, shared: bool = False) -> RunData:
+    """A run for its owner, or for those it is shared with."""
+    thumb, note = ("", "") if shared else parts.store.opinion(run.id) or ("", "")
+    return RunData(
+        id=run.share if shared and run.share else run.id,
+        session="" if shared else run.session,
+        kb=run.kb,
+        system=run.system,
+        model=run.model,
+        question=run.question,
+        status=run.status,
+        made=run.made,
+        events=[{"id": event.number, **event.data} for event in parts.store.events(run.id)],
+        answer=dict(run.answer) if run.answer else None,
+        thumb=thumb,
+        note=note,
+        share=run.share,
+    )
+
+
+@router.get("/options", responses=_REFUSALS)
+def options(parts: PartsOf, visitor: VisitorOf) -> Options:
+    """Knowledge bases, systems and models to choose from."""
+    service = parts.service
+    return Options(
+        kbs=[Offered(key=kb.key, systems=list(kb.systems)) for kb in service.kbs.values()],
+        models=list(service.models),
+        user=visitor.name,
+    )
+
+
+@router.post("/ask", responses=_ASKED)
+async def ask(asked: Asked, request: Request, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf) -> dict[str, Any]:
+    """Ask one question and wait for the answer. Hanging up stops it."""
+    choice = parts.service.chosen(asked.kb, asked.system, asked.model)
+    run = runner.ask(visitor.owner, asked.question, choice)
+    return await finished(runner, run, request)
+
+
+@router.get("/sessions", responses=_REFUSALS)
+def sessions(parts: PartsOf, visitor: VisitorOf) -> list[SessionData]:
+    """One's own sessions, newest first. Clients without a cookie or a token have no list."""
+    return [] if visitor is NOBODY else [session_data(one) for one in parts.store.sessions(visitor.owner)]
+
+
+@router.post("/sessions", status_code=201, responses=_REFUSALS)
+def new_session(choice: Choice, parts: PartsOf, visitor: VisitorOf) -> SessionData:
+    """Begin a session with one system on one knowledge base."""
+    kb, system, model = parts.service.chosen(choice.kb, choice.system, choice.model)
+    return session_data(parts.store.add_session(visitor.owner, kb, system, model))
+
+
+@router.get("/sessions/{session_id}", responses=_REFUSALS)
+def session(session_id: str, parts: PartsOf, visitor: VisitorOf) -> SessionPage:
+    """A session with everything that happened in it."""
+    found = own_session(parts, visitor, session_id)
+    runs = [run_data(parts, run) for run in parts.store.runs(found.id)]
+    return SessionPage(**session_data(found).model_dump(), runs=runs)
+
+
+@router.delete("/sessions/{session_id}", status_code=204, responses=_REFUSALS)
+def delete_session(session_id: str, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf) -> Response:
+    """Forget a session; a question under way is stopped."""
+    found = own_session(parts, visitor, session_id)
+    for run in parts.store.runs(found.id):
+        runner.stop(run)
+    parts.store.delete_session(found.id)
+    parts.saver.delete_thread(found.id)
+    return Response(status_code=204)
+
+
+@router.post("/sessions/{session_id}/questions", status_code=202, responses=_ASKED)
+def ask_next(session_id: str, asked: Question, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf) -> RunData:
+    """Ask the next question of a session; it knows the earlier ones."""
+    found = own_session(parts, visitor, session_id)
+    choice = parts.service.chosen(found.kb, found.system, found.model)
+    return run_data(parts, runner.ask(visitor.owner, asked.question, choice, session=found.id))
+
+
+@router.get("/runs/{run_id}", responses=_REFUSALS)
+def run(run_id: str, parts: PartsOf, visitor: VisitorOf) -> RunData:
+    """A question with everything that happened so far."""
+    return run_data(parts, own_run(parts, visitor, run_id))
+
+
+@router.get(
+    "/runs/{run_id}/events",
+    responses={**_REFUSALS, 200: {"content": {"text/event-stream": {}}, "description": "Server-sent events."}},
+    response_class=StreamingResponse,
+)
+def events(
+    run_id: str,
+    parts: PartsOf,
+    runner: RunnerOf,
+    visitor: VisitorOf,
+    after: Annotated[int, Query(ge=0, le=1 << 31)] = 0,
+    last_event_id: Annotated[str, Header(max_length=20, pattern=r"^[0-9]{0,9}$")] = "",
+) -> Response:
+    """What happens, as it happens, up to the event ``end``: from the beginning, or behind an event's number.
+
+    ``Last-Event-ID``, which browsers send when they connect again, wins over ``after``.
+    """
+    found = own_run(parts, visitor, run_id)
+    last = int(last_event_id) if last_event_id else after
+
+    async def stream() -> AsyncIterator[str]:
+        yield "retry: 500\n\n"
+        async with aclosing(runner.follow(found.id, last)) as told:
+            async for event in told:
+                yield sse_event(event.data, event.number) if event else ": waiting\n\n"
+
+    return sse(stream())
+
+
+@router.post("/runs/{run_id}/stop", status_code=204, responses=_REFUSALS)
+def stop(run_id: str, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf) -> Response:
+    """End a run at once, also in the middle of a model's call."""
+    runner.stop(own_run(parts, visitor, run_id))
+    return Response(status_code=204)
+
+
+@router.put("/runs/{run_id}/opinion", status_code=204, responses=_REFUSALS)
+def set_opinion(run_id: str, opinion: Opinion, parts: PartsOf, visitor: VisitorOf) -> Response:
+    """Say whether an answer was good; the last word counts."""
+    note = encodable(opinion.note).replace("\x00", "")
+    parts.store.set_opinion(own_run(parts, visitor, run_id).id, opinion.thumb, note)
+    return Response(status_code=204)
+
+
+@router.post("/runs/{run_id}/share", responses={**_REFUSALS, 409: {"description": "It has not ended."}})
+def share(run_id: str, parts: PartsOf, visitor: VisitorOf) -> Shared:
+    """Make an unguessable link by which anybody who reaches this server can read the run."""
+    found = own_run(parts, visitor, run_id)
+    if found.under_way:
+        raise HTTPException(409, "it can be shared once it has ended")
+    link = found.share or unguessable("share")
+    parts.store.share(found.id, link)
+    return Shared(share=link, path=f"/share/{link}")
+
+
+@router.delete("/runs/{run_id}/share", status_code=204, responses=_REFUSALS)
+def unshare(run_id: str, parts: PartsOf, visitor: VisitorOf) -> Response:
+    """Take the link back."""
+    parts.store.share(own_run(parts, visitor, run_id).id, None)
+    return Response(status_code=204)
+
+
+@router.get("/shared/{share_id}", responses={404: {"description": "Nothing is shared there."}})
+def shared(share_id: str, parts: PartsOf) -> RunData:
+    """A run that is shared, without what is its owner's alone."""
+    found = parts.store.shared(share_id)
+    if found is None:
+        raise HTTPException(404, "nothing is shared here, or no longer")
+    return run_data(parts, found, shared=True)

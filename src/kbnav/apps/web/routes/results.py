@@ -1,0 +1,164 @@
+"""The REST API of results: pages of rows, downloads, queries run again."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Query, Response
+from pydantic import BaseModel, Field
+
+from kbnav.apps.web.results import from_document, ordered, table_result
+from kbnav.apps.web.routes.common import PartsOf, VisitorOf
+from kbnav.apps.web.routes.questions import Body
+from kbnav.apps.web.store import StoredResult, unguessable
+from kbnav.apps.web.telling import query_data, result_data
+from kbnav.errors import TellModel
+from kbnav.knowledge.sparql.prefixes import entity_ids
+from kbnav.knowledge.sparql.present import comment_labels
+
+router = APIRouter(prefix="/api")
+MOST_ROWS_A_PAGE = 500
+LONGEST_QUERY = 50_000
+_GONE: dict[int | str, dict[str, Any]] = {
+    401: {"description": "Nobody is logged in."},
+    404: {"description": "There is none, or it is another's."},
+}
+Start = Annotated[int, Query(ge=0, le=1_000_000)]
+Count = Annotated[int, Query(ge=1, le=MOST_ROWS_A_PAGE)]
+Column = Annotated[str, Query(max_length=200, description="Name of the column to sort by; empty: as it came.")]
+
+
+class SparqlQuery(Body):
+    """A query to be run on a knowledge base."""
+
+    kb: str = Field("", max_length=200)
+    query: str = Field(min_length=1, max_length=LONGEST_QUERY)
+    language: str = Field("en", max_length=20, pattern=r"^[a-z]{2,12}(-[a-z0-9]{2,12})*$")
+
+
+class Rows(BaseModel):
+    """Some rows of a result; a cell has ``text`` and, where there is one, ``id``, ``href`` and ``language``."""
+
+    columns: list[str]
+    start: int
+    total: int
+    rows: list[list[dict[str, str] | None]]
+
+
+@router.post(
+    "/queries",
+    responses={
+        **_GONE,
+        429: {"description": "Too many queries are running."},
+        502: {"description": "The service failed."},
+    },
+)
+def run_query(asked: SparqlQuery, parts: PartsOf, visitor: VisitorOf) -> dict[str, Any]:
+    """Run a read-only SPARQL query; its result is kept for a day."""
+    served = parts.service.kb(asked.kb or next(iter(parts.service.kbs)))
+    if "execute_query" not in served.kb.capabilities:
+        raise HTTPException(422, f"{served.key} cannot be queried")
+    if not parts.service.queries.acquire(blocking=False):
+        raise HTTPException(429, "too many queries are running; try again in a moment")
+    try:
+        table = served.kb.execute_query(asked.query, language=asked.language)
+        labels = served.kb.labels(entity_ids(asked.query), language=asked.language)
+        labelled = comment_labels(asked.query, {**table.labels, **labels})
+    except TellModel as error:
+        raise HTTPException(422, str(error)) from error
+    finally:
+        parts.service.queries.release()
+    result = table_result(table)
+    stored = StoredResult(unguessable("result"), visitor.owner, served.key, asked.language, "", result.to_document())
+    parts.store.add_result(stored)
+    return {**query_data(asked.query, labelled, served), "result": result_data(stored.id, result)}
+
+
+@router.get("/results/{result_id}/rows", responses=_GONE)
+def rows(
+    result_id: str,
+    parts: PartsOf,
+    visitor: VisitorOf,
+    start: Start = 0,
+    count: Count = 50,
+    sort: Column = "",
+    descending: bool = False,
+) -> Rows:
+    """Some rows, entities with their labels."""
+    return _rows(parts, _own(parts, visitor, result_id), start, count, sort, descending)
+
+
+@router.get("/results/{result_id}/csv", responses={**_GONE, 200: {"content": {"text/csv": {}}}})
+def csv(result_id: str, parts: PartsOf, visitor: VisitorOf) -> Response:
+    """The whole result as comma-separated values."""
+    return _csv(_own(parts, visitor, result_id))
+
+
+@router.get("/results/{result_id}/json", responses=_GONE)
+def json(result_id: str, parts: PartsOf, visitor: VisitorOf) -> Response:
+    """The whole result as SPARQL JSON results; a ranking as a list of its nodes."""
+    return _json(_own(parts, visitor, result_id))
+
+
+@router.get("/shared/{share_id}/rows", responses=_GONE)
+def shared_rows(
+    share_id: str,
+    parts: PartsOf,
+    start: Start = 0,
+    count: Count = 50,
+    sort: Column = "",
+    descending: bool = False,
+) -> Rows:
+    """As for one's own, of a run that is shared."""
+    return _rows(parts, _shared(parts, share_id), start, count, sort, descending)
+
+
+@router.get("/shared/{share_id}/csv", responses={**_GONE, 200: {"content": {"text/csv": {}}}})
+def shared_csv(share_id: str, parts: PartsOf) -> Response:
+    """As for one's own, of a run that is shared."""
+    return _csv(_shared(parts, share_id))
+
+
+@router.get("/shared/{share_id}/json", responses=_GONE)
+def shared_json(share_id: str, parts: PartsOf) -> Response:
+    """As for one's own, of a run that is shared."""
+    return _json(_shared(parts, share_id))
+
+
+def _own(parts: Any, visitor: Any, result_id: str) -> StoredResult:
+    found: StoredResult | None = parts.store.result(result_id)
+    if found is None or found.owner != visitor.owner:
+        raise HTTPException(404, "you have no such result")
+    return found
+
+
+def _shared(parts: Any, share_id: str) -> StoredResult:
+    run = parts.store.shared(share_id)
+    found: StoredResult | None = parts.store.result(run.id) if run else None
+    if found is None:
+        raise HTTPException(404, "nothing is shared here, or no longer")
+    return found
+
+
+def _rows(parts: Any, stored: StoredResult, start: int, count: int, sort: str, descending: bool) -> Rows:
+    result = from_document(stored.document)
+    table = result.table
+    if sort and sort not in table.columns:
+        raise HTTPException(422, f"no column {sort!r}; there are: {', '.join(table.columns)}")
+    if sort:
+        table = ordered(table, sort, descending)
+    cells = parts.service.kb(stored.kb).rows(table, stored.language, start, count)
+    return Rows(columns=list(table.columns), start=start, total=len(table.rows), rows=cells)
+
+
+def _csv(stored: StoredResult) -> Response:
+    return _download(from_document(stored.document).csv, "text/csv; charset=utf-8", "csv")
+
+
+def _json(stored: StoredResult) -> Response:
+    return _download(from_document(stored.document).json, "application/json", "json")
+
+
+def _download(text: str, kind: str, ending: str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="kbnav.{ending}"'}
+    return Response(text.encode("utf-8", "replace"), media_type=kind, headers=headers)

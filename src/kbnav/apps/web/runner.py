@@ -1,0 +1,339 @@
+"""Answering questions in threads: started, watched, stopped, kept within limits, and taken over from dead servers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import queue
+import secrets
+import socket
+import threading
+import time
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fastapi import HTTPException
+
+from kbnav.apps.web.results import result_of
+from kbnav.apps.web.service import Service
+from kbnav.apps.web.store import Status, Store, StoredEvent, StoredResult, StoredRun, unguessable
+from kbnav.apps.web.telling import Secrets, Teller, answer_data, failed_answer
+from kbnav.errors import KbnavError, Stopped, UsageError
+from kbnav.models.chat import cost_of
+from kbnav.question import checked_question
+from kbnav.session import Chat, attempt
+from kbnav.stopping import Brake
+from kbnav.trajectory import Attempt, Turn, Usage, save_run
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+
+LEASE = 15.0
+"""Seconds without a sign of life after which a worker on another machine counts as dead."""
+TICK = 0.5
+"""Seconds between looks at limits, and at what other workers ask for."""
+_BEAT = 4
+"""Ticks between signs of life."""
+RESULT_AGE = 24 * 3600.0
+_LOG = logging.getLogger("kbnav.web")
+
+
+@dataclass
+class _Live:
+    """A run of this process; ``deadline`` is set when it begins."""
+
+    run: StoredRun
+    brake: Brake
+    history: Sequence[Turn] = ()
+    deadline: float = field(default=float("inf"))
+
+
+class Changes:
+    """Tells coroutines of the server's loop that a run of this process has news."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._listeners: dict[str, set[asyncio.Event]] = {}
+
+    def tell(self, run_id: str) -> None:
+        """From any thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake, run_id)
+
+    def _wake(self, run_id: str) -> None:
+        for event in self._listeners.get(run_id, ()):
+            event.set()
+
+    def wake_all(self) -> None:
+        """In the loop: everybody who waits looks again."""
+        for run_id in list(self._listeners):
+            self._wake(run_id)
+
+    @contextmanager
+    def listening(self, run_id: str) -> Iterator[asyncio.Event]:
+        """An event that is set whenever there is news."""
+        event = asyncio.Event()
+        self._listeners.setdefault(run_id, set()).add(event)
+        try:
+            yield event
+        finally:
+            self._listeners[run_id].discard(event)
+            if not self._listeners[run_id]:
+                del self._listeners[run_id]
+
+
+class Runner:
+    """Answers questions on a few threads."""
+
+    def __init__(
+        self,
+        service: Service,
+        store: Store,
+        saver: BaseCheckpointSaver[Any],
+        hide: Secrets,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """``loop`` is the server's own."""
+        self.worker = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(6)}"
+        self.closing = asyncio.Event()
+        self._service, self._store, self._saver, self._hide = service, store, saver, hide
+        self._limits = service.settings.web
+        self._changes = Changes(loop)
+        self._queue: queue.SimpleQueue[_Live | None] = queue.SimpleQueue()
+        self._live: dict[str, _Live] = {}
+        self._ended = threading.Event()
+        self._models = asyncio.new_event_loop()
+        self._threads = [
+            threading.Thread(target=target, daemon=True, name=f"kbnav-{name}")
+            for name, target in (
+                ("models", self._models.run_forever),
+                ("beat", self._watch),
+                *(("run", self._work) for _ in range(self._limits.runs)),
+            )
+        ]
+
+    def start(self) -> None:
+        """Begin to answer, dead workers' questions first."""
+        for thread in self._threads:
+            thread.start()
+
+    def hang_up(self) -> None:
+        """End every stream, whose client will come back; in the server's loop."""
+        self.closing.set()
+        self._changes.wake_all()
+
+    def close(self) -> None:
+        """Leave what is under way in the middle; the next server goes on with it."""
+        self._ended.set()
+        for live in list(self._live.values()):
+            live.brake.abandon()
+        for _ in range(self._limits.runs):
+            self._queue.put(None)
+        for thread in self._threads[1:]:
+            thread.join(5)
+        self._models.call_soon_threadsafe(self._models.stop)
+        self._threads[0].join(5)
+        if not self._models.is_running():
+            self._models.close()
+
+    def ask(
+        self,
+        owner: str,
+        question: str,
+        choice: tuple[str, str, str],
+        *,
+        session: str = "",
+        history: Sequence[Turn] = (),
+    ) -> StoredRun:
+        """Put a question in line.
+
+        Raises HTTPException: 422 for what is no question, 409 for a session that is busy, 429 over a limit.
+        """
+        try:
+            question = checked_question(question)
+        except UsageError as error:
+            raise HTTPException(422, str(error)) from error
+        if self._store.busy(owner) >= self._limits.runs_per_user:
+            raise HTTPException(429, f"{self._limits.runs_per_user} of your questions are being answered; wait for one")
+        if self._store.asked_today(owner) >= self._limits.questions_per_day:
+            raise HTTPException(429, f"you have asked {self._limits.questions_per_day} questions in 24 hours")
+        kb, system, model = choice
+        now = time.time()
+        run = StoredRun(
+            unguessable("run"), session, owner, kb, system, model, question, "queued", self.worker, now, False, None,
+            now, None,
+        )  # fmt: skip
+        if not self._store.add_run(run):
+            raise HTTPException(409, "this session is still at another question")
+        self._put(run, history)
+        return run
+
+    def stop(self, run: StoredRun) -> None:
+        """End a run at once, in whichever process it is."""
+        live = self._live.get(run.id)
+        if live:
+            live.brake.stop()
+        elif run.under_way:
+            self._store.ask_to_stop(run.id)
+
+    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[StoredEvent | None]:
+        """The events of a run behind a number, as they happen, until its end; None now and then while nothing does."""
+        with self._changes.listening(run_id) as news:
+            while not self.closing.is_set():
+                news.clear()
+                run = await asyncio.to_thread(self._store.run, run_id)
+                for event in await asyncio.to_thread(self._store.events, run_id, after):
+                    after = event.number
+                    yield event
+                if run is None or not run.under_way:
+                    return
+                patience = 10 * TICK if run_id in self._live else TICK
+                try:
+                    await asyncio.wait_for(news.wait(), patience)
+                except TimeoutError:
+                    yield None
+
+    def _put(self, run: StoredRun, history: Sequence[Turn] = ()) -> None:
+        live = _Live(run, Brake(self._models, self._budget(run.model)), history)
+        self._live[run.id] = live
+        self._queue.put(live)
+
+    def _budget(self, model: str) -> Any:
+        price, most = self._service.settings.prices.get(model), self._limits.question_dollars
+
+        def reached(used: Usage) -> str:
+            return (
+                f"The limit of ${most:.2f} for a question was reached." if (cost_of(used, price) or 0) >= most else ""
+            )
+
+        return reached if price else None
+
+    def _work(self) -> None:
+        """One of the threads that answer."""
+        while (live := self._queue.get()) is not None:
+            try:
+                if not self._ended.is_set():
+                    self._answer(live)
+            finally:
+                self._live.pop(live.run.id, None)
+                self._changes.tell(live.run.id)
+
+    def _answer(self, live: _Live) -> None:
+        """Answer a question, from its first event to its last; whatever happens, it ends."""
+        run = live.run
+        if not self._store.begin(run.id, self.worker):
+            return
+        live.deadline = time.monotonic() + self._limits.question_seconds
+        told = self._store.events(run.id)
+        tell = self._telling(live, told[-1].number if told else 0)
+        tell({"kind": "resumed" if told else "started"})
+        teller = Teller(tell, max((event.data.get("call", 0) for event in told), default=0))
+        try:
+            status, answer = self._ended_as(live, self._attempt(live, teller))
+        except CancelledError:
+            return
+        except Stopped as error:
+            status, answer = "stopped", {**failed_answer(str(error)), "status": "stopped"}
+        except KbnavError as error:
+            status, answer = "failed", failed_answer(str(error))
+        except Exception as error:  # noqa: BLE001 - the last line of a thread that must go on
+            _LOG.error("run %s: %s", run.id[:8], self._hide.hidden(repr(error)))
+            status, answer = "failed", failed_answer("An error in kbnav itself; the server's log says more.")
+        answer = self._hide.hidden_in(answer)
+        tell({"kind": "end", "status": status, "answer": answer})
+        self._store.end(run.id, self.worker, status, answer)
+
+    def _attempt(self, live: _Live, teller: Teller) -> Attempt:
+        run, brake = live.run, live.brake
+        brake.check()
+        agent = self._service.agent(run.kb, run.system, run.model)
+        if not run.session:
+            return attempt(agent, run.question, on_event=teller, history=live.history, brake=brake)
+        chat = Chat(agent, run.session, self._saver)
+        if chat.unfinished == run.question:
+            return chat.attempt_resume(on_event=teller, brake=brake)
+        return chat.attempt(run.question, on_event=teller, brake=brake)
+
+    def _ended_as(self, live: _Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
+        """Keep a run's record and its result; how it ended, and what the page shows of it."""
+        run, served = live.run, self._service.kb(live.run.kb)
+        save_run(ended.run, served.settings.home / "runs")
+        result = result_of(ended.run.outcome.table, ended.run.outcome.ranking)
+        if result:
+            self._store.add_result(
+                StoredResult(run.id, run.owner, run.kb, ended.run.language, run.session, result.to_document())
+            )
+        status: Status = "done"
+        if ended.failure:
+            status = "stopped" if isinstance(ended.failure, Stopped) else "failed"
+        return status, answer_data(ended, served, run.id, result)
+
+    def _telling(self, live: _Live, last: int) -> Any:
+        """Keeps events, numbered on from ``last``; where another worker has taken the run over, it is left to it."""
+        number = last
+
+        def tell(data: dict[str, Any]) -> None:
+            nonlocal number
+            number += 1
+            if not self._store.add_event(live.run.id, number, self._hide.hidden_in(data)):
+                live.brake.abandon()
+            self._changes.tell(live.run.id)
+
+        return tell
+
+    def _watch(self) -> None:
+        """Keep this worker's runs alive and within their time, and look after the dead."""
+        ticks = 0
+        while not self._ended.is_set():
+            now = time.monotonic()
+            for live in list(self._live.values()):
+                if now > live.deadline:
+                    live.brake.stop(f"The limit of {self._limits.question_seconds:g} s for a question was reached.")
+            try:
+                if ticks % _BEAT == 0:
+                    self._bury()
+                    self._store.delete_old_results(RESULT_AGE)
+                self._beat()
+            except Exception as error:  # noqa: BLE001 - a database that is away for a moment must not end the watch
+                _LOG.error("watch: %s", self._hide.hidden(repr(error)))
+            ticks += 1
+            self._ended.wait(TICK)
+
+    def _beat(self) -> None:
+        mine = self._store.beat(self.worker)
+        for run_id, live in list(self._live.items()):
+            if mine.get(run_id):
+                live.brake.stop()
+
+    def _bury(self) -> None:
+        """Go on with the questions of workers that are dead."""
+        for worker, seen in self._store.workers().items():
+            if worker != self.worker and _is_dead(worker, seen):
+                for run in self._store.take_over(worker, seen, self.worker):
+                    if run.session:
+                        self._put(run)
+                    else:  # whoever asked it is no longer connected
+                        answer = failed_answer("The server was restarted.")
+                        self._store.end(run.id, self.worker, "failed", answer)
+
+
+def _is_dead(worker: str, seen: float) -> bool:
+    """Whether a worker's process is gone from this machine, or was not seen for too long."""
+    host, process, _ = worker.rsplit(":", 2)
+    if time.time() - seen > LEASE:
+        return True
+    if host != socket.gethostname():
+        return False
+    if int(process) == os.getpid():  # an earlier process of the same number, as in a container
+        return True
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,216 @@
+"""The application: its parts opened, its routes, and the server that runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.staticfiles import StaticFiles
+
+from kbnav.apps.web.database import PostgresDatabase, SqliteDatabase, open_postgres, open_sqlite
+from kbnav.apps.web.runner import Runner
+from kbnav.apps.web.security import Gate, checked, problem
+from kbnav.apps.web.service import Service, open_service
+from kbnav.apps.web.store import Store
+from kbnav.apps.web.telling import Secrets
+from kbnav.errors import KbnavError, ServiceError, StopRun, UsageError
+from kbnav.session import postgres_sessions, sqlite_sessions
+from kbnav.settings import Settings
+from kbnav.trajectory import versions
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+
+HERE = Path(__file__).parent
+DATABASE = "web.sqlite"
+DESCRIPTION = "Ask questions of knowledge bases, watch how they are answered, and page through the results."
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the routes work with; ``runner`` is there while the server runs."""
+
+    settings: Settings
+    service: Service
+    store: Store
+    saver: BaseCheckpointSaver[Any]
+    hide: Secrets
+
+
+def open_store(settings: Settings, stack: ExitStack) -> tuple[Store, BaseCheckpointSaver[Any]]:
+    """Where sessions are kept: PostgreSQL where it is configured, else SQLite. Raises UsageError."""
+    saver: BaseCheckpointSaver[Any]
+    url = settings.web.database.get_secret_value()
+    if url:
+        pool = stack.enter_context(open_postgres(url))
+        store, saver = Store(PostgresDatabase(pool)), postgres_sessions(pool)
+    else:
+        database: SqliteDatabase = stack.enter_context(open_sqlite(settings.home / DATABASE))
+        store, saver = Store(database), stack.enter_context(sqlite_sessions(settings.home))
+    store.set_up()
+    return store, saver
+
+
+def make_app(settings: Settings) -> FastAPI:
+    """The application, its knowledge bases and its database open until it shuts down.
+
+    Raises StopRun where one of them cannot be opened, UsageError where the settings are not safe.
+    """
+    checked(settings.web)
+    with ExitStack() as stack:
+        store, saver = open_store(settings, stack)
+        hide = Secrets(
+            [
+                settings.api_key.get_secret_value(),
+                settings.web.database.get_secret_value(),
+                *(token.get_secret_value() for token in settings.web.tokens.values()),
+            ]
+        )
+        parts = Parts(settings, stack.enter_context(open_service(settings)), store, saver, hide)
+        return _build(parts, stack.pop_all())
+
+
+def _build(parts: Parts, stack: ExitStack) -> FastAPI:
+    from kbnav.apps.web.routes import ROUTERS
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        with stack:
+            runner = Runner(parts.service, parts.store, parts.saver, parts.hide, asyncio.get_running_loop())
+            app.state.runner = runner
+            with _told_of_the_end(runner):
+                runner.start()
+                try:
+                    yield
+                finally:
+                    await asyncio.to_thread(runner.close)
+
+    app = FastAPI(
+        title="kbnav",
+        version=versions()["kbnav"],
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.state.parts = parts
+    for router in ROUTERS:
+        app.include_router(router)
+    app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(KbnavError, _went_wrong)
+    app.add_middleware(Gate, web=parts.settings.web)
+    return app
+
+
+@contextlib.contextmanager
+def _told_of_the_end(runner: Runner) -> Any:
+    """Streams end with the first signal, or the server would wait for them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    usual: dict[int, Callable[[int, FrameType | None], Any]] = {}
+
+    def end(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(runner.hang_up)
+        usual[number](number, frame)
+
+    for number in (int(signal.SIGINT), int(signal.SIGTERM)):
+        known = signal.getsignal(number)
+        if callable(known):
+            usual[number] = known
+            signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    why = str(error.detail) if isinstance(error, HTTPException) else ""
+    return _problem(request, status, why)
+
+
+async def _invalid(request: Request, error: Exception) -> JSONResponse:
+    found = error.errors() if isinstance(error, RequestValidationError) else []
+    lines = [f"{'.'.join(str(part) for part in item['loc'][1:])}: {item['msg']}" for item in found]
+    return _problem(request, 422, "; ".join(lines))
+
+
+async def _went_wrong(request: Request, error: Exception) -> JSONResponse:
+    """What a knowledge base or a model's endpoint said: the caller's to mend, or a service's."""
+    return _problem(request, 502 if isinstance(error, ServiceError) else 422, str(error))
+
+
+def _problem(request: Request, status: int, why: str) -> JSONResponse:
+    hide: Secrets = request.app.state.parts.hide
+    return JSONResponse(problem(request.url.path, status, hide.hidden(why)), status)
+
+
+def serve(settings: Settings, *, ready: Callable[[str], None]) -> None:
+    """Serve until interrupted; ``ready`` is told the address. Raises StopRun where it cannot begin."""
+    import uvicorn
+    from uvicorn.supervisors import Multiprocess
+
+    web = checked(settings.web)
+    logging.getLogger("kbnav.web").setLevel(logging.INFO)
+    with _listening(web.host, web.port) as listener:
+        address = f"http://{web.host if ':' not in web.host else f'[{web.host}]'}:{listener.getsockname()[1]}/"
+        options: dict[str, Any] = {
+            "access_log": False,  # addresses may hold ids and questions; the gate logs routes
+            "proxy_headers": False,  # only the configured proxy is believed
+            "server_header": False,
+            "timeout_graceful_shutdown": 5,
+            "log_level": "warning",
+            "ws": "none",
+        }
+        with contextlib.suppress(KeyboardInterrupt):
+            if web.workers > 1:
+                config = uvicorn.Config(partial(_worker_app, settings), factory=True, workers=web.workers, **options)
+                ready(address)
+                Multiprocess(config, sockets=[listener]).run()
+                return
+            server = uvicorn.Server(uvicorn.Config(make_app(settings), **options))
+            ready(address)
+            server.run([listener])
+
+
+def _worker_app(settings: Settings) -> FastAPI:
+    try:
+        return make_app(settings)
+    except StopRun as error:
+        print(f"kbnav: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises UsageError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(256)
+    except OSError as error:
+        listener.close()
+        raise UsageError(f"cannot listen on {host}, port {port}: {error.strerror}") from error
+    return listener

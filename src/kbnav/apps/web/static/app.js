@@ -1,0 +1,191 @@
+// The chat page: what can be chosen, the sessions, the questions.
+
+import { call, listen } from "./client.js";
+import { h } from "./dom.js";
+import { RunView } from "./run.js";
+
+const offered = JSON.parse(document.body.dataset.offered);
+const runs = document.getElementById("runs");
+const say = (text) => { document.getElementById("status").textContent = text; };
+
+if (offered.share) showShared();
+else chat();
+
+async function showShared() {
+  try {
+    const run = await call(`/api/shared/${encodeURIComponent(offered.share)}`);
+    document.title = run.question;
+    const view = new RunView(run, offered);
+    view.steps.open = true;
+    runs.append(view.element);
+  } catch (error) {
+    runs.append(h("p", { class: "problem" }, error.message));
+  }
+}
+
+function chat() {
+  const form = document.getElementById("ask");
+  const box = document.getElementById("question");
+  const send = document.getElementById("send");
+  const stop = document.getElementById("stop");
+  const kb = document.getElementById("kb");
+  const system = document.getElementById("system");
+  const model = document.getElementById("model");
+  let session = offered.session;
+  let running = null;
+
+  const options = (select, names, chosen) => select.replaceChildren(...names.map((name) => h("option", { value: name, selected: name === chosen }, name)));
+  const systems = () => offered.kbs.find((one) => one.key === kb.value).systems;
+  options(kb, offered.kbs.map((one) => one.key));
+  options(system, systems());
+  options(model, offered.models);
+  kb.addEventListener("change", () => {
+    options(system, systems());
+    leave();
+  });
+  for (const select of [system, model]) select.addEventListener("change", leave);
+
+  /** Another choice is another session. */
+  function leave() {
+    if (session) {
+      session = "";
+      history.pushState(null, "", "/");
+      document.title = "kbnav";
+    }
+    if (!running) welcome();
+  }
+
+  function welcome() {
+    const examples = offered.kbs.find((one) => one.key === kb.value).examples;
+    runs.replaceChildren(h("div", { class: "welcome" }, h("p", {}, `Ask ${kb.value} a question, and watch how it is answered.`),
+      h("ul", {}, examples.map((text) => h("li", {}, h("button", { type: "button", class: "example", onclick: () => ask(text) }, text))))));
+  }
+
+  function work(view, close) {
+    running = view && { view, close };
+    send.hidden = Boolean(view);
+    stop.hidden = !view;
+    stop.disabled = false;
+  }
+
+  /** Show a run, and listen where it goes on. */
+  function show(run) {
+    const view = new RunView(run, offered);
+    runs.append(view.element);
+    if (!view.done) {
+      const last = run.events.length ? run.events.at(-1).id : 0;
+      const close = listen(run.id, last, (event) => heard(view, event));
+      work(view, close);
+    }
+    return view;
+  }
+
+  function heard(view, event) {
+    document.body.classList.toggle("lost", event.kind === "lost");
+    if (event.kind === "lost") return say("The connection is lost; trying again.");
+    const said = view.apply(event);
+    if (said) say(said);
+    if (view.done && running?.view === view) {
+      work(null);
+      box.focus({ preventScroll: true });
+    }
+    return undefined;
+  }
+
+  async function ask(question) {
+    if (running || !question.trim()) return;
+    send.disabled = true;
+    try {
+      if (!session) {
+        const made = await call("/api/sessions", "POST", { kb: kb.value, system: system.value, model: model.value });
+        session = made.id;
+        runs.replaceChildren();
+        history.pushState(null, "", `/s/${session}`);
+        document.title = question;
+      }
+      const run = await call(`/api/sessions/${encodeURIComponent(session)}/questions`, "POST", { question });
+      box.value = "";
+      grow();
+      show(run).element.scrollIntoView({ block: "start" });
+      list();
+    } catch (error) {
+      runs.append(h("p", { class: "problem", role: "alert" }, error.message));
+    }
+    send.disabled = false;
+  }
+
+  async function end() {
+    if (!running) return;
+    stop.disabled = true;
+    try {
+      await call(`/api/runs/${encodeURIComponent(running.view.run.id)}/stop`, "POST");
+    } catch (error) {
+      stop.disabled = false;
+      say(error.message);
+    }
+  }
+
+  async function open(id) {
+    running?.close();
+    work(null);
+    runs.replaceChildren();
+    session = id;
+    if (!id) return welcome();
+    try {
+      const found = await call(`/api/sessions/${encodeURIComponent(id)}`);
+      options(kb, offered.kbs.map((one) => one.key), found.kb);
+      options(system, systems(), found.system);
+      options(model, offered.models, found.model);
+      document.title = found.title || "kbnav";
+      for (const run of found.runs) show(run);
+      runs.lastElementChild?.scrollIntoView({ block: "start" });
+    } catch (error) {
+      runs.append(h("p", { class: "problem" }, error.message));
+    }
+    return undefined;
+  }
+
+  async function list() {
+    const found = await call("/api/sessions").catch(() => []);
+    const items = found.map((one) => h("li", {},
+      h("a", { href: `/s/${encodeURIComponent(one.id)}`, dir: "auto", "aria-current": one.id === session ? "page" : false }, one.title),
+      h("button", { type: "button", class: "delete", "aria-label": `Delete: ${one.title}`, onclick: () => remove(one.id) }, "×")));
+    document.querySelector("#sessions ul").replaceChildren(...items);
+  }
+
+  async function remove(id) {
+    await call(`/api/sessions/${encodeURIComponent(id)}`, "DELETE").catch((error) => say(error.message));
+    if (id === session) location.assign("/");
+    else list();
+  }
+
+  function grow() {
+    box.style.height = "auto";
+    box.style.height = `${Math.min(box.scrollHeight + 2, 200)}px`;
+  }
+
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    ask(box.value);
+  });
+  stop.addEventListener("click", end);
+  box.addEventListener("input", grow);
+  box.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      ask(box.value);
+    }
+  });
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest?.("input, textarea, select");
+    if (event.key === "Escape") end();
+    if (event.key === "/" && !typing) {
+      event.preventDefault();
+      box.focus();
+    }
+  });
+  window.addEventListener("popstate", () => open(location.pathname.startsWith("/s/") ? decodeURIComponent(location.pathname.slice(3)) : ""));
+  if (matchMedia("(max-width: 50rem)").matches) document.getElementById("sessions").open = false;
+  open(session).then(list);
+  box.focus({ preventScroll: true });
+}

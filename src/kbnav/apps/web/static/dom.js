@@ -1,0 +1,30 @@
+// Elements are only ever made of text nodes and attributes, so nothing that a model or a knowledge base says is markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An element with attributes, listeners (`onclick`) and children; false, null and undefined are left out. */
+export function h(tag, attributes = {}, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+/** The same in SVG. */
+export function s(tag, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, tag), attributes, children);
+}
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === false || value === null || value === undefined) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+/** A link that leads out of the page, or the text alone where the address is no web page. */
+export function link(text, href, attributes = {}) {
+  const own = typeof href === "string" && /^\/(?!\/)/.test(href);
+  if (!own && !/^https?:\/\//i.test(href || "")) return h("span", { dir: "auto", ...attributes }, text);
+  return h("a", { href, dir: "auto", target: "_blank", rel: "noopener noreferrer", ...attributes }, text);
+}

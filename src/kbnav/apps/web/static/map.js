@@ -1,0 +1,85 @@
+// Points on a Mercator map, drawn as SVG; behind them tiles where the operator has set some, else lines every few degrees.
+
+import { h, s } from "./dom.js";
+
+const WIDTH = 640;
+const HEIGHT = 400;
+const TILE = 256;
+const NORTH = 85.05;
+const STEPS = [60, 30, 15, 10, 5, 2, 1, 0.5, 0.2, 0.1];
+
+/** A figure of points with `lat`, `lon` and `text`. */
+export function drawMap(points, tiles, credit) {
+  const view = fitted(points);
+  const background = tiles ? tileImages(view, tiles) : graticule(view);
+  const marks = points.map((point) => {
+    const [x, y] = view.place(point.lat, point.lon);
+    return s("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: 5, class: "mark" }, s("title", {}, `${point.text} (${point.lat}, ${point.lon})`));
+  });
+  const names = points.length <= 12 ? points.map((point) => {
+    const [x, y] = view.place(point.lat, point.lon);
+    const before = x > WIDTH * 0.7;
+    return s("text", { x: x + (before ? -8 : 8), y: y + 4, class: before ? "place end" : "place" }, point.text);
+  }) : [];
+  const label = `Map with ${points.length} ${points.length === 1 ? "place" : "places"}`;
+  return h("figure", { class: "map" }, h("figcaption", {}, label, credit && tiles ? ` · ${credit}` : ""),
+    s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label }, background, marks, names));
+}
+
+function world(lat, lon) {
+  const clamped = Math.max(-NORTH, Math.min(NORTH, lat)) * Math.PI / 180;
+  return [(lon + 180) / 360, (1 - Math.asinh(Math.tan(clamped)) / Math.PI) / 2];
+}
+
+/** The largest whole zoom at which all points fit, with room around them. */
+function fitted(points) {
+  const places = points.map((point) => world(point.lat, point.lon));
+  const xs = places.map((place) => place[0]);
+  const ys = places.map((place) => place[1]);
+  const [left, right, top, bottom] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+  let zoom = 10;
+  while (zoom > 0 && ((right - left) * TILE * 2 ** zoom > WIDTH - 80 || (bottom - top) * TILE * 2 ** zoom > HEIGHT - 60)) zoom -= 1;
+  const size = TILE * 2 ** zoom;
+  const originX = (left + right) / 2 * size - WIDTH / 2;
+  const originY = (top + bottom) / 2 * size - HEIGHT / 2;
+  const place = (lat, lon) => {
+    const [x, y] = world(lat, lon);
+    return [x * size - originX, y * size - originY];
+  };
+  return { zoom, size, originX, originY, place };
+}
+
+function tileImages(view, tiles) {
+  const count = 2 ** view.zoom;
+  const images = [];
+  for (let x = Math.floor(view.originX / TILE); x * TILE < view.originX + WIDTH; x += 1) {
+    for (let y = Math.floor(view.originY / TILE); y * TILE < view.originY + HEIGHT; y += 1) {
+      if (y < 0 || y >= count) continue;
+      const href = tiles.replace("{z}", view.zoom).replace("{x}", ((x % count) + count) % count).replace("{y}", y);
+      images.push(s("image", { href, x: x * TILE - view.originX, y: y * TILE - view.originY, width: TILE, height: TILE }));
+    }
+  }
+  return images;
+}
+
+function graticule(view) {
+  const across = (WIDTH / view.size) * 360;
+  const step = STEPS.find((degrees) => across / degrees >= 4) || STEPS.at(-1);
+  const lines = [];
+  for (let lon = -180; lon <= 180; lon += step) {
+    const [x] = view.place(0, lon);
+    if (x < 0 || x > WIDTH) continue;
+    lines.push(s("line", { x1: x, x2: x, y1: 0, y2: HEIGHT, class: "grid" }), s("text", { x: x + 3, y: HEIGHT - 5 }, degrees(lon, "E", "W")));
+  }
+  for (let lat = -80; lat <= 80; lat += step) {
+    const [, y] = view.place(lat, 0);
+    if (y < 0 || y > HEIGHT) continue;
+    lines.push(s("line", { x1: 0, x2: WIDTH, y1: y, y2: y, class: "grid" }), s("text", { x: 3, y: y - 3 }, degrees(lat, "N", "S")));
+  }
+  return lines;
+}
+
+function degrees(value, positive, negative) {
+  const size = Number(Math.abs(value).toFixed(1));
+  return `${size}°${size === 0 ? "" : value > 0 ? positive : negative}`;
+}

@@ -1,0 +1,65 @@
+// A result: its rows a page at a time, its downloads, a chart, a map.
+
+import { drawChart } from "./chart.js";
+import { call } from "./client.js";
+import { h, link } from "./dom.js";
+import { drawMap } from "./map.js";
+
+const PAGE = 50;
+
+/** A view of a result; `base` is the address that its rows and files are under. */
+export function showResult(result, base, offered) {
+  const state = { start: 0, sort: "", descending: false };
+  const body = h("tbody");
+  const heads = result.columns.map((name) => h("th", { scope: "col" },
+    h("button", { type: "button", class: "sort", onclick: () => sortBy(name) }, name)));
+  const table = h("table", { class: "rows" }, h("thead", {}, h("tr", {}, heads)), body);
+  const where = h("span", { class: "where" });
+  const back = h("button", { type: "button", onclick: () => move(-PAGE) }, "Previous");
+  const on = h("button", { type: "button", onclick: () => move(PAGE) }, "Next");
+  const pager = h("nav", { class: "pager", "aria-label": "Rows" }, where, result.rows > PAGE && [back, on],
+    h("a", { href: `${base}/csv`, download: "kbnav.csv" }, "CSV"), h("a", { href: `${base}/json`, download: "kbnav.json" }, "JSON"));
+  const problem = h("p", { class: "problem", role: "alert", hidden: true });
+
+  async function load() {
+    const query = new URLSearchParams({ start: state.start, count: PAGE, sort: state.sort, descending: state.descending });
+    try {
+      const page = await call(`${base}/rows?${query}`);
+      body.replaceChildren(...page.rows.map((row) => h("tr", {}, row.map(cell))));
+      problem.hidden = true;
+    } catch (error) {
+      problem.textContent = error.message;
+      problem.hidden = false;
+    }
+    const end = Math.min(state.start + PAGE, result.rows);
+    const total = result.total > result.rows ? `${result.rows.toLocaleString("en")} kept of ${result.total.toLocaleString("en")}` : result.rows.toLocaleString("en");
+    where.textContent = result.rows > PAGE ? `Rows ${state.start + 1} to ${end} of ${total}` : `${total} ${result.rows === 1 ? "row" : "rows"}`;
+    back.disabled = state.start === 0;
+    on.disabled = end >= result.rows;
+    heads.forEach((head, index) => {
+      const sorted = result.columns[index] === state.sort;
+      head.setAttribute("aria-sort", sorted ? (state.descending ? "descending" : "ascending") : "none");
+    });
+  }
+  function move(rows) {
+    state.start = Math.max(0, state.start + rows);
+    load();
+  }
+  function sortBy(name) {
+    state.descending = state.sort === name && !state.descending;
+    state.sort = name;
+    state.start = 0;
+    load();
+  }
+  load();
+  return h("div", { class: "result" },
+    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Result" }, table), problem, pager,
+    result.chart && drawChart(result.chart), result.points.length > 0 && drawMap(result.points, offered.tiles, offered.tilesCredit));
+}
+
+function cell(value) {
+  if (value === null) return h("td", { class: "none" }, "–");
+  const text = value.href ? link(value.text, value.href, { lang: value.language }) : h("span", { dir: "auto", lang: value.language }, value.text);
+  const id = value.id && value.id !== value.text && h("small", {}, ` ${value.id}`);
+  return h("td", { class: value.kind || false }, text, id);
+}

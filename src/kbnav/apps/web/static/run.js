@@ -1,0 +1,188 @@
+// One question: what was done, what came back, the answer.
+
+import { call } from "./client.js";
+import { h, link } from "./dom.js";
+import { showResult } from "./result.js";
+
+const HEADS = {
+  "best effort": "Out of budget; the best found so far:",
+  "no answer": "No answer was found.",
+  refused: "The model refused.",
+  failed: "The run failed.",
+  stopped: "Stopped.",
+};
+
+/** A view of a run that grows by its events. */
+export class RunView {
+  constructor(run, offered) {
+    this.run = run;
+    this.offered = offered;
+    this.calls = new Map();
+    this.done = false;
+    this.count = h("span", {}, "Waiting …");
+    this.list = h("ol");
+    this.steps = h("details", { class: "steps", open: true }, h("summary", {}, this.count), this.list);
+    this.answer = h("div", { class: "answer" });
+    this.element = h("section", { class: "run", id: run.id, "aria-label": run.question, "aria-busy": "true" },
+      h("h2", { class: "question", dir: "auto" }, run.question),
+      h("p", { class: "soft" }, `${run.kb} · ${run.system} · ${run.model}`), this.steps, this.answer);
+    for (const event of run.events) this.apply(event);
+  }
+
+  /** What a screen reader is told of an event. */
+  apply(event) {
+    if (event.kind === "call") return this.called(event);
+    if (event.kind === "step") return this.stepped(event);
+    if (event.kind === "dropped") return this.dropped(event);
+    if (event.kind === "resumed") return this.resumed();
+    if (event.kind === "started") this.count.textContent = "Working …";
+    if (event.kind === "end") return this.ended(event);
+    return "";
+  }
+
+  called(event) {
+    const item = h("li", { class: "step pending" }, event.thought && h("p", { class: "thought", dir: "auto" }, event.thought), action(event));
+    this.calls.set(event.call, item);
+    this.list.append(item);
+    this.count.textContent = `Step ${this.list.children.length}: ${event.tool} …`;
+    return this.count.textContent;
+  }
+
+  stepped(event) {
+    const item = this.calls.get(event.call);
+    if (!item) return "";
+    item.classList.remove("pending");
+    if (!event.ok) item.classList.add("odd");
+    item.append(observation(event.observation));
+    return "";
+  }
+
+  dropped(event) {
+    for (const step of event.steps) {
+      let item = this.calls.get(step.call);
+      if (!item) {
+        item = h("li", { class: "step" }, action(step));
+        this.list.append(item);
+      }
+      item.classList.add("dropped");
+      item.append(h("p", { class: "reason" }, `Taken back: ${step.reason}`));
+    }
+    return "";
+  }
+
+  /** After a restart of the server, what was under way is done again. */
+  resumed() {
+    for (const item of this.list.querySelectorAll(".pending")) item.remove();
+    this.list.append(h("li", { class: "soft" }, "The server was restarted; it goes on from here."));
+    return "";
+  }
+
+  ended(event) {
+    this.done = true;
+    this.element.setAttribute("aria-busy", "false");
+    for (const item of this.list.querySelectorAll(".pending")) item.classList.remove("pending");
+    const answer = event.answer;
+    this.steps.open = false;
+    const steps = answer.actions ?? this.calls.size;
+    const parts = [`${steps} ${steps === 1 ? "step" : "steps"}`];
+    if (answer.taken_back) parts.push(`${answer.taken_back} taken back`);
+    if (answer.seconds !== undefined) parts.push(`${answer.seconds.toFixed(1)} s`);
+    if (answer.tokens?.prompt) parts.push(`${answer.tokens.prompt + answer.tokens.completion} tokens`);
+    if (typeof answer.cost === "number") parts.push(`$${answer.cost.toFixed(4)}`);
+    this.count.textContent = parts.join(" · ");
+    const base = this.offered.share ? `/api/shared/${encodeURIComponent(this.offered.share)}` : answer.result && `/api/results/${encodeURIComponent(answer.result.id)}`;
+    this.answer.replaceChildren(
+      HEADS[answer.status] ? h("p", { class: "head" }, HEADS[answer.status]) : "",
+      answer.text ? h("p", { class: "text", dir: "auto" }, answer.text) : "",
+      answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
+      answer.result ? showResult(answer.result, base, this.offered) : "",
+      answer.query ? this.query(answer) : "",
+      this.offered.share ? "" : this.foot());
+    return HEADS[answer.status] || `Answered: ${answer.text}`;
+  }
+
+  /** The query with labels, to be changed and run again. */
+  query(answer) {
+    const rows = Math.min(16, answer.query.split("\n").length + 2);
+    const editor = h("textarea", { class: "query", rows, spellcheck: "false", "aria-label": "SPARQL query", dir: "ltr" });
+    editor.value = answer.query_labelled || answer.query;
+    const shown = h("div");
+    const problem = h("p", { class: "problem", role: "alert", hidden: true });
+    const button = h("button", { type: "button", class: "again" }, "Run the query");
+    button.addEventListener("click", async () => {
+      button.disabled = true;
+      problem.hidden = true;
+      try {
+        const found = await call("/api/queries", "POST", { kb: this.run.kb, query: editor.value, language: answer.language || "en" });
+        editor.value = found.query_labelled;
+        shown.replaceChildren(found.link ? out(found.link) : "", showResult(found.result, `/api/results/${encodeURIComponent(found.result.id)}`, this.offered));
+      } catch (error) {
+        problem.textContent = error.message;
+        problem.hidden = false;
+        shown.replaceChildren();
+      }
+      button.disabled = false;
+    });
+    if (this.offered.share) editor.readOnly = true;
+    return h("details", { class: "sparql", open: true }, h("summary", {}, "SPARQL"), editor,
+      h("p", { class: "tools" }, !this.offered.share && button, answer.link && out(answer.link), answer.link_note && h("span", { class: "soft" }, answer.link_note)),
+      problem, shown);
+  }
+
+  /** Thumbs, a note, a link to share. */
+  foot() {
+    const path = `/api/runs/${encodeURIComponent(this.run.id)}`;
+    const note = h("input", { type: "text", class: "opinion", maxlength: 2000, placeholder: "What was good or wrong?", "aria-label": "Note" });
+    note.value = this.run.note || "";
+    const said = h("span", { class: "soft", role: "status" });
+    let thumb = this.run.thumb || "";
+    const save = async (value) => {
+      thumb = value;
+      up.setAttribute("aria-pressed", String(thumb === "up"));
+      down.setAttribute("aria-pressed", String(thumb === "down"));
+      try {
+        await call(`${path}/opinion`, "PUT", { thumb, note: note.value });
+        said.textContent = "Saved.";
+      } catch (error) {
+        said.textContent = error.message;
+      }
+    };
+    const up = h("button", { type: "button", "aria-label": "Good answer", "aria-pressed": String(thumb === "up"), onclick: () => save(thumb === "up" ? "" : "up") }, "👍");
+    const down = h("button", { type: "button", "aria-label": "Bad answer", "aria-pressed": String(thumb === "down"), onclick: () => save(thumb === "down" ? "" : "down") }, "👎");
+    note.addEventListener("change", () => save(thumb));
+    const shared = h("span", { class: "share" });
+    const share = h("button", { type: "button" }, "Share");
+    share.addEventListener("click", async () => {
+      try {
+        const made = await call(`${path}/share`, "POST");
+        const address = new URL(made.path, location.href).href;
+        const unshare = h("button", { type: "button", onclick: async () => {
+          await call(`${path}/share`, "DELETE");
+          shared.replaceChildren("No longer shared.");
+        } }, "Unshare");
+        shared.replaceChildren(h("a", { href: address, class: "shared-link" }, address), " ", unshare);
+      } catch (error) {
+        shared.textContent = error.message;
+      }
+    });
+    return h("div", { class: "foot" }, up, down, note, said, share, shared);
+  }
+}
+
+function out(address) {
+  return link("Open in the query service", address, { class: "out" });
+}
+
+function action(call) {
+  const { query, ...others } = call.arguments;
+  const isQuery = call.tool === "execute_query" && typeof query === "string";
+  const given = Object.values(isQuery ? others : call.arguments).filter((value) => value !== "" && value !== null && value !== false);
+  const text = given.map((value) => typeof value === "string" ? value : JSON.stringify(value)).join(", ");
+  return [h("p", { class: "action" }, h("code", {}, call.tool), " ", h("span", { dir: "auto" }, text)), isQuery && h("pre", { class: "query" }, query)];
+}
+
+function observation(text) {
+  const lines = text.split("\n");
+  if (lines.length <= 8 && text.length < 900) return h("pre", { class: "observation", dir: "auto" }, text);
+  return h("details", { class: "long" }, h("summary", {}, h("pre", { class: "observation", dir: "auto" }, `${lines.slice(0, 5).join("\n").slice(0, 600)} …`)), h("pre", { class: "observation", dir: "auto" }, text));
+}

@@ -1,0 +1,143 @@
+"""What happens in a run, as plain data: for the page, for streams, for whoever comes back later."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kbnav.agents.machine import Event
+from kbnav.apps.console import labelled_query
+from kbnav.apps.web.results import Result, chart, points
+from kbnav.apps.web.service import Served
+from kbnav.errors import QuerySyntaxError, Stopped
+from kbnav.knowledge.sparql.present import query_link
+from kbnav.trajectory import Attempt, Call, Run, Step
+
+Tell = Callable[[dict[str, Any]], None]
+LONGEST_OBSERVATION = 20_000
+"""Characters of an observation that a page is sent."""
+
+
+class Teller:
+    """A listener that tells a run's events as ``call``, ``step`` and ``dropped``; ``call`` numbers link the three."""
+
+    def __init__(self, tell: Tell, calls: int = 0) -> None:
+        """``calls`` were told before, where a run goes on after a restart."""
+        self._tell = tell
+        self._calls = calls
+        self._open: list[tuple[int, Call]] = []
+        self._numbers: dict[int, int] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Listen to a run."""
+        if event.call:
+            self._calls += 1
+            self._open.append((self._calls, event.call))
+            self._tell({"kind": "call", "call": self._calls, **call_data(event.call)})
+        if event.kind == "dropped":
+            self._tell({"kind": "dropped", "steps": [self._dropped(step) for step in event.steps]})
+            return
+        for step in event.steps:
+            number = next((number for number, call in self._open if call == step.call), 0)
+            self._open = [pair for pair in self._open if pair[0] != number]
+            self._numbers[step.number] = number
+            self._tell({"kind": "step", "call": number, **step_data(step)})
+
+    def _dropped(self, step: Step) -> dict[str, Any]:
+        return {"call": self._numbers.get(step.number, 0), "reason": step.dropped, **call_data(step.call)}
+
+
+def call_data(call: Call) -> dict[str, Any]:
+    """A thought and the action that it led to."""
+    return {"thought": call.thought, "tool": call.tool, "arguments": dict(call.arguments)}
+
+
+def step_data(step: Step) -> dict[str, Any]:
+    """What came back."""
+    text = step.observation
+    if len(text) > LONGEST_OBSERVATION:
+        text = text[:LONGEST_OBSERVATION] + "…"
+    return {"number": step.number, "observation": text, "ok": step.ok, "rows": step.rows, "seconds": step.seconds}
+
+
+def answer_data(attempt: Attempt, served: Served, result_id: str, result: Result | None) -> dict[str, Any]:
+    """The answer as the page shows it; its rows are fetched apart, by the result's id."""
+    run, failure = attempt
+    outcome = run.outcome
+    return {
+        "run": run.id,
+        "status": "stopped" if isinstance(failure, Stopped) else outcome.status,
+        "stop": outcome.stop,
+        "text": outcome.text,
+        "note": outcome.note,
+        "language": run.language,
+        **query_data(outcome.query, _labelled(run), served),
+        "result": result_data(result_id, result) if result else None,
+        "actions": len(run.steps),
+        "taken_back": len(run.discarded),
+        "tokens": {"prompt": run.usage.prompt, "completion": run.usage.completion},
+        "model_calls": run.usage.calls,
+        "cost": run.cost,
+        "seconds": run.seconds,
+    }
+
+
+def _labelled(run: Run) -> str:
+    try:
+        return labelled_query(run) if run.outcome.query else ""
+    except QuerySyntaxError:
+        return run.outcome.query
+
+
+def query_data(query: str, labelled: str, served: Served) -> dict[str, Any]:
+    """A query, the same with labels, and where there is one the link that opens it at the query service."""
+    linked = query and not served.is_skb
+    return {
+        "query": query,
+        "query_labelled": labelled,
+        "link": query_link(query, served.settings.endpoints.query_page) if linked else "",
+        "link_note": "The link asks live Wikidata, which may know more than this copy." if served.partial else "",
+    }
+
+
+def result_data(result_id: str, result: Result) -> dict[str, Any]:
+    """What is known of a result before its rows are fetched."""
+    return {
+        "id": result_id,
+        "columns": list(result.table.columns),
+        "rows": len(result.table.rows),
+        "total": result.total,
+        "ranking": result.ranking is not None,
+        "chart": chart(result),
+        "points": points(result),
+    }
+
+
+def failed_answer(why: str) -> dict[str, Any]:
+    """The answer of a run that failed before it began."""
+    return {"status": "failed", "stop": "error", "text": "", "note": why, "language": "", "query": "", "result": None}
+
+
+class Secrets:
+    """Keeps what must never be shown out of everything that is told or logged."""
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        self._secrets = sorted({secret for secret in secrets if len(secret) >= 6}, key=len, reverse=True)
+
+    def hidden(self, text: str) -> str:
+        """The text without the secrets."""
+        for secret in self._secrets:
+            text = text.replace(secret, "[hidden]")
+        return text
+
+    def hidden_in(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The same for JSON data, keys and all."""
+        text = json.dumps(data, ensure_ascii=False)
+        hidden: dict[str, Any] = json.loads(text if not self._secrets else self._without(text))
+        return hidden
+
+    def _without(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(json.dumps(secret, ensure_ascii=False)[1:-1], "[hidden]")
+        return text
