@@ -20,9 +20,9 @@ from kbnav.tools.observation import Context, Observation
 from kbnav.tools.search_entities import search_entities
 from kbnav.tools.search_neighbors import search_neighbors
 from kbnav.tools.vector_query import vector_query
+from kbnav.trajectory import FINISH as FINISH
 
 ToolFunction = Callable[..., Observation]
-FINISH = "finish"
 QUERY = "execute_query"
 
 WIKIDATA_TOOLS: tuple[ToolFunction, ...] = (

@@ -21,6 +21,8 @@ from kbnav.answers import AnswerTable, Ranked, Ranking, Term, encodable
 from kbnav.errors import DataError, StopRun, UsageError
 
 FORMAT = 1
+FINISH = "finish"
+"""The tool by which an agent ends a run."""
 
 Dropped = Literal["", "repeat", "premature finish", "rolled back"]
 Status = Literal["answered", "best effort", "no answer", "refused", "failed"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
@@ -122,7 +123,7 @@ def _answer_lines(run: Run) -> RenderableType:
         parts.append(Text(printable(outcome.note), style="yellow"))
     if outcome.table is not None and outcome.table.boolean is not None:
         parts.append(Text(str(outcome.table.boolean), style="bold"))
-    elif outcome.table is not None:
+    elif outcome.table is not None and outcome.ranking is None:
         parts.append(table_lines(outcome.table))
     if outcome.ranking is not None and outcome.ranking.nodes:
         parts.append(ranking_lines(outcome.ranking))
@@ -144,16 +145,28 @@ def table_lines(table: AnswerTable) -> RenderableType:
     return Group(grid, Text(total, style="dim"))
 
 
+_BASIS: Mapping[str, str] = MappingProxyType({"": "knowledge base", "generated": "the model's own word"})
+
+
 def ranking_lines(ranking: Ranking) -> RenderableType:
-    """The first nodes of a ranking."""
+    """The first nodes that were chosen; why they are there, where that is a model's word for any."""
+    chosen = Ranking(tuple(ranking.chosen))
+    worded = any(node.basis for node in chosen.nodes)
+    columns = ["rank", "name", "id", "type", "score", *(["basis"] if worded else [])]
     grid = Table(show_header=True, header_style="bold")
-    for column in ("rank", "name", "id", "type", "score"):
+    for column in columns:
         grid.add_column(column, overflow="fold", justify="right" if column in ("rank", "score") else "left")
-    for record in ranking.records()[:ROWS]:
-        grid.add_row(*(Text(printable(str(value))) for value in record.values()))
-    if len(ranking) <= ROWS:
-        return grid
-    return Group(grid, Text(f"{len(ranking)} nodes, the first {ROWS} shown", style="dim"))
+    for record in chosen.records()[:ROWS]:
+        shown = record | {"basis": _BASIS[record["basis"]]}
+        grid.add_row(*(Text(printable(str(shown[column]))) for column in columns))
+    lines: list[RenderableType] = [grid]
+    if len(chosen) > ROWS:
+        lines.append(Text(f"{len(chosen)} nodes, the first {ROWS} shown", style="dim"))
+    if len(ranking) > len(chosen):
+        more = len(ranking) - len(chosen)
+        seen = f"{more} more node{'s' if more != 1 else ''} seen on the way: --csv and --json have them"
+        lines.append(Text(seen, style="dim"))
+    return Group(*lines)
 
 
 def print_run(console: Console, run: Run, query_page: str) -> None:

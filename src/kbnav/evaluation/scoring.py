@@ -9,7 +9,15 @@ from typing import Literal
 
 from kbnav.answers import AnswerTable
 from kbnav.errors import DataError, UsageError
-from kbnav.evaluation.metrics import STARK_METRICS, qald_macro, ranking_scores, ranks_in_lists, row_major
+from kbnav.evaluation.metrics import (
+    SET_METRIC,
+    STARK_METRICS,
+    qald_macro,
+    ranking_scores,
+    ranks_in_lists,
+    row_major,
+    set_f1,
+)
 from kbnav.evaluation.records import GoldAnswer, QuestionRecord, SavedRun
 from kbnav.evaluation.statistics import (
     Interval,
@@ -18,7 +26,7 @@ from kbnav.evaluation.statistics import (
     minimum_detectable_difference,
     paired_test,
 )
-from kbnav.trajectory import Status
+from kbnav.trajectory import FINISH, Status
 
 TABLE_METRICS = ("f1", "em")
 
@@ -60,6 +68,8 @@ class Scores:
 def score_run(run: SavedRun) -> Scores:
     """Score every question of a run: F1 and EM of tables (SPINACH, section 5.1), or ranking metrics of rankings.
 
+    Rankings of agents, which name the nodes of their answer, have the F1 of these beside; its mean is the macro F1.
+
     Raises DataError where gold tables and gold nodes are mixed, and UsageError where no question has a gold answer.
     """
     gold = [run.gold[name] for name in run.info.questions if name in run.gold and run.gold[name].known]
@@ -71,7 +81,8 @@ def score_run(run: SavedRun) -> Scores:
         raise DataError("some gold answers are tables and some are nodes; one run is scored in one way")
     records = [run.records.get(one.id) for one in gold]
     values = _ranking_values(gold, records) if ranked == {True} else _table_values(gold, records)
-    metrics = STARK_METRICS if ranked == {True} else TABLE_METRICS
+    ranking_metrics = (*STARK_METRICS, SET_METRIC) if any(map(_names_answers, records)) else STARK_METRICS
+    metrics = ranking_metrics if ranked == {True} else TABLE_METRICS
     questions = [
         QuestionScore(one.id, record.run.outcome.status if record else "missing", scores)
         for one, record, scores in zip(gold, records, values, strict=True)
@@ -96,7 +107,16 @@ def _ranking_values(gold: Sequence[GoldAnswer], records: Sequence[QuestionRecord
     rankings = [record.run.outcome.ranking if record else None for record in records]
     lists = [ranking.ids if ranking else [] for ranking in rankings]
     scores = ranking_scores(ranks_in_lists(lists, [one.nodes for one in gold])).values
-    return [{name: float(scores[name][index]) for name in STARK_METRICS} for index in range(len(gold))]
+    values = [{name: float(scores[name][index]) for name in STARK_METRICS} for index in range(len(gold))]
+    if any(map(_names_answers, records)):
+        for own, ranking, one in zip(values, rankings, gold, strict=True):
+            own[SET_METRIC] = set_f1([node.id for node in ranking.chosen] if ranking else [], one.nodes)
+    return values
+
+
+def _names_answers(record: QuestionRecord | None) -> bool:
+    """Whether an agent ended with naming nodes; a retrieval system only ranks them."""
+    return bool(record and record.run.path and record.run.path[-1].call.tool == FINISH)
 
 
 def _table(record: QuestionRecord | None) -> AnswerTable | None:
@@ -156,7 +176,7 @@ def compare_runs(a: SavedRun, b: SavedRun) -> Comparison:
             "run both with the same --gold"
         )
     metrics = []
-    for name in of_a[common[0]].values:
+    for name in (name for name in of_a[common[0]].values if name in of_b[common[0]].values):
         left = [of_a[one].values[name] for one in common]
         right = [of_b[one].values[name] for one in common]
         differences = [y - x for x, y in zip(left, right, strict=True)]

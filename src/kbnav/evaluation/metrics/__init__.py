@@ -2,16 +2,19 @@
 
 from kbnav.evaluation.metrics.answers import QaldMacro, grasp_f1, qald_macro
 from kbnav.evaluation.metrics.ranking import (
+    SET_METRIC,
     STARK_METRICS,
     AnswerRanks,
     RankingScores,
     ranking_scores,
     ranks_in_lists,
     ranks_in_scores,
+    set_f1,
 )
 from kbnav.evaluation.metrics.rows import Answer, RowMajor, row_major
 
 __all__ = [
+    "SET_METRIC",
     "STARK_METRICS",
     "Answer",
     "AnswerRanks",
@@ -24,4 +27,5 @@ __all__ = [
     "ranks_in_lists",
     "ranks_in_scores",
     "row_major",
+    "set_f1",
 ]

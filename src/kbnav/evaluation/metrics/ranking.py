@@ -18,6 +18,19 @@ Mode = Literal["standard", "stark-compat"]
 STARK_METRICS = ("hit@1", "hit@5", "recall@20", "mrr")
 
 
+SET_METRIC = "f1"
+"""Of the nodes that a system names as the answer, whatever their order; only agents name any."""
+
+
+def set_f1(chosen: Collection[str], answers: Collection[str]) -> float:
+    """The harmonic mean of precision and recall of a set of nodes.
+
+    Its mean over questions is the macro F1 of PASemiQA (appendix C). 0 where nothing was chosen.
+    """
+    found = len(set(chosen) & set(answers))
+    return 2 * found / (len(set(chosen)) + len(set(answers))) if found else 0.0
+
+
 @dataclass(frozen=True)
 class AnswerRanks:
     """Where the answers of each question came.
