@@ -69,6 +69,7 @@ def build(
     relations: Annotated[
         bool, typer.Option("--relations", help="Index documents with their relations too, for kbnav retrieve.")
     ] = False,
+    ann: Annotated[bool, typer.Option("--ann", help="Index the vectors for approximate search (extra ann).")] = False,
 ) -> None:
     """Build an SKB. Killed, it goes on where it was when it is called again."""
     from kbnav.knowledge.skb.build import Options
@@ -77,7 +78,9 @@ def build(
     console = _console()
     source = _source(source_format, sources or [], nodes or [], edges or [])
     chosen = _encoder(encoder, console)
-    options = Options(text=text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations)
+    options = Options(
+        text=text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations, ann=ann
+    )
     with Progress(console) as progress:
         meta = build_skb(source, out, options, name=name, progress=progress)
     _print_losses(console, meta)
@@ -106,14 +109,24 @@ def check(skb: SkbArgument) -> None:
 
 
 @app.command()
-def update(skb: SkbArgument, nodes: NodesOption = None, edges: EdgesOption = None) -> None:
-    """Add nodes and edges; a node whose id is there already takes the new record's place."""
+def update(
+    skb: SkbArgument,
+    nodes: NodesOption = None,
+    edges: EdgesOption = None,
+    ann: Annotated[
+        bool | None, typer.Option(help="Index the vectors for approximate search, or leave it; default: as it is.")
+    ] = None,
+) -> None:
+    """Add nodes and edges, or an index; a node whose id is there already takes the new record's place."""
+    from kbnav.knowledge.skb.importers.tables import TableSource
     from kbnav.knowledge.skb.maintenance import update as update_skb
 
     console = _console()
-    source = _source(Format.records, [], nodes or [], edges or [])
+    only_index = ann is not None and not (nodes or edges)
+    source = TableSource([], []) if only_index else _source(Format.records, [], nodes or [], edges or [])
+    options = _built_with(skb)
     with Progress(console) as progress:
-        meta = update_skb(skb, source, _built_with(skb), progress=progress)
+        meta = update_skb(skb, source, options if ann is None else options._replace(ann=ann), progress=progress)
     _print_losses(console, meta)
     print(f"{skb}: {meta.nodes:,} nodes, {meta.edges:,} edges")
 
@@ -223,7 +236,12 @@ def _built_with(folder: Path) -> Options:
         encoder=_encoder(meta.encoder or NO_ENCODER, _console()),
         sparql=meta.sparql,
         relations=any(name.startswith("relational-") for name in meta.files),
+        ann=_has_ann(meta),
     )
+
+
+def _has_ann(meta: Meta) -> bool:
+    return any(name.split("/")[0].endswith("-ann") for name in meta.files)
 
 
 def _print_losses(console: Console, meta: Meta) -> None:
@@ -236,9 +254,10 @@ def _print_info(found: Info) -> None:
     from kbnav.apps.console import printable
 
     meta = found.meta
+    approximate = ", approximate search" if _has_ann(meta) else ""
     lines = [
         f"{meta.name}: {meta.nodes:,} nodes, {meta.edges:,} edges, from {meta.source}",
-        f"vectors: {meta.encoder or 'none'}; SPARQL: {'yes' if meta.sparql else 'no'}",
+        f"vectors: {meta.encoder or 'none'}{approximate}; SPARQL: {'yes' if meta.sparql else 'no'}",
         f"nodes without an edge: {found.isolated:,}",
         f"the most edges of a node: {found.largest_degree:,} ({found.largest_degree_node})",
         "",

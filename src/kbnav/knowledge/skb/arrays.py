@@ -28,6 +28,11 @@ def open_array(path: Path, dtype: npt.DTypeLike | None = None) -> Array:
     return array
 
 
+def consecutive(first: Array, sizes: Array) -> npt.NDArray[np.int64]:
+    """The numbers of many runs, one run behind the other: ``sizes`` of them from ``first`` on, shape [runs] each."""
+    return np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+
+
 class Strings(Sequence[str]):
     """An immutable list of strings: UTF-8 text, where each begins and, if searchable, the order of their bytes."""
 

@@ -25,6 +25,7 @@ from kbnav.knowledge.skb.nodes import Nodes
 from kbnav.knowledge.skb.records import Losses, Source
 from kbnav.knowledge.skb.schema import (
     FORMAT,
+    LSA,
     META,
     Dropped,
     FileInfo,
@@ -38,7 +39,7 @@ from kbnav.knowledge.skb.schema import (
     type_starts,
     write_meta,
 )
-from kbnav.knowledge.skb.store import RELATIONAL_TEXT, RELATIONAL_VECTORS, SKB
+from kbnav.knowledge.skb.store import RELATIONAL_TEXT, RELATIONAL_VECTORS, SKB, VECTORS
 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder
@@ -47,7 +48,6 @@ WORK = "build"
 LOCK = "build.lock"
 POSITIONS = "positions.npy"
 STATE = "progress.json"
-LSA = "lsa"
 REPORT_EVERY = 10_000
 COPY_BYTES = 1 << 20
 
@@ -63,6 +63,8 @@ class Options(NamedTuple):
     sparql: bool = True
     relations: bool = False
     """Texts and vectors once more, of documents with their relations, as STaRK's retrieval systems search them."""
+    ann: bool = False
+    """Also an approximate index of all vectors, with faiss."""
 
     @property
     def encoder_name(self) -> str:
@@ -83,10 +85,16 @@ def build(
 
     ``previous`` is a folder of data whose vectors are taken over for texts that did not change.
 
-    Raises UsageError where ``out`` is something else or is being built by another process, DataError where the input
-    cannot be read.
+    Raises UsageError where ``out`` is something else or is being built by another process, or where a package that the
+    options need is not installed, DataError where the input cannot be read.
     """
     options = options or Options()
+    if options.ann:
+        from kbnav.knowledge.skb import ann
+
+        ann.require()
+        if not options.vectors:
+            raise UsageError("an approximate index is one of vectors, and none are to be built")
     _prepare(out)
     try:
         with _only_builder(out):
@@ -173,11 +181,13 @@ class _Job:
             yield "text", self._text
             yield "names", self._names
         if self.options.vectors:
-            yield "vectors", self._vectors
+            yield VECTORS, self._vectors
+            yield from self._approximate(VECTORS)
         if self.options.relations and self.options.text:
             yield RELATIONAL_TEXT, self._relational_text
         if self.options.relations and self.options.vectors:
             yield RELATIONAL_VECTORS, self._relational_vectors
+            yield from self._approximate(RELATIONAL_VECTORS)
         if self.options.sparql:
             yield "rdf", self._rdf
 
@@ -287,7 +297,7 @@ class _Job:
         return {}
 
     def _vectors(self) -> dict[str, Any]:
-        self._embed(self.open_nodes().texts, "vectors")
+        self._embed(self.open_nodes().texts, VECTORS)
         return {}
 
     def _relational_vectors(self) -> dict[str, Any]:
@@ -316,6 +326,17 @@ class _Job:
             previous=self._previous and self._previous / part,
             progress=self.progress,
         )
+
+    def _approximate(self, part: str) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+        """The stage behind that of ``part``, where it is wanted."""
+        from kbnav.knowledge.skb import ann, vectors
+
+        def run() -> dict[str, Any]:
+            vectors.build_approximate(self.work / part, self._folder(ann.folder(part)), progress=self.progress)
+            return {}
+
+        if self.options.ann:
+            yield ann.folder(part), run
 
     def _opened(self) -> SKB:
         """What is built so far, as if it were finished."""
@@ -356,7 +377,7 @@ def _only_builder(out: Path) -> Iterator[None]:
 
 
 def _fingerprint(source: Source, options: Options, previous: Path | None) -> str:
-    wanted = [options.text, options.encoder_name, options.sparql, options.relations]
+    wanted = [options.text, options.encoder_name, options.sparql, options.relations, options.ann]
     parts = [FORMAT, source.fingerprint, *wanted, previous and previous.name]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

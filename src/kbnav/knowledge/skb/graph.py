@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from kbnav.errors import DataError
 from kbnav.knowledge.base import Direction
-from kbnav.knowledge.skb.arrays import Array, open_array
+from kbnav.knowledge.skb.arrays import Array, consecutive, open_array
 
 Nodes = npt.NDArray[np.int32]
 """Node numbers, shape [n]."""
@@ -213,8 +213,7 @@ class Graph:
         else:
             start = self._start[way == "in"]
             first = start[nodes]
-            sizes = start[nodes + 1] - first
-            places = np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+            places = consecutive(first, start[nodes + 1] - first)
             if hop.relation is not None:
                 places = places[self._relations[way == "in"][places] == self._keys[hop.relation]]
             found = self._nodes[way == "in"][places]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.text import TextIndex
     from kbnav.knowledge.skb.vectors import VectorIndex
 
+VECTORS = "vectors"
 RELATIONAL_TEXT, RELATIONAL_VECTORS = "relational-text", "relational-vectors"
 """Folders of the indexes of documents with their relations."""
 
@@ -104,7 +105,7 @@ class SKB:
     @cached_property
     def vectors(self) -> VectorIndex | None:
         """The vector index, with the encoder it was built with; None where the SKB was built without."""
-        return self._vectors("vectors")
+        return self._vectors(VECTORS)
 
     @cached_property
     def relational_vectors(self) -> VectorIndex | None:
@@ -155,9 +156,12 @@ class SKB:
         return text.open(self.data / part) if (self.data / part).is_dir() else None
 
     def _vectors(self, part: str) -> VectorIndex | None:
-        from kbnav.knowledge.skb import vectors
+        from kbnav.knowledge.skb import ann, vectors
 
-        return vectors.open(self.data / part, self._encoder) if (self.data / part).is_dir() else None
+        if not (self.data / part).is_dir():
+            return None
+        approximate = self.data / ann.folder(part)
+        return vectors.open(self.data / part, self._encoder, approximate if approximate.is_dir() else None)
 
     def _known(self, name: str, numbers: dict[str, int], what: str) -> int:
         try:

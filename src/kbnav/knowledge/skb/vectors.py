@@ -1,6 +1,7 @@
 """The vector index of an SKB: one vector a node, in order of node numbers, mapped into memory and searched exactly.
 
-Node numbers are sorted by type, so the vectors of a type lie together and a search within it reads nothing else. Beside
+Node numbers are sorted by type, so the vectors of a type lie together and a search within it reads nothing else. A
+search of all nodes reads all vectors, unless there is an approximate index (``ann``) to propose a few of them. Beside
 each vector stands a hash of the text it was made from: a build that was cut off goes on where it was, and an update
 encodes only the texts that changed.
 """
@@ -9,7 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -22,6 +25,7 @@ from kbnav.encoders import Encoder, Vectors
 from kbnav.encoders.lsa import FILE as LSA_FILE
 from kbnav.encoders.lsa import LSA
 from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb import ann
 from kbnav.knowledge.skb.schema import NodeText, Progress, no_progress
 
 _META, _VECTORS, _HASHES = "vectors.json", "vectors.npy", "hashes.npy"
@@ -31,6 +35,8 @@ _ROWS_AT_ONCE = 1 << 16  # of a search: scores of so many rows are held at a tim
 
 Hashes = npt.NDArray[np.bytes_]
 Mode = Literal["r", "r+"]
+
+_log = logging.getLogger(__name__)
 
 
 def node_text(node: NodeText) -> str:
@@ -66,13 +72,34 @@ def build(
     store.finish()
 
 
+def build_approximate(folder: Path, out: Path, *, progress: Progress = no_progress) -> None:
+    """Write the approximate index of the finished index in ``folder`` into ``out``, which must be empty.
+
+    Raises UsageError without faiss.
+    """
+    index = open(folder)
+    ann.build(index.vectors, index.content, out, progress=progress)
+
+
 class VectorIndex:
     """An open index; safe to share between threads. Use ``open`` of this module."""
 
-    def __init__(self, vectors: Vectors, encoder_name: str, folder: Path, encoder: Encoder | None) -> None:
+    def __init__(
+        self,
+        vectors: Vectors,
+        encoder_name: str,
+        folder: Path,
+        encoder: Encoder | None,
+        *,
+        content: str = "",
+        approximate: Path | None = None,
+    ) -> None:
         self.vectors = vectors
         """Shape [nodes, d], row n for node n; read-only."""
         self.encoder_name = encoder_name
+        self.content = content
+        """Names encoder and texts, and so the vectors; empty where a build before approximate indexes left it out."""
+        self._approximate_folder = approximate
         self._folder = folder
         self._encoder = encoder
 
@@ -95,11 +122,12 @@ class VectorIndex:
         limit: int = 20,
         ranges: Sequence[tuple[int, int]] | None = None,
         among: Collection[int] | None = None,
+        exact: bool = False,
     ) -> list[tuple[int, float]]:
         """The nodes most similar in meaning to a text, as ``nearest`` gives them."""
         if not len(self.vectors):
             return []
-        return self.nearest(self.encoder.encode([text])[0], limit=limit, ranges=ranges, among=among)
+        return self.nearest(self.encoder.encode([text])[0], limit=limit, ranges=ranges, among=among, exact=exact)
 
     def nearest(
         self,
@@ -108,11 +136,13 @@ class VectorIndex:
         limit: int = 20,
         ranges: Sequence[tuple[int, int]] | None = None,
         among: Collection[int] | None = None,
+        exact: bool = False,
     ) -> list[tuple[int, float]]:
         """The best ``limit`` node numbers and their cosines with a vector [d] of length 1; equal ones by number.
 
         ``ranges`` keeps the nodes in any of the ranges (a node type is one; they do not overlap), ``among`` the nodes
-        given. Raises UsageError for a vector of another length.
+        given. Without either, an approximate index is asked where there is one; with ``exact`` it is not. Raises
+        UsageError for a vector of another length.
         """
         if vector.shape != self.vectors.shape[1:]:
             raise UsageError(
@@ -120,6 +150,11 @@ class VectorIndex:
             )
         query = np.asarray(vector, dtype=np.float32)
         best = _Best(limit)
+        unfiltered = ranges is None and among is None
+        if unfiltered and not exact and limit <= ann.MOST and self._approximate is not None:
+            numbers = self._approximate.candidates(query, limit)
+            best.add(self.vectors[numbers] @ query, numbers)
+            return best.ranking()
         wanted = None if among is None else np.unique(np.fromiter(among, dtype=np.int64, count=len(among)))
         for first, end in [(0, len(self.vectors))] if ranges is None else sorted(ranges):
             if wanted is None:
@@ -133,9 +168,23 @@ class VectorIndex:
                     best.add(self.vectors[numbers] @ query, numbers)
         return best.ranking()
 
+    @cached_property
+    def _approximate(self) -> ann.Approximate | None:
+        if self._approximate_folder is None or not len(self.vectors):
+            return None
+        if not ann.installed():
+            _log.warning(
+                "%s: all vectors are read: pip install 'kbnav[ann]' to use this index", self._approximate_folder
+            )
+            return None
+        return ann.open(self._approximate_folder, self.content)
 
-def open(folder: Path, encoder: Encoder | None = None) -> VectorIndex:
+
+def open(folder: Path, encoder: Encoder | None = None, approximate: Path | None = None) -> VectorIndex:
     """Open a finished index. ``encoder`` is for queries; without one, minilm and lsa find their own.
+
+    ``approximate`` is the folder of its approximate index, which is opened when it is first needed; a search raises
+    DataError where it is damaged or of other vectors.
 
     Raises UsageError where it is another encoder than the index was made with, DataError where the index is missing,
     unfinished, damaged or too new.
@@ -148,11 +197,12 @@ def open(folder: Path, encoder: Encoder | None = None) -> VectorIndex:
         if not meta["finished"]:
             raise DataError(f"{folder}: its build was not finished; run it again")
         vectors = _mapped(folder / _VECTORS, shape)
+        content = str(meta.get("content", ""))
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder}: not a vector index: {error!r}") from error
     if encoder is not None and encoder.name != name:
         raise UsageError(f"{folder}: made by the encoder {name}; {encoder.name} cannot search it")
-    return VectorIndex(vectors, name, folder, encoder)
+    return VectorIndex(vectors, name, folder, encoder, content=content, approximate=approximate)
 
 
 class _Best:
@@ -227,9 +277,11 @@ class _Store:
 
     def finish(self) -> None:
         """Say that the index may be opened."""
-        if self._vectors is None:
+        if self._vectors is None or self._hashes is None:
             self._vectors, self._hashes = self._create(0)
-        self._describe(self._vectors.shape[1], finished=True)
+        content = hashlib.blake2b(self._encoder_name.encode(), digest_size=16)
+        content.update(self._hashes.tobytes())
+        self._describe(self._vectors.shape[1], finished=True, content=content.hexdigest())
 
     def _create(self, dimensions: int) -> tuple[Vectors, Hashes]:
         made = np.lib.format.open_memmap(
@@ -239,13 +291,14 @@ class _Store:
         self._describe(dimensions, finished=False)
         return made, hashes
 
-    def _describe(self, dimensions: int, *, finished: bool) -> None:
+    def _describe(self, dimensions: int, *, finished: bool, content: str = "") -> None:
         document = {
             "format": _FORMAT,
             "encoder": self._encoder_name,
             "nodes": self._count,
             "dimensions": dimensions,
             "finished": finished,
+            "content": content,
         }
         new = self._folder / f"{_META}.new"
         new.write_text(json.dumps(document))
