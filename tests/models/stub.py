@@ -68,9 +68,10 @@ class ModelStub:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
-                stub.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                stub.requests.append(asked)
                 stub.headers.append(dict(self.headers))
-                reply = stub.reply()
+                reply = stub.reply(asked)
                 self.send_response(reply.status)
                 for name, value in {"Content-Type": reply.content_type, **reply.headers}.items():
                     self.send_header(name, value)
@@ -84,8 +85,8 @@ class ModelStub:
         self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
 
-    def reply(self) -> Canned:
-        """The reply to the last request."""
+    def reply(self, asked: dict[str, Any]) -> Canned:
+        """The reply to a request; another stub may look at what is asked."""
         return self.replies[min(len(self.requests), len(self.replies)) - 1]
 
     @property
