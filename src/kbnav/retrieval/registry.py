@@ -28,6 +28,7 @@ from kbnav.retrieval.expand.build import (
     build_prf,
     build_rar,
 )
+from kbnav.retrieval.graph_rank import GraphRankOptions, build_graph_rank
 from kbnav.retrieval.multi_vss import MultiVSSOptions, build_multi_vss
 from kbnav.retrieval.rerank import RerankOptions, build_rerank
 from kbnav.retrieval.rrf import RRFOptions, build_rrf
@@ -71,6 +72,7 @@ RETRIEVERS: Mapping[str, Kind[Any]] = MappingProxyType(
         "agr": Kind(FeedbackOptions, build_agr),
         "kar": Kind(KAROptions, build_kar),
         "rrf": Kind(RRFOptions, build_rrf),
+        "graph-rank": Kind(GraphRankOptions, build_graph_rank),
     }
 )
 

@@ -1,0 +1,185 @@
+"""``graph-rank``: what a query names, followed along the relations that it speaks of, fused with text; asks no model.
+
+Names of nodes are found in the query, and the relation paths of the schema that its words may mean, as the offline
+policy finds them (``kbnav.models.offline_skb``). Every path is followed from every name at once, and a node counts the
+more the better the paths fit that lead to it, and the more names they lead from. Nodes reached are put in order by that
+and by how well their text fits the rest of the query; that ranking is fused with those of the whole query by BM25 and
+by vectors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from kbnav.answers import Ranking
+from kbnav.knowledge.skb.graph import Hop
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.models.offline_skb.paths import Path, Paths, Step, leftover
+from kbnav.models.offline_skb.reading import Mention, Reading, read
+from kbnav.retrieval.base import Trace
+from kbnav.retrieval.common import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges, told
+from kbnav.settings import Settings
+
+Scores = npt.NDArray[np.float64]
+"""A score for each node, shape [nodes]."""
+
+_REACHED = 5_000
+"""Nodes at the ends of paths whose text is looked at."""
+
+
+class GraphRankOptions(RetrievalOptions):
+    """Options of ``graph-rank``."""
+
+    mentions: int = Field(default=4, ge=1)
+    """Names of the query that are followed; of more, the longest."""
+    paths: int = Field(default=8, ge=1)
+    """Paths that are followed from each name, the best first."""
+    sharpness: float = Field(default=4.0, gt=0)
+    """How much less a path counts than the best of its name: a score lower by ``1 / sharpness`` counts ``1 / e``."""
+    trust: float = Field(default=1.0, ge=0)
+    """How much less a name counts than the one whose path fits best: as ``sharpness``, between names."""
+    text_weight: float = Field(default=0.5, ge=0)
+    """What the best text adds to the score of a node that is reached; one by all names scores 1."""
+    query_weight: float = Field(default=0.5, ge=0)
+    """What the best document for the whole query adds to a score."""
+    depth: int = Field(default=200, ge=1)
+    """Nodes of each ranking that count."""
+    ends: int = Field(default=20_000, ge=1)
+    """Nodes that a hop may lead to; the search ends there."""
+
+
+class GraphRank:
+    """See the module."""
+
+    name = "graph-rank"
+
+    def __init__(self, kb: SkbKB, options: GraphRankOptions) -> None:
+        """Works with whatever indexes the SKB has. Raises UsageError for unknown types of candidates."""
+        self._skb, self._options = kb.skb, options
+        self._paths = Paths(kb.skb.meta)
+        self._ranges = candidate_ranges(kb.skb, options)
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """None: no model is asked."""
+        return NO_PROMPTS
+
+    def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
+        """See ``Retriever``."""
+        trace = trace or Trace()
+        depth = max(k, self._options.depth)
+        reading, followed = self._read(query, trace)
+        scores = self._reached(reading, followed, depth, trace)
+        with trace.step("describe", query=query) as seen:
+            whole = self._text_scores(query, depth, ranges=self._ranges_for(reading), relational=True)
+            seen.text = told(self._skb, sorted(whole.items(), key=lambda pair: -pair[1]))
+        for node, score in whole.items():
+            scores[node] = scores.get(node, 0.0) + self._options.query_weight * score
+        hits = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:k]
+        return as_ranking(self._skb, hits)
+
+    def _read(self, query: str, trace: Trace) -> tuple[Reading, list[list[Path]]]:
+        """The query's names and types, and for each name the paths that are followed from it, the best first."""
+        with trace.step("link", query=query) as seen:
+            reading = read(query, self._skb, "en")
+            longest = sorted(reading.mentions, key=lambda one: len(one.text), reverse=True)[: self._options.mentions]
+            again = [reading.afterthought] if reading.afterthought else []
+            followed = [paths for one in (*longest, *again) if (paths := self._proposed(reading, one))]
+            seen.nodes = [self._skb.id(node) for one in reading.mentions for node in one.nodes]
+            asked = [f"asked for: {reading.asked}"] if reading.asked else []
+            named = [f"named: {one.text}" for one in reading.mentions]
+            seen.text = "\n".join([*asked, *named, *(self._said(path) for paths in followed for path in paths[:3])])
+        return reading, followed
+
+    def _proposed(self, reading: Reading, mention: Mention) -> list[Path]:
+        paths = [
+            path
+            for node in mention.nodes
+            for path in self._paths.propose(reading, mention, node, self._skb.type_name(node))
+        ]
+        return sorted(paths, key=lambda path: -path.score)[: self._options.paths]
+
+    def _reached(self, reading: Reading, followed: Sequence[list[Path]], depth: int, trace: Trace) -> dict[int, float]:
+        """The best nodes at the paths' ends, with their scores."""
+        text = leftover(reading, [paths[0] for paths in followed])
+        with trace.step("follow", text=text) as seen:
+            reached = self._followed(followed)
+            nodes = self._allowed(np.flatnonzero(reached))
+            nodes = nodes[np.argsort(-reached[nodes], kind="stable")][:_REACHED]
+            scores = dict(zip(nodes.tolist(), reached[nodes].tolist(), strict=True))
+            if text and scores:
+                for node, score in self._text_scores(text, depth, among=list(scores)).items():
+                    scores[node] += self._options.text_weight * score
+            best = sorted(scores.items(), key=lambda pair: -pair[1])[:depth]
+            seen.text, seen.nodes = told(self._skb, best), [self._skb.id(node) for node, _ in best]
+        return scores
+
+    def _followed(self, followed: Sequence[list[Path]]) -> Scores:
+        """For each node the weighted mean, over names, of how well the best path fits that leads to it from there."""
+        whole = np.zeros(self._skb.meta.nodes)
+        best = max((paths[0].score for paths in followed), default=0.0)
+        shares = [math.exp(self._options.trust * (paths[0].score - best)) for paths in followed]
+        for share, paths in zip(shares, followed, strict=True):
+            from_one = np.zeros_like(whole)
+            for path in paths:
+                weight = math.exp(self._options.sharpness * (path.score - paths[0].score))
+                ends = self._skb.graph.ends(path.node, [self._hop(step) for step in path.steps], self._options.ends)
+                from_one[ends] = np.maximum(from_one[ends], weight)
+            from_one[[path.node for path in paths]] = 0.0  # a name leads to others, not to itself
+            whole += from_one * share / sum(shares)
+        return whole
+
+    def _hop(self, step: Step) -> Hop:
+        return Hop(self._skb.relation_number(step.relation), step.direction, self._skb.type_range(step.target))
+
+    def _allowed(self, nodes: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+        if self._ranges is None:
+            return nodes
+        inside = np.zeros(len(nodes), dtype=bool)
+        for first, end in self._ranges:
+            inside |= (nodes >= first) & (nodes < end)
+        return nodes[inside]
+
+    def _text_scores(
+        self,
+        text: str,
+        depth: int,
+        *,
+        ranges: list[tuple[int, int]] | None = None,
+        among: list[int] | None = None,
+        relational: bool = False,
+    ) -> dict[int, float]:
+        """How well documents fit a text, from 0 to 1: the mean of BM25 and of cosines, each relative to its best.
+
+        ``relational``: documents with relations, where the SKB has them.
+        """
+        skb = self._skb
+        indexes = [skb.text, skb.vectors]
+        if relational:
+            indexes = [skb.relational_text or skb.text, skb.relational_vectors or skb.vectors]
+        found = [index.search(text, limit=depth, ranges=ranges, among=among) for index in indexes if index is not None]
+        found = [hits for hits in found if hits and hits[0][1] > 0]
+        scores: dict[int, float] = {}
+        for hits in found:
+            for node, score in hits:
+                scores[node] = scores.get(node, 0.0) + max(score, 0.0) / hits[0][1] / len(found)
+        return scores
+
+    def _ranges_for(self, reading: Reading) -> list[tuple[int, int]] | None:
+        """The candidates, or else the nodes of the type that is asked for."""
+        return self._ranges or ([self._skb.type_range(reading.asked)] if reading.asked else None)
+
+    def _said(self, path: Path) -> str:
+        arrows = {"out": "--{}-->", "in": "<--{}--", "both": "--{}--"}
+        steps = [f"{arrows[step.direction].format(step.relation)} {step.target}" for step in path.steps]
+        return f"{path.score:.2f} {self._skb.nodes.label(path.node)} {' '.join(steps)}"
+
+
+def build_graph_rank(kb: SkbKB, settings: Settings, options: GraphRankOptions) -> GraphRank:  # noqa: ARG001
+    """See ``GraphRank``; no setting concerns it."""
+    return GraphRank(kb, options)
