@@ -52,7 +52,7 @@ RunArgument = Annotated[Path, typer.Argument(help="Folder of a run.")]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="An option of the system, as in top_v=10; repeatable.")
 ]
-WITHOUT = "rollback, premature_finish, hint, pruning, or a tool; several with commas."
+WITHOUT = "rollback, premature_finish, hint, pruning, kg or drf (of kar), or a tool; several with commas."
 
 
 @app.command()
