@@ -1,0 +1,95 @@
+"""What a synthesized question says of itself, and the file it is written to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from kbnav.evaluation.journal import write_whole
+from kbnav.trajectory import to_json
+
+Split = Literal["test", "train", "val"]
+SPLITS: tuple[Split, ...] = ("test", "train", "val")
+
+
+@dataclass(frozen=True)
+class Route:
+    """One branch: from a start node by ``hops`` (relation and ``out``, ``in`` or ``both``) through ``types``.
+
+    ``walk`` is one way from the start node to the gold node, ids.
+    """
+
+    start: str
+    start_name: str
+    hops: tuple[tuple[str, str], ...]
+    types: tuple[str, ...]
+    walk: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Synthesized:
+    """A question that was kept.
+
+    ``text`` is the phrase as it is asked for, ``text_source`` as the gold node's document has it, ``text_words`` the
+    words that decide whether a node has it; all are empty where the question has relations only. ``candidates`` counts
+    the nodes that the relations lead to, ``holders`` those of the type that have the text.
+    """
+
+    id: str
+    question: str
+    answers: tuple[str, ...]
+    split: Split
+    template: str
+    shape: str
+    answer_type: str
+    gold: str
+    paths: tuple[Route, ...]
+    candidates: int
+    text: str = ""
+    text_source: str = ""
+    text_words: tuple[str, ...] = ()
+    reworded_by: str = ""
+    holders: int = 0
+    worded_by: str = "rules"
+
+    def record(self) -> dict[str, Any]:
+        """As ``kbnav.evaluation.datasets`` reads one's own questions."""
+        meta = asdict(self)
+        return {"id": meta.pop("id"), "question": meta.pop("question"), "nodes": meta.pop("answers"), "meta": meta}
+
+
+@dataclass
+class Report:
+    """How a set came about: what was sampled, kept, and dropped for which reason."""
+
+    kb: str
+    seed: int
+    sampled: int = 0
+    kept: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
+    dropped: dict[str, int] = field(default_factory=dict)
+    templates: dict[str, int] = field(default_factory=dict)
+    unused: list[str] = field(default_factory=list)
+    """Types and relations that the wording has words for and the SKB does not have."""
+
+    def drop(self, reason: str) -> None:
+        """Count one that was left out."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+
+
+def write_questions(out: Path, questions: Sequence[Synthesized], report: Report) -> list[Path]:
+    """Write ``out`` (the test questions), ``-train`` and ``-val`` beside it, and the report; the files made."""
+    stem = out.name.removesuffix(".jsonl")
+    made = []
+    for split in SPLITS:
+        chosen = [question for question in questions if question.split == split]
+        if chosen:
+            path = out if split == "test" else out.with_name(f"{stem}-{split}.jsonl")
+            lines = [json.dumps(question.record(), ensure_ascii=False) for question in chosen]
+            write_whole(path, "\n".join(lines) + "\n")
+            made.append(path)
+    path = out.with_name(f"{stem}.report.json")
+    write_whole(path, to_json(report) + "\n")
+    return [*made, path]

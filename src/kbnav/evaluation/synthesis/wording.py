@@ -1,0 +1,136 @@
+"""How templates and phrases are put into words: a TOML file an SKB, or rules where there is none."""
+
+from __future__ import annotations
+
+import random
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from kbnav.errors import DataError, UsageError
+from kbnav.evaluation.synthesis.templates import Branch, Leg, Template
+
+FOLDER = Path(__file__).parent / "wordings"
+SHIPPED = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+"""Names of the files that come with kbnav."""
+
+
+_AGREEING = re.compile(r"\[([^\]|]*)(?:\|([^\]]*))?\]")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class RelationWords(_Strict):
+    """Clauses on the answers, with ``{0}`` for the node at the other end, which is the relation's source for ``out``.
+
+    ``[s]`` and ``[is|are]`` agree with ``{0}``: the first where it is one node, the second where it is several.
+    """
+
+    out: tuple[str, ...] = ()
+    into: tuple[str, ...] = ()
+    symmetric: bool = False
+    """Whether its direction means nothing; ``out`` then serves both ways."""
+
+
+class TypeWords(_Strict):
+    """A node type: what its nodes are called, and the fields of its documents that phrases may be taken from."""
+
+    plural: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+
+
+class Wording(_Strict):
+    """The words of an SKB's questions. Without ``templates`` they are derived from the schema.
+
+    With ``relations`` only those named are asked about; with ``types`` only types named there, with fields, have a text
+    part, and no other type answers unless ``without_text`` is set: then its questions have relations only.
+    """
+
+    quote: bool = False
+    """Names stand in quotation marks."""
+    openings: tuple[str, ...] = (
+        "Which {0} are there {1}?",
+        "Find {0} {1}.",
+        "I am looking for {0} {1}.",
+        "Name {0} {1}.",
+    )
+    frames: tuple[str, ...] = ("that have to do with {0}", "whose description mentions {0}")
+    """Clauses on the answers that ask for a phrase of their text."""
+    synonyms: bool = True
+    """Words may be replaced by synonyms; not where texts are technical names."""
+    empty: tuple[str, ...] = ()
+    """Words of these texts, in lower case, that say too little to be asked for."""
+    without_text: bool = False
+    types: Mapping[str, TypeWords] = {}
+    relations: Mapping[str, RelationWords] = {}
+    templates: tuple[str, ...] = ()
+
+    @property
+    def symmetric(self) -> list[str]:
+        """Relations whose direction means nothing."""
+        return [name for name, words in self.relations.items() if words.symmetric]
+
+    def plural(self, kind: str, chance: random.Random) -> str:
+        """What the nodes of a type are called, several of them."""
+        given = self.types[kind].plural if kind in self.types else ()
+        return chance.choice(given) if given else _plural(kind.replace("_", " ").lower())
+
+    def clause(self, leg: Leg, other: str, several: bool, chance: random.Random) -> str:
+        """The clause that says how answers are related to ``other``, one node or several."""
+        words = self.relations.get(leg.relation, RelationWords())
+        given = words.into if leg.direction == "in" else words.out
+        pattern = chance.choice(given) if given else _clause(leg)
+        return _AGREEING.sub(lambda match: match[2] or "" if several else match[1], pattern).format(other)
+
+    def question(
+        self, template: Template, names: Sequence[str], text: str, chance: random.Random
+    ) -> tuple[str, list[str]]:
+        """The question about some start nodes and a phrase (empty: none), and its clauses on relations alone."""
+        shown = [f'"{name}"' for name in names] if self.quote else list(names)
+        related = [self._branch(branch, shown[branch.slot], chance) for branch in template.branches]
+        clauses = list(related)
+        if text:
+            clauses.insert(chance.choice([0, len(clauses)]), chance.choice(self.frames).format(text))
+        opening = chance.choice(self.openings)
+        return opening.format(self.plural(template.answer, chance), " and ".join(clauses)), related
+
+    def _branch(self, branch: Branch, name: str, chance: random.Random) -> str:
+        """Clauses within one another: ``that bind genes that participate in {0}``."""
+        other = name
+        for number, leg in enumerate(branch.legs):
+            clause = self.clause(leg, other, number > 0, chance)
+            last = number + 1 == len(branch.legs)
+            other = clause if last else f"{self.plural(leg.type, chance)} {clause}"
+        return other
+
+
+def load_wording(name: str) -> Wording:
+    """A wording by the name of a shipped one, or from a TOML file. Raises UsageError, DataError."""
+    path = FOLDER / f"{name}.toml" if name in SHIPPED else Path(name)
+    try:
+        return Wording.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        known = ", ".join(SHIPPED)
+        raise UsageError(f"no wording {name!r}: neither a file that can be read nor one of {known}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise DataError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def _clause(leg: Leg) -> str:
+    """The clause of a relation without words of its own: its name is quoted, whatever part of speech it is."""
+    name = leg.relation.replace("_", " ").strip()
+    return f"that {{0}} [has|have] under '{name}'" if leg.direction == "out" else f"that have {{0}} under '{name}'"
+
+
+def _plural(noun: str) -> str:
+    if noun.endswith(("s", "x", "ch", "sh")):
+        return f"{noun}es"
+    return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
