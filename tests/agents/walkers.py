@@ -1,0 +1,60 @@
+"""Agents that walk along links, with scripted models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from langchain_core.messages import AIMessage
+
+from kbnav.agents.walking import asker
+from kbnav.models.calls import ModelCalls
+from kbnav.models.scripted import ScriptedModel
+from kbnav.planning.base import Hop, Plan, PlannedPath
+from kbnav.settings import Settings
+from kbnav.tools.walking import Ask
+from kbnav.trajectory import Usage
+
+
+@dataclass
+class Script:
+    """Replies one after another, each also as its cost: one call; keeps the prompts and what they were for."""
+
+    replies: Sequence[str]
+    prompts: list[str] = field(default_factory=list)
+    purposes: list[str] = field(default_factory=list)
+
+    def __call__(self, prompt: str, purpose: str) -> tuple[str, Usage]:
+        self.prompts.append(prompt)
+        self.purposes.append(purpose)
+        place = len(self.prompts) - 1
+        return (self.replies[place] if place < len(self.replies) else ""), Usage(prompt=10, completion=1, calls=1)
+
+
+def by_calls(*replies: str) -> Ask:
+    """As in production: through ``ModelCalls``."""
+    return asker(ModelCalls(ScriptedModel(replies=[AIMessage(text) for text in replies]), "scripted"))
+
+
+@dataclass(frozen=True)
+class Given:
+    """A planner that gives one plan and costs one call."""
+
+    paths: tuple[PlannedPath, ...]
+    notes: tuple[str, ...] = ()
+    name: str = "given"
+
+    def plan(self, question: str, nodes: Sequence[str], trace=None) -> Plan:
+        if trace is not None:
+            trace.spend(Usage(prompt=5, completion=1, calls=1))
+        return Plan(self.paths, self.notes)
+
+
+OWNED = PlannedPath((Hop("owns"),), 0.7, "person", ("person", "house"))
+OWNED_IN = PlannedPath((Hop("owns"), Hop("located_in")), 0.2, "person", ("person", "house", "town"))
+BY_TEXT = PlannedPath((), 0.1)
+
+
+def settings(home: Path, *, budget: dict[str, int] | None = None, **options: object) -> Settings:
+    return Settings(home=home, kb="village", language="en", model="scripted", options=options, budget=budget or {})
