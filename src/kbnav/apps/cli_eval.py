@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kbnav.apps.cli_synthesis import synthesize
+
 if TYPE_CHECKING:
     from kbnav.evaluation.evaluate import Plan
     from kbnav.evaluation.runner import Ended
@@ -19,6 +21,7 @@ app = typer.Typer(
 
 dataset_app = typer.Typer(help="Look at the datasets.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(dataset_app, name="dataset")
+app.command()(synthesize)
 
 SystemOption = Annotated[str, typer.Option("--system", help="Which system answers, such as spinach.")]
 DatasetOption = Annotated[
