@@ -35,7 +35,7 @@ class RogOptions(PlanOptions):
     """The planner's paths that are retrieved, and the tokens that their instances may take."""
 
     paths: int = Field(default=3, ge=1, le=10)
-    tokens: int = Field(default=4_000, ge=100)
+    tokens: int = Field(default=4_000, ge=20)
 
 
 class TogOptions(Options):

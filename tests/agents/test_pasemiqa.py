@@ -1,0 +1,144 @@
+"""PASemiQA: the plan as the first step, T rounds, k neighbours kept by the model, unknown as an answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+
+from kbnav.agents.choice import build_agent
+from kbnav.agents.pasemiqa import pasemiqa_with
+from kbnav.errors import UsageError
+from kbnav.models.scripted import ScriptedModel, says
+from kbnav.planning.base import Hop, PlannedPath
+from kbnav.session import ask
+from kbnav.trajectory import Run
+from tests.agents.walkers import OWNED, Given, Script, settings
+
+QUESTION = "What does Ann Reed own?"
+LOOK = says(("search_neighbors", {"entity_id": "p1", "relation": "owns"}), thought="Her houses.")
+
+
+def finish(*nodes: str) -> AIMessage:
+    return says(("finish", {"nodes": list(nodes)}), thought="These.")
+
+
+def asked(kb, home: Path, *replies: AIMessage, kept: Script | None = None, **options) -> tuple[Run, ScriptedModel]:
+    model = ScriptedModel(replies=list(replies))
+    agent = pasemiqa_with(model, kept or Script([]), None, kb, settings(home, **options), Given((OWNED,), ("a note",)))
+    return ask(agent, QUESTION), model
+
+
+def test_the_plan_is_the_first_step_which_the_model_sees_and_does_not_make(village, tmp_path):
+    run, model = asked(village, tmp_path, LOOK, finish("h2", "h1"))
+    assert [step.call.tool for step in run.path] == ["plan", "search_neighbors", "finish"]
+    assert run.path[0].call.arguments["paths"] == [
+        {"relations": ["owns"], "types": ["person", "house"], "start": "person", "probability": 0.7}
+    ]
+    first = model.seen[0]
+    assert isinstance(first[-1], ToolMessage)
+    assert first[-1].text == run.path[0].observation
+    assert first[-1].text.endswith("- person -- owns --> house [0.70]\nNote: a note")
+    assert "Act only by calling tools: search_neighbors, vector_query, finish." in first[0].text
+    assert "person -- owns --> house: 4" in first[0].text
+    assert run.outcome.text == "Long Barn, The Mill"
+    assert run.usage.calls == 3  # the plan's one, and two of the policy; a script reports no tokens but counts
+    assert list(run.prompts) == sorted(run.prompts)
+    assert {"pasemiqa/policy.md", "walking/neighbors.md", "notice.md"} <= set(run.prompts)
+
+
+def test_of_many_neighbours_the_model_keeps_k_by_number(village, tmp_path):
+    kept = Script(["2, 1, 2, 99"])
+    run, _ = asked(
+        village,
+        tmp_path,
+        says(("search_neighbors", {"entity_id": "p1"}), thought="A red one."),
+        finish(),
+        kept=kept,
+        k=2,
+    )
+    assert "Links of Ann Reed (p1):\n1. " in kept.prompts[0]
+    assert "What is wanted now: A red one." in kept.prompts[0]
+    offered = [line.split(". ", 1)[1] for line in kept.prompts[0].splitlines() if line[:1].isdigit()]
+    assert len(offered) == 3  # she owns two houses and painted one
+    assert run.path[1].observation.splitlines() == [
+        "Ann Reed (p1): 3 links, 2 kept as most related.", f"- {offered[1]}", f"- {offered[0]}",
+    ]  # fmt: skip
+    assert len(run.path[1].nodes) == len(run.path[1].facts) == 2
+    assert run.usage.calls == 4
+
+
+@pytest.mark.parametrize("reply", ["", "none of these", "0", "77"])
+def test_a_reply_that_keeps_nothing_readable_leaves_the_ranking_and_says_so(village, tmp_path, reply):
+    run, _ = asked(
+        village, tmp_path, says(("search_neighbors", {"entity_id": "p1"})), finish(), kept=Script([reply]), k=1
+    )
+    assert "1 kept by their ranking, because the model named none" in run.path[1].observation
+
+
+def test_no_more_neighbours_than_k_need_no_model(village, tmp_path):
+    kept = Script([])
+    run, _ = asked(village, tmp_path, LOOK, finish("h1"), kept=kept, k=2)
+    assert kept.prompts == []
+    assert run.path[1].observation.startswith("Ann Reed (p1): 2 links.")
+
+
+def test_a_relation_is_followed_backwards_with_a_circumflex(village, tmp_path):
+    run, _ = asked(
+        village, tmp_path, says(("search_neighbors", {"entity_id": "h2", "relation": "^owns"})), finish("p1")
+    )
+    assert set(run.path[1].nodes) == {"p1", "p2"}
+    assert "- Ann Reed (p1) -- owns --> Long Barn (h2)" in run.path[1].observation
+    assert run.path[1].facts[0].relation == "^owns"
+
+
+def test_t_rounds_are_all_it_may_take_the_plan_not_counted(village, tmp_path):
+    looks = [says(("search_neighbors", {"entity_id": one})) for one in ("p1", "h1", "h2", "t1")]
+    run, model = asked(village, tmp_path, *looks, rounds=3)
+    assert [step.call.tool for step in run.path] == ["plan", *["search_neighbors"] * 3]
+    assert (run.outcome.status, run.outcome.stop) == ("best effort", "step budget")
+    assert "You have 3 steps in all" in model.seen[0][0].text
+
+
+def test_unknown_is_an_answer(village, tmp_path):
+    run, _ = asked(village, tmp_path, LOOK, finish())
+    assert (run.outcome.status, run.outcome.note) == ("no answer", "These.")
+
+
+def test_a_plan_that_a_rollback_took_back_is_written_down_again_and_not_made_anew(village, tmp_path):
+    run, _ = asked(village, tmp_path, LOOK, LOOK, LOOK, says(("search_neighbors", {"entity_id": "h1"})), finish("t1"))
+    plans = [step for step in run.steps if step.call.tool == "plan"]
+    assert [step.dropped for step in plans] in (["rolled back", ""], [""])
+    assert {step.observation for step in plans} == {run.path[0].observation}
+    assert run.outcome.text == "Coldwick"
+    assert run.usage.calls == 6  # the planner was asked once, the policy five times
+
+
+def test_a_node_that_no_result_has_shown_is_not_accepted(village, tmp_path):
+    run, model = asked(village, tmp_path, LOOK, finish("t2"), LOOK, finish("h1"))
+    assert [step.dropped for step in run.steps].count("premature finish") == 1
+    assert run.outcome.text == "The Mill"
+
+
+def test_the_model_cannot_plan(village, tmp_path):
+    run, _ = asked(village, tmp_path, says(("plan", {"nodes": ["t2"], "paths": [], "notes": []})), LOOK, finish("h1"))
+    assert "There is no tool 'plan'" in run.path[1].observation
+
+
+def test_offline_follows_the_plan_by_rule_or_does_without(village, tmp_path):
+    offline = settings(tmp_path, planner="none").model_copy(update={"model": "offline"})
+    run = ask(build_agent(village, offline, "pasemiqa"), QUESTION)
+    assert run.system == "pasemiqa"
+    assert "plan" not in {step.call.tool for step in run.path}
+    with pytest.raises(UsageError, match="the planner in-context asks a model"):
+        build_agent(village, offline.model_copy(update={"options": {"planner": "in-context"}}), "pasemiqa")
+
+
+def test_an_unknown_relation_is_told_with_those_there_are(village, tmp_path):
+    run, _ = asked(
+        village, tmp_path, says(("search_neighbors", {"entity_id": "p1", "relation": "rents"})), LOOK, finish("h1")
+    )
+    assert "there is no relation 'rents'" in run.path[1].observation
+    assert "painted" in run.path[1].observation
+    assert PlannedPath((Hop("owns"),), 1.0).is_text is False

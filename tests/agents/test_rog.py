@@ -1,0 +1,126 @@
+"""RoG: the plan's paths followed, their instances cut without breaking one, the answer from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbnav.agents.choice import build_agent
+from kbnav.agents.rog import rog_with, tokens, within
+from kbnav.errors import UsageError
+from kbnav.planning.base import Hop, PlannedPath
+from kbnav.session import ask
+from kbnav.trajectory import Run
+from tests.agents.walkers import BY_TEXT, OWNED, OWNED_IN, Given, Script, settings
+
+QUESTION = "What does Ann Reed own?"
+
+
+def asked(kb, home: Path, planner: Given, *replies: str, **options: object) -> tuple[Run, Script]:
+    script = Script(replies)
+    return ask(rog_with(script, None, kb, settings(home, **options), planner), QUESTION), script
+
+
+def test_the_plans_paths_are_retrieved_in_one_turn_and_answered_from(village, tmp_path):
+    run, script = asked(village, tmp_path, Given((OWNED, OWNED_IN)), "- Long Barn (h2)\n- The Mill (h1)")
+    assert [(step.call.tool, step.call.turn) for step in run.path] == [
+        ("plan", 1), ("follow_path", 2), ("follow_path", 2), ("finish", 3),
+    ]  # fmt: skip
+    assert run.path[0].observation == (
+        "The question names these nodes:\n- Ann Reed (p1): person\n"
+        "Relation paths that may lead to the answer, the most probable first:\n"
+        "- person -- owns --> house [0.70]\n"
+        "- person -- owns --> house -- located_in --> town [0.20]"
+    )
+    assert set(run.path[1].observation.splitlines()) == {
+        "2 nodes at its end.",
+        "- Ann Reed (p1) -- owns --> The Mill (h1)",
+        "- Ann Reed (p1) -- owns --> Long Barn (h2)",
+    }
+    in_town = "- Ann Reed (p1) -- owns --> The Mill (h1) ; The Mill (h1) -- located in --> Coldwick (t1)"
+    assert in_town in run.path[2].observation.splitlines()
+    assert run.path[2].nodes == ("t1",)
+    assert in_town in script.prompts[0]
+    assert run.outcome.ranking is not None
+    assert [(node.id, node.basis) for node in run.outcome.ranking.nodes] == [("h2", ""), ("h1", ""), ("t1", "seen")]
+    assert run.usage.calls == 2  # one for the plan, one for the answer
+
+
+def test_a_path_is_followed_backwards_and_only_from_nodes_of_its_type(village, tmp_path):
+    back = PlannedPath((Hop("owns", "in"),), 0.9, "house", ("house", "person"))
+    agent = rog_with(Script(["- Bob Lisk (p2)"]), None, village, settings(tmp_path), Given((back,)))
+    run = ask(agent, "Who besides Ann Reed owns Long Barn?")
+    assert [step.call.arguments["entity_id"] for step in run.path if step.call.tool == "follow_path"] == ["h2"]
+    assert set(run.path[1].nodes) == {"p1", "p2"}
+    assert run.outcome.text == "Bob Lisk"
+
+
+def test_the_path_text_retrieves_by_documents(village, tmp_path):
+    run, script = asked(village, tmp_path, Given((BY_TEXT,)), "- Ann Reed (p1)")
+    assert [step.call.tool for step in run.path] == ["plan", "vector_query", "finish"]
+    assert "Nodes whose documents fit the question:\nAnn Reed (p1): person" in script.prompts[0]
+    assert run.outcome.text == "Ann Reed"
+
+
+def test_only_the_first_paths_of_a_plan_are_followed_and_notes_are_shown(village, tmp_path):
+    run, _ = asked(village, tmp_path, Given((OWNED, OWNED_IN), ("a hop was turned",)), "- h1", paths=1)
+    assert [step.call.tool for step in run.path] == ["plan", "follow_path", "finish"]
+    assert run.path[0].observation.endswith("Note: a hop was turned")
+
+
+@pytest.mark.parametrize("reply", ["unknown", "", "- Atlantis", "I think it is Coldwick hall."])
+def test_an_answer_that_names_no_node_found_is_no_answer(village, tmp_path, reply):
+    run, _ = asked(village, tmp_path, Given((OWNED,)), reply)
+    assert (run.outcome.status, run.outcome.ranking) == ("no answer", None)
+
+
+def test_without_a_path_that_leads_anywhere_the_model_is_told_so(village, tmp_path):
+    nowhere = PlannedPath((Hop("located_in"),), 1.0, "person", ("person", "town"))
+    run, script = asked(village, tmp_path, Given((nowhere,)), "unknown")
+    assert run.path[1].observation == "The path leads nowhere from there."
+    assert "No path was found in the graph." in script.prompts[0]
+    assert run.outcome.status == "no answer"
+
+
+def test_paths_beyond_the_budget_of_tokens_are_left_out_whole_and_counted(village, tmp_path):
+    run, script = asked(village, tmp_path, Given((OWNED, OWNED_IN) * 5), "- h1", tokens=50, paths=10)
+    shown = [line for line in script.prompts[0].splitlines() if line.startswith("- Ann")]
+    found = [line for step in run.path[1:-1] for line in step.observation.splitlines()[1:]]
+    assert set(shown) <= set(found)
+    assert len(shown) < len(found)
+    assert sum(map(tokens, shown)) <= 50
+    assert f"({len(found) - len(shown)} more paths are left out.)" in script.prompts[0]
+    assert run.path[-1].call.thought == f"Answered from {len(shown)} of {len(found)} lines found."
+
+
+@given(st.lists(st.lists(st.text("abc -", max_size=30), max_size=5), max_size=4), st.integers(-5, 80))
+def test_what_is_kept_is_whole_fits_and_takes_turns(lists, budget):
+    kept, left_out = within(lists, budget)
+    assert len(kept) + left_out == sum(map(len, lists))
+    assert sum(map(tokens, kept)) <= max(budget, 0)
+    firsts = [one[0] for one in lists if one]
+    assert kept[: len(firsts)] == firsts[: len(kept)]
+
+
+def test_it_needs_a_model_and_an_skb(village, mini_kb, tmp_path):
+    with pytest.raises(UsageError, match="the system rog needs a model"):
+        build_agent(village, settings(tmp_path).model_copy(update={"model": "offline"}), "rog")
+    with pytest.raises(UsageError, match="the system rog plans by the schema of an SKB"):
+        build_agent(mini_kb, settings(tmp_path), "rog")
+
+
+def test_options_are_checked_by_name_and_kept_with_the_run(village, tmp_path):
+    offline = settings(tmp_path, planner="ranker").model_copy(update={"model": "offline"})
+    run = ask(build_agent(village, offline, "pasemiqa"), QUESTION)
+    assert run.settings["options"] == {
+        "planner": "ranker", "trained": "", "matching": "hybrid", "k": 10, "rounds": 10,
+    }  # fmt: skip
+    with pytest.raises(
+        UsageError, match="rog has no option 'width'; there are: planner, trained, matching, paths, tokens"
+    ):
+        build_agent(village, settings(tmp_path, width=3), "rog")
+    with pytest.raises(UsageError, match="no agent 'frog'; known: spinach, skb, pasemiqa, tog, rog, gog"):
+        build_agent(village, settings(tmp_path), "frog")
