@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -22,8 +22,9 @@ from kbnav.knowledge.base import (
     Statement,
     Value,
 )
-from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
+from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion, relative_score_fusion
 from kbnav.knowledge.skb.rendering import get_doc_info
+from kbnav.knowledge.skb.schema import LSA
 from kbnav.knowledge.skb.sparql import SparqlStore, node_ids
 from kbnav.knowledge.skb.store import SKB
 from kbnav.relevance import relevance
@@ -34,6 +35,12 @@ RANKED_BY_NAME = 2_000
 """Edges whose names are compared with a phrase one by one; of more, only the indexes' best are."""
 CANDIDATES = 200
 """Nodes that an index may propose for a phrase."""
+WEIGHT, LSA_WEIGHT = 1.0, 0.5
+"""Of a ranking by vectors beside BM25's, which is 1: of trained encoders, and of ``lsa``, which knows no synonyms.
+
+Measured by benchmarks/skb_fusion.py, see docs/skb-agent.md: with these no set of questions is served worse than by BM25
+alone, which is not so where ranks are summed (``reciprocal_rank_fusion``), nor with a weight of 1 for ``lsa``.
+"""
 INVERSE = "^"
 """Before a relation's id, as in SPARQL: followed from target to source."""
 
@@ -103,7 +110,7 @@ class SkbKB:
         named = self.skb.names.search(query, limit=limit) if self.skb.names else []
         exact = [match.number for match in named if match.how != "fuzzy"]
         near = [match.number for match in named if match.how == "fuzzy"]
-        fused = reciprocal_rank_fusion([near, *self._by_text(query, None)])
+        fused = reciprocal_rank_fusion([near, [number for number, _ in self._by_text(query)]])
         others = [number for number, _ in fused if number not in exact]
         found = tuple(self._entity(number) for number in [*exact, *others][:limit])
         relations = self._relations_like(query, max(1, limit // 2))
@@ -172,7 +179,7 @@ class SkbKB:
         language: str = "en",  # noqa: ARG002
         limit: int = 20,
     ) -> Neighborhood:
-        """See ``KnowledgeBase``. Ranked by names of relation and neighbour, BM25 and vectors, their ranks summed.
+        """See ``KnowledgeBase``. Ranked by names of relation and neighbour and by documents, their ranks summed.
 
         ``^relation`` is the relation followed backwards. Without a query the relations take turns.
         """
@@ -197,12 +204,11 @@ class SkbKB:
         return Neighborhood(self._entity(node), shown, len(edges))
 
     def vector_query(self, text: str, *, kind: str = "item", limit: int = 10) -> Ranking:
-        """See ``KnowledgeBase``: by vectors and by BM25, their ranks summed. ``kind`` is a node type, ``item`` any."""
+        """See ``KnowledgeBase``: by BM25 and by vectors, their scores summed. ``kind`` is a node type, ``item`` any."""
         if self.skb.vectors is None:
             raise BadArguments(f"{self.name} was built without vectors")
         ranges = None if kind in ("item", "") else [self.skb.type_range(kind)]
-        fused = reciprocal_rank_fusion(self._by_text(text, ranges), limit=limit)
-        found = [(self._entity(node), score) for node, score in fused]
+        found = [(self._entity(node), score) for node, score in self._by_text(text, ranges=ranges)[:limit]]
         return Ranking(tuple(Ranked(entity.id, score, entity.label, entity.kind) for entity, score in found))
 
     def labels(self, ids: Sequence[str], *, language: str = "en") -> Mapping[str, str]:  # noqa: ARG002
@@ -216,11 +222,20 @@ class SkbKB:
         numbers = {node_id: self.skb.nodes.ids.find(node_id) for node_id in ids}
         return {node_id: self._entity(number) for node_id, number in numbers.items() if number >= 0}
 
-    def _by_text(self, text: str, ranges: Sequence[tuple[int, int]] | None) -> list[list[int]]:
-        """Nodes by meaning and by BM25, a ranking for each index there is."""
-        indexes = [index for index in (self.skb.vectors, self.skb.text) if index is not None]
-        hits = [index.search(text, limit=CANDIDATES, ranges=ranges) for index in indexes]
-        return [[node for node, score in found if score > 0] for found in hits]
+    def _by_text(
+        self,
+        text: str,
+        *,
+        ranges: Sequence[tuple[int, int]] | None = None,
+        among: Collection[int] | None = None,
+        depth: int = CANDIDATES,
+    ) -> list[tuple[int, float]]:
+        """Nodes by BM25 and by meaning, best first, by whichever index there is."""
+        weight = LSA_WEIGHT if self.skb.meta.encoder == LSA else WEIGHT
+        both = [(self.skb.text, 1.0), (self.skb.vectors, weight)]
+        indexes = [(index, weight) for index, weight in both if index is not None]
+        hits = [index.search(text, limit=depth, ranges=ranges, among=among) for index, _ in indexes]
+        return relative_score_fusion(hits, weights=[weight for _, weight in indexes], depth=depth)
 
     def _entity(self, node: int) -> Entity:
         kind = self.skb.type_name(node)
@@ -269,19 +284,14 @@ class SkbKB:
         by_node: dict[int, list[_Edge]] = {}
         for edge in edges:
             by_node.setdefault(edge[2], []).append(edge)
-        rankings: list[list[_Edge]] = []
-        for index in (self.skb.text, self.skb.vectors):
-            if index is not None and by_node:
-                hits = index.search(query, limit=max(CANDIDATES, limit), among=list(by_node))
-                rankings.append([edge for node, _ in hits for edge in by_node[node]])
-        near = (
-            edges if len(edges) <= RANKED_BY_NAME else list(dict.fromkeys(edge for hits in rankings for edge in hits))
-        )
+        hits = self._by_text(query, among=by_node, depth=max(CANDIDATES, limit)) if edges else []
+        by_text = [edge for node, _ in hits for edge in by_node[node]]
+        near = edges if len(edges) <= RANKED_BY_NAME else by_text
         texts = [f"{self.skb.relation_names[kind]} {self.skb.nodes.label(other)}" for _, kind, other in near]
         scores = relevance(query, [text.replace("_", " ") for text in texts])
         named = sorted(range(len(near)), key=lambda place: -scores[place])
-        rankings.append([near[place] for place in named if scores[place] > 0])
-        fused = reciprocal_rank_fusion(rankings)
+        by_name = [near[place] for place in named if scores[place] > 0]
+        fused = reciprocal_rank_fusion([by_text, by_name])
         seen = {edge for edge, _ in fused}
         return [*fused, *((edge, 0.0) for edge in edges if edge not in seen)]
 

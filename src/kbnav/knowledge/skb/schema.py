@@ -20,6 +20,8 @@ from kbnav.errors import DataError, UsageError
 FORMAT = 1
 """Version of the folder format; a higher one is refused."""
 META = "meta.json"
+LSA = "lsa"
+"""``Meta.encoder`` where the encoder was fitted on the texts themselves."""
 
 Progress = Callable[[str, int, int], None]
 """Called with (stage, done, total); total is 0 where it is not known."""
