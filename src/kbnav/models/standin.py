@@ -33,7 +33,7 @@ _DOCUMENTS = re.compile(r"<documents?>\n(.*?)\n</documents?>", re.DOTALL)
 _QUERY = re.compile(r"^Query: (.+)$", re.MULTILINE)
 _CUE = re.compile(r"^(\w+):$")
 _QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]+)[\"“”»]")
-_CAPITALISED = re.compile(r"(?<![\w'’])[A-Z0-9][\w'’.+/-]*(?:\s+(?:(?:of|the|and|de|van|von)\s+)*[A-Z0-9][\w'’.+/-]*)*")
+_CAPITALISED = re.compile(r"(?<![\w'’])[A-Z0-9][\w'’.+/-]*(?:\s+(?:(?:of|the|de|van|von)\s+)*[A-Z0-9][\w'’.+/-]*)*")
 _JUDGED = re.compile(r"^# Question\n(.+?)\n+# Entry\n(.*)\n+# Judgement$", re.DOTALL | re.MULTILINE)
 _EDGES = ".,;:!?'’"
 
@@ -71,13 +71,13 @@ def answer(prompt: str) -> str:
 def names(query: str) -> list[str]:
     """What a query may name: what stands in quotes or in capitals; where there is neither, its other words in runs."""
     quoted = _QUOTED.findall(query)
-    rest = _QUOTED.sub(" ", query)
-    found = [match[0].strip(_EDGES) for match in _CAPITALISED.finditer(rest)]
-    # The first word of a sentence is in capitals whatever it is.
-    begins = re.match(r"\s*[\"“„«]?(\w+)", query)
-    found = [name.removeprefix(begins[1]).strip() if begins and name.startswith(begins[1]) else name for name in found]
-    found = [name for name in (*quoted, *found) if words(name)]
-    return list(dict.fromkeys(found)) or _runs(query)
+    found = [match[0].strip(_EDGES) for match in _CAPITALISED.finditer(_QUOTED.sub(" ", query))]
+    first, _, rest = found[0].partition(" ") if found else ("", "", "")
+    if query.lstrip().startswith(first) and not words(first):
+        found[:1] = [rest]  # what begins a sentence is in capitals whatever it is: "Which Stradivari"
+    elif query.lstrip().startswith(first) and not rest and first.istitle():
+        found = found[1:]  # "Find"
+    return list(dict.fromkeys(name for name in (*quoted, *found) if words(name))) or _runs(query)
 
 
 def _runs(query: str) -> list[str]:

@@ -1,0 +1,88 @@
+"""The stand-in answers the prompts as they are rendered, from what stands in them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kbnav.models.calls import open_calls
+from kbnav.models.standin import NAME, answer, names, sentences
+from kbnav.prompts import render
+from kbnav.retrieval.base import Trace
+from kbnav.retrieval.expand.replies import entities
+from kbnav.retrieval.rerank import parse_score
+from kbnav.settings import Settings
+
+QUERY = "Which guitar by Ann Reed has a letter in it?"
+STRUCTURES = {"guitar": ("name", "description"), "person": ("name",)}
+WITH_LINKS = [
+    "Found for the query itself: [1] name: Wren. type: guitar. description: Lost. It was never found.",
+    "  —made by→ Ann Reed (person) ←made by— [2] name: Lark. type: guitar. description: It hums. A letter is in it.",
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (QUERY, ["Ann Reed"]),
+        ("Find papers of the Max Planck Institute for optics", ["Max Planck Institute"]),
+        ('What made "the storm at sea" is by Bob?', ["the storm at sea", "Bob"]),
+        ("Which drug binds TP53 and IL-6?", ["TP53", "IL-6"]),
+        ("TP53 binds what?", ["TP53"]),
+        ("Which Stradivari sank?", ["Stradivari"]),
+        ("Ann Reed made what?", ["Ann Reed"]),
+        ("which symptoms are there of kidney cancer and of asthma", ["kidney cancer", "symptoms", "asthma"]),
+        ("Who is it?", []),
+    ],
+)
+def test_names_are_in_quotes_or_capitals_or_else_runs_of_words(query: str, expected: list[str]):
+    assert names(query) == expected
+
+
+def test_entities_come_in_the_form_asked_for():
+    reply = answer(render("kar/parse.md", query=QUERY, structures=STRUCTURES))
+    assert json.loads(reply) == [{"entity": {"name": "Ann Reed"}}]
+    assert [entity.name for entity in entities(reply, tuple(STRUCTURES))] == ["Ann Reed"]
+
+
+def test_a_document_is_made_of_the_sentences_that_share_words_and_of_their_documents_names():
+    prompt = render("kar/generate.md", query=QUERY, structures=STRUCTURES, linked=True, documents=WITH_LINKS)
+    assert answer(prompt) == (
+        "name: Wren. type: guitar. —made by→ Ann Reed (person) ←made by— name: Lark. A letter is in it."
+    )
+
+
+def test_no_more_than_eight_sentences_are_chosen():
+    lines = [f"[{number}] Nothing here. Letter number {number}." for number in range(1, 12)]
+    found = sentences("a letter", "\n".join(lines))
+    assert found == ["Nothing here.", *(f"Letter number {number}." for number in range(1, 9))]
+
+
+def test_without_documents_the_query_is_all_there_is():
+    assert answer(render("hyde/document.md", query=QUERY, structures=STRUCTURES)) == "guitar ann reed letter"
+    assert answer(render("agr/extract.md", query=QUERY)) == "guitar, ann, reed, letter"
+    told = answer(render("agr/analyse.md", query=QUERY, keywords="x"))
+    assert told == "The query names Ann Reed. It is about guitar, ann, reed, letter."
+
+
+@pytest.mark.parametrize(
+    ("document", "score"),
+    [("Lark, a guitar with a letter", 0.5), ("Letters by Ann Reed on guitars", 1.0), ("A boat", 0.0), ("", 0.0)],
+)
+def test_a_judgement_is_the_share_of_the_querys_words(document: str, score: float):
+    reply = answer(render("rerank/score.md", query=QUERY, document=document))
+    assert parse_score(reply) == score
+
+
+@pytest.mark.parametrize("prompt", ["", "Hello", "Query: x", "Query: x\nPoem:", "Document:"])
+def test_it_has_no_answer_to_other_prompts(prompt: str):
+    assert answer(prompt) == ""
+
+
+def test_it_takes_the_models_place_offline_and_goes_by_its_own_name():
+    calls = open_calls(Settings(model="offline"))
+    trace = Trace()
+    assert calls.name == NAME == "standin"
+    assert calls.ask("Query: a storm\nKeywords:", trace, purpose="extract") == "storm"
+    assert trace.usage.calls == 1
