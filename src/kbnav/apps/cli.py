@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kbnav.apps.cli_eval import app as eval_app
+from kbnav.apps.cli_planner import app as planner_app
 from kbnav.apps.cli_retrieve import retrieve
-from kbnav.apps.cli_serve import opinions, serve
+from kbnav.apps.cli_serve import mcp, opinions, serve
 from kbnav.apps.cli_skb import app as skb_app
 
 if TYPE_CHECKING:
@@ -41,8 +42,10 @@ mirror_app = typer.Typer(
 app.add_typer(mirror_app, name="mirror")
 app.add_typer(eval_app, name="eval")
 app.add_typer(skb_app, name="skb")
+app.add_typer(planner_app, name="planner")
 app.command()(retrieve)
 app.command()(serve)
+app.command()(mcp)
 app.command()(opinions)
 
 KbOption = Annotated[

@@ -30,10 +30,51 @@ def serve(
     from kbnav.settings import load_settings
 
     settings = load_settings(base_url=base_url)
-    given = {"kbs": tuple(kb or ()), "models": tuple(model or ()), "host": host, "port": port, "workers": workers}
-    chosen = {name: value for name, value in given.items() if value not in (None, ())}
-    settings = settings.model_copy(update={"web": settings.web.model_copy(update=chosen)})
+    given = _given(kbs=tuple(kb or ()), models=tuple(model or ()), host=host, port=port, workers=workers)
+    settings = settings.model_copy(update={"web": settings.web.model_copy(update=given)})
     serve_web(settings, ready=lambda address: print(f"kbnav at {address}; Ctrl-C ends it", flush=True))
+
+
+def mcp(
+    kb: Annotated[str | None, typer.Option("--kb", help="The knowledge base, as for ask.")] = None,
+    model: Annotated[str | None, typer.Option("--model", help="The model of the tool ask, as for ask.")] = None,
+    base_url: Annotated[
+        str | None, typer.Option("--base-url", help="Any OpenAI-compatible endpoint; default: OpenAI's.")
+    ] = None,
+    system: Annotated[str, typer.Option("--system", help="The agent whose tools are offered, as for ask.")] = "",
+    http: Annotated[bool, typer.Option("--http", help="Serve over HTTP at /mcp instead of standard input.")] = False,
+    host: Annotated[str | None, typer.Option("--host", help="Address to listen on; default: 127.0.0.1.")] = None,
+    port: Annotated[int | None, typer.Option("--port", help="0 picks a free one; default: 8080.")] = None,
+) -> None:
+    """Offer an agent's tools, and ask, to clients of the Model Context Protocol."""
+    import asyncio
+
+    from kbnav.agents.choice import build_agent
+    from kbnav.apps.mcp import http_app, run_stdio
+    from kbnav.knowledge.open import open_kb
+    from kbnav.settings import load_settings
+
+    settings = load_settings(kb=kb, model=model, base_url=base_url)
+    web = settings.web.model_copy(update=_given(host=host, port=port))
+    settings = settings.model_copy(update={"web": web})
+    with open_kb(settings) as base:
+        agent = build_agent(base, settings, system)
+        if not http:
+            asyncio.run(run_stdio(agent))
+            return
+        from kbnav.apps.web.security import checked
+        from kbnav.apps.web.server import run_app
+
+        run_app(
+            lambda: http_app(agent),
+            checked(web),
+            ready=lambda address: print(f"MCP at {address}mcp; Ctrl-C ends it", flush=True),
+        )
+
+
+def _given(**options: object) -> dict[str, object]:
+    """The options that were given."""
+    return {name: value for name, value in options.items() if value not in (None, ())}
 
 
 def opinions() -> None:

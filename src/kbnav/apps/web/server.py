@@ -30,7 +30,7 @@ from kbnav.apps.web.store import Store
 from kbnav.apps.web.telling import Secrets
 from kbnav.errors import KbnavError, ServiceError, StopRun, UsageError
 from kbnav.session import postgres_sessions, sqlite_sessions
-from kbnav.settings import Settings
+from kbnav.settings import Settings, Web
 from kbnav.trajectory import versions
 
 if TYPE_CHECKING:
@@ -166,32 +166,48 @@ def _problem(request: Request, status: int, why: str) -> JSONResponse:
     return JSONResponse(problem(request.url.path, status, hide.hidden(why)), status)
 
 
-def serve(settings: Settings, *, ready: Callable[[str], None]) -> None:
-    """Serve until interrupted; ``ready`` is told the address. Raises StopRun where it cannot begin."""
+Ready = Callable[[str], None]
+"""Told the address when the server listens."""
+
+
+def serve(settings: Settings, *, ready: Ready) -> None:
+    """Serve until interrupted. Raises StopRun where it cannot begin."""
+    web = checked(settings.web)
+    if web.workers == 1:
+        run_app(lambda: make_app(settings), web, ready=ready)
+        return
     import uvicorn
     from uvicorn.supervisors import Multiprocess
 
-    web = checked(settings.web)
+    with _listening(web.host, web.port) as listener, contextlib.suppress(KeyboardInterrupt):
+        ready(_address(web.host, listener))
+        config = uvicorn.Config(partial(_worker_app, settings), factory=True, workers=web.workers, **_OPTIONS)
+        Multiprocess(config, sockets=[listener]).run()
+
+
+def run_app(make: Callable[[], Any], web: Web, *, ready: Ready) -> None:
+    """Run an application until interrupted, in this process. Raises StopRun as ``make``, and where it cannot listen."""
+    import uvicorn
+
     logging.getLogger("kbnav.web").setLevel(logging.INFO)
-    with _listening(web.host, web.port) as listener:
-        address = f"http://{web.host if ':' not in web.host else f'[{web.host}]'}:{listener.getsockname()[1]}/"
-        options: dict[str, Any] = {
-            "access_log": False,  # addresses may hold ids and questions; the gate logs routes
-            "proxy_headers": False,  # only the configured proxy is believed
-            "server_header": False,
-            "timeout_graceful_shutdown": 5,
-            "log_level": "warning",
-            "ws": "none",
-        }
-        with contextlib.suppress(KeyboardInterrupt):
-            if web.workers > 1:
-                config = uvicorn.Config(partial(_worker_app, settings), factory=True, workers=web.workers, **options)
-                ready(address)
-                Multiprocess(config, sockets=[listener]).run()
-                return
-            server = uvicorn.Server(uvicorn.Config(make_app(settings), **options))
-            ready(address)
-            server.run([listener])
+    with _listening(web.host, web.port) as listener, contextlib.suppress(KeyboardInterrupt):
+        server = uvicorn.Server(uvicorn.Config(make(), **_OPTIONS))
+        ready(_address(web.host, listener))
+        server.run([listener])
+
+
+_OPTIONS: dict[str, Any] = {
+    "access_log": False,  # addresses may hold ids and questions; the gate logs routes
+    "proxy_headers": False,  # only the configured proxy is believed
+    "server_header": False,
+    "timeout_graceful_shutdown": 5,
+    "log_level": "warning",
+    "ws": "none",
+}
+
+
+def _address(host: str, listener: socket.socket) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
 
 
 def _worker_app(settings: Settings) -> FastAPI:

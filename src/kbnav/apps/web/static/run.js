@@ -1,7 +1,7 @@
 // One question: what was done, what came back, the answer.
 
 import { call } from "./client.js";
-import { h, link } from "./dom.js";
+import { h, link, s } from "./dom.js";
 import { showResult } from "./result.js";
 
 const HEADS = {
@@ -107,6 +107,7 @@ export class RunView {
     const editor = h("textarea", { class: "query", rows, spellcheck: "false", "aria-label": "SPARQL query", dir: "ltr" });
     editor.value = answer.query_labelled || answer.query;
     const shown = h("div");
+    const address = h("span", {}, answer.link && out(answer.link));
     const problem = h("p", { class: "problem", role: "alert", hidden: true });
     const button = h("button", { type: "button", class: "again" }, "Run the query");
     button.addEventListener("click", async () => {
@@ -115,7 +116,8 @@ export class RunView {
       try {
         const found = await call("/api/queries", "POST", { kb: this.run.kb, query: editor.value, language: answer.language || "en" });
         editor.value = found.query_labelled;
-        shown.replaceChildren(found.link ? out(found.link) : "", showResult(found.result, `/api/results/${encodeURIComponent(found.result.id)}`, this.offered));
+        address.replaceChildren(found.link ? out(found.link) : "");
+        shown.replaceChildren(showResult(found.result, `/api/results/${encodeURIComponent(found.result.id)}`, this.offered));
       } catch (error) {
         problem.textContent = error.message;
         problem.hidden = false;
@@ -125,7 +127,7 @@ export class RunView {
     });
     if (this.offered.share) editor.readOnly = true;
     return h("details", { class: "sparql", open: true }, h("summary", {}, "SPARQL"), editor,
-      h("p", { class: "tools" }, !this.offered.share && button, answer.link && out(answer.link), answer.link_note && h("span", { class: "soft" }, answer.link_note)),
+      h("p", { class: "tools" }, !this.offered.share && button, address, answer.link_note && h("span", { class: "soft" }, answer.link_note)),
       problem, shown);
   }
 
@@ -147,8 +149,8 @@ export class RunView {
         said.textContent = error.message;
       }
     };
-    const up = h("button", { type: "button", "aria-label": "Good answer", "aria-pressed": String(thumb === "up"), onclick: () => save(thumb === "up" ? "" : "up") }, "👍");
-    const down = h("button", { type: "button", "aria-label": "Bad answer", "aria-pressed": String(thumb === "down"), onclick: () => save(thumb === "down" ? "" : "down") }, "👎");
+    const up = h("button", { type: "button", "aria-label": "Good answer", "aria-pressed": String(thumb === "up"), onclick: () => save(thumb === "up" ? "" : "up") }, hand(0));
+    const down = h("button", { type: "button", "aria-label": "Bad answer", "aria-pressed": String(thumb === "down"), onclick: () => save(thumb === "down" ? "" : "down") }, hand(180));
     note.addEventListener("change", () => save(thumb));
     const shared = h("span", { class: "share" });
     const share = h("button", { type: "button" }, "Share");
@@ -171,6 +173,12 @@ export class RunView {
 
 function out(address) {
   return link("Open in the query service", address, { class: "out" });
+}
+
+/** A thumb; not every machine has a font with one. */
+function hand(turned) {
+  return s("svg", { viewBox: "0 0 24 24", class: "hand", "aria-hidden": "true" },
+    s("path", { transform: `rotate(${turned} 12 12)`, d: "M2 10h4v11H2zM8 21V10l4-8c2 0 3 1 2.6 3.4L14 9h6c1.600 2.200 2.600 1.800 3.600L20 19c-.4 1.300-1.200 2-2.500 2z" }));
 }
 
 function action(call) {

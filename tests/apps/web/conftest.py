@@ -1,0 +1,86 @@
+"""Homes with the bundled knowledge bases unpacked, servers, and a browser."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kbnav.knowledge.base import KnowledgeBase
+from tests.apps.web.parts import Server, Visit, web_settings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = "/usr/bin/chromium"
+
+
+@pytest.fixture(scope="session")
+def web_home(
+    mini_home: Path,
+    mini_kb: KnowledgeBase,
+    demo_home: Path,
+    demo_kb: KnowledgeBase,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """A home that leads to the bundled knowledge bases, which are made once for all tests."""
+    return linked_home(tmp_path_factory.mktemp("web-home"), mini_home, demo_home)
+
+
+def linked_home(home: Path, *others: Path) -> Path:
+    """Put links to what other homes have into a home."""
+    for other in others:
+        for name in ("mirrors", "skbs"):
+            if (other / name).is_dir():
+                (home / name).symlink_to(other / name)
+    return home
+
+
+@pytest.fixture
+def fresh_home(web_home: Path, tmp_path: Path) -> Path:
+    """A home without sessions, with the bundled knowledge bases."""
+    home = tmp_path / "home"
+    home.mkdir()
+    return linked_home(home, web_home)
+
+
+@pytest.fixture(scope="module")
+def server(web_home: Path) -> Iterator[Server]:
+    """A server of both bundled knowledge bases with the offline policy."""
+    with Server(web_settings(web_home, "mini", "demo", web_datasets={"https://example.org/elements": "mini"})) as one:
+        yield one
+
+
+@pytest.fixture
+def visit(server: Server) -> Visit:
+    """A visitor of that server."""
+    return Visit(server.url)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A Chromium without a window; tests skip where there is none."""
+    if not shutil.which(CHROMIUM):
+        pytest.skip(f"no {CHROMIUM}: install Debian's package chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        arguments = ["--no-sandbox", "--disable-background-networking"]
+        yield play.chromium.launch(executable_path=CHROMIUM, args=arguments)
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """An empty page; what goes wrong in its scripts, or is refused by its policy, fails the test."""
+    context = browser.new_context(accept_downloads=True)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda said: problems.append(said.text) if "Content Security Policy" in said.text else None)
+    page.set_default_timeout(15_000)
+    yield page
+    context.close()
+    assert problems == []

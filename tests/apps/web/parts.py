@@ -1,0 +1,169 @@
+"""The server on a real socket, and a model that says what its conversation calls for."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import requests
+import uvicorn
+
+from kbnav.apps.web.server import make_app
+from kbnav.settings import Settings, Web
+from tests.models.stub import Canned, ModelStub, completion
+
+CURIE = "SELECT ?element WHERE { ?element wdt:P61 wd:Q7186 }"
+
+
+class Server:
+    """The application, served in a thread of this process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.app = make_app(settings)
+        config = uvicorn.Config(
+            self.app, port=0, log_level="error", timeout_graceful_shutdown=1, server_header=False, ws="none"
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run)
+
+    def __enter__(self) -> Server:
+        self._thread.start()
+        until(lambda: self._server.started)
+        port = self._server.servers[0].sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.should_exit = True
+        self._thread.join()
+
+
+def until(true: Callable[[], object], seconds: float = 30.0) -> None:
+    """Wait for something to be true."""
+    end = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > end:
+            raise AssertionError("it took too long")
+        time.sleep(0.02)
+
+
+def web_settings(home: Path, *kbs: str, **options: Any) -> Settings:
+    """Settings of a server; those of the group are given with ``web_`` in front."""
+    web = {name.removeprefix("web_"): value for name, value in options.items() if name.startswith("web_")}
+    others = {name: value for name, value in options.items() if not name.startswith("web_")}
+    return Settings(home=home, web=Web(kbs=kbs or ("mini",), **web), **{"language": "en", **others})
+
+
+class Visit:
+    """A browser's or a program's calls, with a cookie of its own."""
+
+    def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
+        self.url = url
+        self.http = requests.Session()
+        self.http.headers.update(headers or {})
+        self.http.get(f"{url}/", timeout=30)  # the cookie
+
+    def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> requests.Response:
+        return self.http.request(method, self.url + path, json=body, timeout=60, **options)
+
+    def session(self, **choice: str) -> str:
+        """The id of a new session."""
+        return str(self("POST", "/api/sessions", choice).json()["id"])
+
+    def ask(self, session: str, question: str) -> dict[str, Any]:
+        """Put a question in line; the run."""
+        response = self("POST", f"/api/sessions/{session}/questions", {"question": question})
+        assert response.status_code == 202, response.text
+        run: dict[str, Any] = response.json()
+        return run
+
+    def answered(self, session: str, question: str) -> dict[str, Any]:
+        """Ask, and wait for the end; the run."""
+        return self.ended(self.ask(session, question)["id"])
+
+    def ended(self, run_id: str) -> dict[str, Any]:
+        """The run once it has ended."""
+        for event in self.events(run_id):
+            if event["kind"] == "end":
+                break
+        run: dict[str, Any] = self("GET", f"/api/runs/{run_id}").json()
+        return run
+
+    def events(self, run_id: str, after: int = 0, **options: Any) -> Iterator[dict[str, Any]]:
+        """Events of a run as they are streamed."""
+        path = f"{self.url}/api/runs/{run_id}/events?after={after}"
+        with self.http.get(path, stream=True, timeout=60, **options) as response:
+            assert response.status_code == 200, response.text
+            number = 0
+            for line in response.iter_lines(decode_unicode=True):
+                if line.startswith("id: "):
+                    number = int(line[4:])
+                if line.startswith("data: "):
+                    yield {"id": number, **json.loads(line[6:])}
+
+
+class Explorer(ModelStub):
+    """Searches, asks ``query``, finishes and writes, whoever asks and however many at once.
+
+    ``held`` replies wait until ``go_on`` is set; which replies is told by how many calls their conversation has.
+    """
+
+    def __init__(self, query: str = CURIE, said: str = "Polonium and radium.", held: int | None = None) -> None:
+        super().__init__([])
+        self._query, self._said, self._held = query, said, held
+        self.waiting, self.go_on = threading.Event(), threading.Event()
+
+    def reply(self, asked: dict[str, Any]) -> Canned:
+        if "tools" not in asked:
+            return completion(self._said)
+        last = max(place for place, said in enumerate(asked["messages"]) if said["role"] == "user")
+        done = sum(len(said.get("tool_calls") or ()) for said in asked["messages"][last:])
+        if done == self._held:
+            self.waiting.set()
+            self.go_on.wait(60)
+        steps = [
+            ("search_entities", {"thought": "Who is she?", "query": "Marie Curie"}),
+            ("execute_query", {"thought": "Ask for what she found.", "query": self._query}),
+            ("finish", {"thought": "Done."}),
+        ]
+        return completion(None, [steps[min(done, 2)]])
+
+    def options(self) -> dict[str, Any]:
+        """Settings that lead here."""
+        return {"model": "stub", "base_url": self.base_url}
+
+
+@contextmanager
+def served_process(
+    home: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """``kbnav serve`` as a process of its own; its address. What is left of it is killed."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from kbnav.apps.cli import main; main()", "serve", "--port", "0", *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=home,
+        env={**os.environ, "KBNAV_HOME": str(home), "PYTHONUNBUFFERED": "1", **(environment or {})},
+    )
+    try:
+        line = process.stdout.readline() if process.stdout else ""
+        found = re.search(r"http://\S+(?=/;)", line)
+        assert found, line
+        yield found[0], process
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout:
+            process.stdout.close()

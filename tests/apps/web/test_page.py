@@ -1,0 +1,249 @@
+"""The chat page in a real browser."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kbnav.knowledge.wikidata.mirror.build import build_mirror
+from tests.apps.web.parts import Explorer, Server, web_settings
+from tests.models.stub import silent_endpoint
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+MARIE = "Which elements were discovered by Marie Curie?"
+HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'</script>"
+ESCAPED = HOSTILE.replace('"', '\\"')
+WD, LABEL = "http://www.wikidata.org", "<http://www.w3.org/2000/01/rdf-schema#label>"
+HOSTILE_FACTS = f"""\
+<{WD}/entity/Q979> {LABEL} "{ESCAPED}"@en .
+<{WD}/entity/Q7186> {LABEL} "Marie Curie"@en .
+<{WD}/entity/P61> {LABEL} "{ESCAPED}"@en .
+<{WD}/entity/P61> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://wikiba.se/ontology#Property> .
+<{WD}/entity/P61> <http://wikiba.se/ontology#propertyType> <http://wikiba.se/ontology#WikibaseItem> .
+<{WD}/entity/P61> <http://wikiba.se/ontology#directClaim> <{WD}/prop/direct/P61> .
+<{WD}/entity/Q979> <{WD}/prop/direct/P61> <{WD}/entity/Q7186> .
+<{WD}/entity/Q979> <{WD}/prop/direct/P61> <javascript:alert(1)> .
+"""
+
+
+def ask(page: Page, question: str) -> None:
+    page.fill("#question", question)
+    page.press("#question", "Enter")
+
+
+def wait_for_the_end(page: Page, run: int = 0) -> None:
+    page.wait_for_selector(f".run >> nth={run} >> css=.foot")
+
+
+@pytest.fixture
+def held_server(fresh_home: Path) -> Iterator[tuple[Server, Explorer]]:
+    """A server whose model waits before its second action until it is told to go on."""
+    with (
+        Explorer(held=1) as model,
+        Server(web_settings(fresh_home, **model.options(), temperature=None)) as server,
+    ):
+        yield server, model
+        model.go_on.set()
+
+
+def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page: Page, server: Server, tmp_path: Path):
+    page.goto(server.url)
+    ask(page, MARIE)
+    wait_for_the_end(page)
+    assert page.inner_text(".answer .text") == "polonium, radium"
+    assert page.locator(".rows a").evaluate_all("links => links.map(link => link.href)") == [
+        "https://www.wikidata.org/wiki/Q979",
+        "https://www.wikidata.org/wiki/Q1128",
+    ]
+    page.click(".steps summary")
+    tools = page.locator(".steps .action code").all_inner_texts()
+    assert tools[0] == "search_entities"
+    assert tools[-1] == "finish"
+    assert "Marie Curie (Q7186)" in page.inner_text(".steps")
+
+    with page.expect_download() as download:
+        page.click("text=CSV")
+    download.value.save_as(tmp_path / "got.csv")
+    with (tmp_path / "got.csv").open(newline="") as file:
+        assert list(csv.reader(file)) == [
+            ["answer"],
+            ["http://www.wikidata.org/entity/Q979"],
+            ["http://www.wikidata.org/entity/Q1128"],
+        ]
+
+    assert "Q7186: Marie Curie" in page.input_value("textarea.query")
+    assert page.get_attribute(".sparql a.out", "href").startswith("https://query.wikidata.org/#SELECT")
+    page.fill("textarea.query", "SELECT ?element ?number { ?element wdt:P1086 ?number }")
+    page.click("text=Run the query")
+    page.wait_for_selector(".sparql .rows td.number")
+    assert "P1086: atomic number" in page.input_value("textarea.query")
+    assert page.locator(".sparql .chart rect").count() > 10
+    page.fill("textarea.query", "SELECT ?element { ?element wdt:P1086 ")
+    page.click("text=Run the query")
+    assert re.search("line 1", page.inner_text(".sparql .problem:visible"))
+
+    ask(page, "Who discovered polonium?")
+    wait_for_the_end(page, 1)
+    assert page.inner_text(".run >> nth=1 >> css=.answer .text") == "Marie Curie, Pierre Curie"
+    assert page.locator("#sessions li a").first.inner_text() == MARIE
+    page.reload()
+    wait_for_the_end(page, 1)
+    assert page.locator(".question").all_inner_texts() == [MARIE, "Who discovered polonium?"]
+
+
+def test_thousands_of_rows_are_sorted_and_paged_by_the_server(page: Page, server: Server):
+    page.goto(server.url)
+    ask(page, MARIE)
+    wait_for_the_end(page)
+    page.fill("textarea.query", "SELECT ?n ?s { ?n ?p ?s . FILTER(isLiteral(?s)) } LIMIT 4000")
+    page.click("text=Run the query")
+    page.wait_for_selector("text=Rows 1 to 50 of")
+    where = page.locator(".sparql .where")
+    total = int(re.search(r"of ([\d,]+)", where.inner_text())[1].replace(",", ""))
+    assert total > 1000
+    first = page.locator(".sparql .rows tbody tr").first.inner_text()
+    page.click(".sparql >> text=Next")
+    page.wait_for_selector("text=Rows 51 to 100 of")
+    assert page.locator(".sparql .rows tbody tr").first.inner_text() != first
+    page.click(".sparql .sort >> nth=1")
+    page.wait_for_selector("text=Rows 1 to 50 of")
+    page.wait_for_selector(".sparql th[aria-sort=ascending]")
+    page.click(".sparql .sort >> nth=1")
+    page.wait_for_selector(".sparql th[aria-sort=descending]")
+
+
+def test_an_skb_answers_with_nodes_that_have_their_pages(page: Page, server: Server):
+    page.goto(server.url)
+    page.select_option("#kb", "demo")
+    page.click("text=Which instrument made by somebody from Little Mew")
+    wait_for_the_end(page)
+    assert page.inner_text(".answer .text").startswith("The Brown Eye")
+    with page.expect_popup() as opened:
+        page.click(".rows a >> nth=0")
+    entry = opened.value
+    entry.wait_for_selector("h2")
+    assert "love letter" in entry.inner_text("main")
+    entry.click("main a >> nth=0")
+    entry.wait_for_url("**/entry/demo/**")
+
+
+def test_a_reload_goes_on_where_the_run_is(page: Page, held_server: tuple[Server, Explorer]):
+    server, model = held_server
+    page.goto(server.url)
+    ask(page, MARIE)
+    page.wait_for_selector("text=Who is she?")
+    assert model.waiting.wait(10)
+    page.reload()
+    page.wait_for_selector("text=Who is she?")
+    assert page.locator(".foot").count() == 0
+    model.go_on.set()
+    wait_for_the_end(page)
+    page.click(".steps summary")
+    assert page.locator(".steps .action code").all_inner_texts() == ["search_entities", "execute_query", "finish"]
+    assert page.inner_text(".answer .text") == "Polonium and radium."
+
+
+def test_stop_hangs_up_on_the_model(page: Page, fresh_home: Path):
+    with silent_endpoint() as (url, asked, hung_up):
+        settings = web_settings(fresh_home, model="any", base_url=url, model_retries=0)
+        with Server(settings) as server:
+            page.goto(server.url)
+            ask(page, MARIE)
+            assert asked.wait(20)
+            page.keyboard.press("Escape")
+            wait_for_the_end(page)
+            assert hung_up.wait(10)
+            assert page.inner_text(".answer .head") == "Stopped."
+            assert page.is_visible("#send")
+
+
+def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page: Page, server: Server):
+    page.goto(server.url)
+    ask(page, MARIE)
+    wait_for_the_end(page)
+    page.click("text=Share")
+    address = page.get_attribute(".shared-link", "href")
+    other = page.context.browser.new_context().new_page()
+    other.goto(address)
+    other.wait_for_selector(".rows a")
+    assert other.inner_text(".answer .text") == "polonium, radium"
+    assert other.locator("#ask, .foot, .again").count() == 0
+    assert other.locator("textarea.query").get_attribute("readonly") is not None
+    page.click("text=Unshare")
+    page.wait_for_selector("text=No longer shared.")
+    assert other.goto(address).status == 404
+    other.context.close()
+
+
+def test_nothing_that_a_model_or_a_label_says_is_markup(page: Page, fresh_home: Path, tmp_path: Path):
+    (tmp_path / "hostile.nt").write_text(HOSTILE_FACTS)
+    build_mirror([tmp_path / "hostile.nt"], tmp_path / "hostile")
+    query = "SELECT ?element ?by { ?element wdt:P61 ?by } ORDER BY ?by"
+    with (
+        Explorer(query, HOSTILE) as model,
+        Server(web_settings(fresh_home, str(tmp_path / "hostile"), **model.options())) as server,
+    ):
+        page.goto(server.url)
+        ask(page, HOSTILE)
+        wait_for_the_end(page)
+        page.wait_for_selector(".rows td")
+        page.click(".steps summary")
+        assert page.inner_text(".question") == HOSTILE
+        assert page.inner_text(".answer .text") == HOSTILE
+        cells = page.locator(".rows td").all_inner_texts()
+        assert f"{HOSTILE} Q979" in cells
+        assert "javascript:alert(1)" in cells
+        assert page.locator("main img, main script, a[href^='javascript']").count() == 0
+        page.goto(f"{server.url}/entry/hostile/Q979")
+        assert page.inner_text("h2").startswith(HOSTILE)
+        assert page.title() == HOSTILE
+
+
+def test_thumbs_and_notes_are_kept(page: Page, server: Server):
+    page.goto(server.url)
+    ask(page, MARIE)
+    wait_for_the_end(page)
+    page.fill(".opinion", "both are there")
+    page.click("[aria-label='Good answer']")
+    page.wait_for_selector("text=Saved.")
+    page.reload()
+    wait_for_the_end(page)
+    assert page.get_attribute("[aria-label='Good answer']", "aria-pressed") == "true"
+    assert page.input_value(".opinion") == "both are there"
+
+
+def test_the_page_is_used_by_keyboard_alone(page: Page, server: Server):
+    page.goto(server.url)
+    page.keyboard.press("Tab")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "question"
+    page.keyboard.type("Who discovered polonium?")
+    page.keyboard.press("Enter")
+    wait_for_the_end(page)
+    assert page.evaluate("document.activeElement.id") == "question"
+    assert page.inner_text("#status").startswith("Answered: Marie Curie")
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_page_never_scrolls_sideways(page: Page, server: Server, width: int):
+    page.set_viewport_size({"width": width, "height": 740})
+    page.goto(server.url)
+    ask(page, MARIE)
+    wait_for_the_end(page)
+    page.click(".steps summary")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_api_is_described_on_a_page_of_its_own(page: Page, server: Server):
+    page.goto(f"{server.url}/api")
+    page.wait_for_selector("details.operation")
+    shown = page.inner_text("main")
+    assert "/api/sessions/{session_id}/questions" in shown
+    assert "/v1/chat/completions" in shown
