@@ -99,7 +99,7 @@ def test_rar_shows_the_model_what_the_query_finds(skb: SKB):
 
 
 def test_agr_takes_its_five_calls_in_order(skb: SKB):
-    script = Script("storm, letter", "A guitar by Ann.", "d1", "d2", "d1", "e1", "e2", "e3", "Document: refined")
+    script = Script("storm, letter", "A guitar by Ann.", "d1", "d2", "d1", "e1", "e2\nmore", "e1", "Document: refined")
     base, trace = Listening("lark", "wren", "finch", "crow"), Trace()
     ExpandedRetriever(AGR(skb, base, script.calls), base).retrieve(QUERY, 5, trace)
     purposes = [step.call.arguments["purpose"] for step in trace.steps if step.call.tool == "model"]
@@ -114,7 +114,7 @@ def test_agr_takes_its_five_calls_in_order(skb: SKB):
     assert STRUCTURES in again
     assert f"<documents>\n[1] {LARK}\n[2] {WREN}\n[3] {FINCH}\n</documents>" in again  # each once, whoever found it
     assert "A guitar by Ann." not in again
-    assert "<documents>\n[1] e1\n[2] e2\n[3] e3\n</documents>" in refine
+    assert "<documents>\n[1] e1\n[2] e2 more\n</documents>" in refine
     assert base.asked == [(f"{QUERY}\nd1", 3), (f"{QUERY}\nd2", 3), (f"{QUERY}\nrefined", 5)]
     temperatures = [step.call.arguments.get("temperature", 0) for step in trace.steps if step.call.tool == "model"]
     assert temperatures == [0, 0, 0.7, 0.7, 0.7, 0.7, 0.7, 0.7, 0]

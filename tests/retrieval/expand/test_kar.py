@@ -108,12 +108,20 @@ def test_linking_by_documents_alone_looks_at_no_names(skb: SKB, said: Said):
     assert said(trace, "linked_nodes") == ["Ann Reed → Bob Reed (bob) by document"]
 
 
-def test_more_documents_may_be_looked_up_for_each_and_no_node_comes_twice(skb: SKB, said: Said):
+def test_more_documents_may_be_looked_up_for_each_and_no_node_is_shown_twice(skb: SKB, said: Said):
     script, trace, base = Script(NAMES_ANN), Trace(), Listening("wren", "ann", "finch")
-    kar(skb, script, base, documents=2).expand(QUERY, trace)
+    kar(skb, script, base, documents=2, neighbours=1).expand(QUERY, trace)
     assert base.asked == [(QUERY, 2)]
     assert said(trace, "linked_nodes") == [
-        "the query itself → Wren (wren) by document\nthe query itself → Ann Reed (ann) by document"
+        "the query itself → Wren (wren) by document\n"
+        "the query itself → Ann Reed (ann) by document\n"
+        "Ann Reed → Ann Reed (ann) by name"
+    ]
+    assert documents(script.prompts[1]) == [
+        f"Found for the query itself: [1] {WREN}",
+        f"  —made by→ Ann Reed (person) ←made by, owned by— [2] {LARK}",
+        f"Found for the query itself and Ann Reed: [3] {ANN}",
+        "  ←made by, owned by— [2] Lark",
     ]
 
 

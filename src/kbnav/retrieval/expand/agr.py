@@ -40,7 +40,7 @@ class AGR:
         drafts = self._write("again", query, trace, documents=self._found(query, drafts, trace)) or drafts
         if not drafts:
             return []
-        refined = self._ask("refine", query, trace, documents=[" ".join(draft.split()) for draft in drafts])
+        refined = self._ask("refine", query, trace, documents=_lines(drafts))
         return [refined] if refined else drafts
 
     def _ask(self, step: str, query: str, trace: Trace, **values: object) -> str:
@@ -58,3 +58,8 @@ class AGR:
         asked = dict.fromkeys(join(query, [draft]) for draft in drafts) or [query]
         ids = [node for text in asked for node in self._base.retrieve(text, self._initial, trace).ids]
         return [shown(self._skb, self._skb.number(node)) for node in dict.fromkeys(ids)]
+
+
+def _lines(drafts: list[str]) -> list[str]:
+    """Drafts in a line each, as documents are shown; equal ones once."""
+    return list(dict.fromkeys(" ".join(draft.split()) for draft in drafts))

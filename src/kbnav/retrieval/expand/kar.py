@@ -107,7 +107,7 @@ class KAR:
         return named
 
     def _link(self, query: str, named: Sequence[Entity], trace: Trace) -> list[Linked]:
-        """Entity document retrieval: of the query itself first, then of what it names; each node once."""
+        """Entity document retrieval: of the query itself first, then of what it names."""
         found = self._base.retrieve(query, self._documents, trace)
         with trace.step("linked_nodes", limit=self._documents, linking=self._linking) as seen:
             linked = [Linked(QUERY, node, "document") for node in numbers(self._skb, found)]
@@ -121,9 +121,8 @@ class KAR:
                 # Namesakes that are like the entity's document in nothing are still its namesakes.
                 nodes = list(dict.fromkeys([*(node for node, _ in near), *same]))[: self._documents]
                 linked += [Linked(entity.name, node, "name" if same else "document") for node in nodes]
-            linked = list({one.node: one for one in reversed(linked)}.values())[::-1]
             seen.text = "\n".join(f"{one.entity} → {self._label(one.node)} by {one.how}" for one in linked)
-            seen.nodes = [self._skb.id(one.node) for one in linked]
+            seen.nodes = list(dict.fromkeys(self._skb.id(one.node) for one in linked))
         return linked
 
     def _namesakes(self, entity: Entity) -> list[int]:
@@ -144,7 +143,8 @@ class KAR:
         by_name = "drf" in self._without
         with trace.step("document_triples", limit=self._neighbours, filter="names" if by_name else "documents") as seen:
             scorer = self._similarity.names(query) if by_name else self._similarity.documents(query)
-            chosen = {one.node: self._surroundings.best(one.node, scorer, self._neighbours) for one in linked}
+            nodes = dict.fromkeys(one.node for one in linked)
+            chosen = {node: self._surroundings.best(node, scorer, self._neighbours) for node in nodes}
             lines: list[str] = []
             for node, found in chosen.items():
                 more = ", not all that there are" if found.cut else ""
@@ -155,7 +155,7 @@ class KAR:
         return {node: found.triples for node, found in chosen.items()}
 
     def _shown(self, linked: Sequence[Linked], triples: Mapping[int, Sequence[Triple]]) -> Iterator[str]:
-        """The document triples as lines; each document is written out where it comes first."""
+        """The document triples as lines, node by node; each document is written out where it comes first."""
         given: dict[int, int] = {}
 
         def document(node: int) -> str:
@@ -164,9 +164,12 @@ class KAR:
             given[node] = len(given) + 1
             return f"[{given[node]}] {shown(self._skb, node)}"
 
+        found: dict[int, list[str]] = {}
         for one in linked:
-            yield f"Found for {one.entity}: {document(one.node)}"
-            for triple in triples.get(one.node, ()):
+            found.setdefault(one.node, []).append(one.entity)
+        for node, names in found.items():
+            yield f"Found for {' and '.join(names)}: {document(node)}"
+            for triple in triples.get(node, ()):
                 yield f"  {self._arrows(triple.links)} {document(triple.tail)}"
 
     def _chain(self, triple: Triple) -> str:
