@@ -85,7 +85,12 @@ class TogPolicy:
         if tool == "search_neighbors":
             return self._judge(state, last)
         if tool == "recall":
-            return call_for(state, self.toolbox, [self._finish("The model's own knowledge.", last[0].nodes)])
+            said = (
+                "The model's own knowledge."
+                if last[0].nodes
+                else "Neither the links found nor the model gave an answer."
+            )
+            return call_for(state, self.toolbox, [self._finish(said, last[0].nodes)])
         return self._explore(state, self._starts(last), "Beginning at the nodes of the question.", Usage())
 
     def _topics(self, state: State) -> Reply:
@@ -130,7 +135,7 @@ class TogPolicy:
             (
                 "search_neighbors",
                 f"{_said(offered[place])} {how} {score:.2f}.",
-                {"entity_id": offered[place].source, "relation": offered[place].relation},
+                {"entity_id": offered[place].source, "relation": offered[place].relation, "direction": "out"},
             )
             for place, score in chosen
         ]

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from kbnav.knowledge.wikidata.mirror.bundled import bundled_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
@@ -27,9 +28,9 @@ class ScriptedStub(ModelStub):
         super().__init__([], MODEL_PORT)
         self._scripts = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in scripts.glob("*.json")}
 
-    def reply(self) -> Canned:
-        """The reply to the last request."""
-        name = self.requests[-1]["model"]
+    def reply(self, asked: dict[str, Any]) -> Canned:
+        """The reply to a request."""
+        name = asked["model"]
         said = self._scripts[name]["replies"][sum(request["model"] == name for request in self.requests) - 1]
         calls = [(call["name"], call["arguments"]) for call in said.get("tool_calls", [])]
         canned = completion(said.get("content"), calls)
@@ -38,7 +39,11 @@ class ScriptedStub(ModelStub):
 
 def main() -> int:
     """Exit code of pytest."""
-    recorded = ["tests/knowledge/wikidata/test_kb.py", "tests/agents/test_recorded_runs.py"]
+    recorded = [
+        "tests/knowledge/wikidata/test_kb.py",
+        "tests/agents/test_recorded_runs.py",
+        "tests/agents/test_recorded_walks.py",
+    ]
     with tempfile.TemporaryDirectory() as home:
         folder = bundled_mirror(Path(home))
         with MirrorServer(folder, port=MIRROR_PORT), ScriptedStub(HERE / "agents" / "scripts"):

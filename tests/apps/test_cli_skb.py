@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -230,8 +231,8 @@ class Embeddings(ModelStub):
     def __init__(self) -> None:
         super().__init__([completion("")])
 
-    def reply(self) -> Canned:
-        texts = self.requests[-1]["input"]
+    def reply(self, asked: dict[str, Any]) -> Canned:
+        texts = asked["input"]
         data = [
             {"object": "embedding", "index": place, "embedding": [len(text), 1]} for place, text in enumerate(texts)
         ]
