@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -12,6 +13,7 @@ from kbnav.planning.none import NoPlanner
 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder
+    from kbnav.models.calls import ModelCalls
 
 Name = Literal["none", "in-context", "ranker", "seq2seq"]
 NAMES: tuple[str, ...] = get_args(Name)
@@ -22,6 +24,7 @@ def open_planner(
     skb: SKB,
     *,
     trained: Path | None = None,
+    calls: Callable[[], ModelCalls] | None = None,
 ) -> Planner:
     """A planner of an open SKB.
 
@@ -29,6 +32,7 @@ def open_planner(
         name: One of NAMES.
         skb: What is planned for.
         trained: Folder of a trained planner; ``ranker`` does without, by the schema's words alone.
+        calls: Opens the model that ``in-context`` asks.
 
     Raises:
         UsageError: An unknown name, or what the planner needs is missing or was made for another SKB.
@@ -41,6 +45,18 @@ def open_planner(
 
         encoder = encoder_of(skb)
         return Ranker.load(trained, skb, encoder) if trained else Ranker.untrained(skb, encoder)
+    if name == "in-context":
+        from kbnav.planning.in_context import InContext
+
+        if calls is None:
+            raise UsageError("the planner in-context needs a model")
+        return InContext(skb, calls())
+    if name == "seq2seq":
+        from kbnav.planning.seq2seq import Seq2Seq
+
+        if trained is None:
+            raise UsageError("the planner seq2seq must be trained first: kbnav planner train --planner seq2seq")
+        return Seq2Seq.load(trained, skb)
     raise UsageError(f"no planner {name!r}; there are {', '.join(NAMES)}")
 
 

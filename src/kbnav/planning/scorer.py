@@ -25,7 +25,8 @@ Mask = npt.NDArray[np.bool_]
 
 MOST_WORDS = 4_096
 UNTRAINED_SCALE = 10.0
-_BATCH = 256
+_STEPS, _SMALLEST, _LARGEST = 32, 8, 256
+"""Batches of an epoch, unless they would be smaller or larger than this: few questions take as many steps as many."""
 _WORD = re.compile(r"[^\W_]+")
 _IMPOSSIBLE = np.float32(-1e9)
 
@@ -163,7 +164,8 @@ def _descend(
     cosines = questions.vectors @ candidates.vectors.T
     state = _Adam([start.weights.copy(), np.array([start.scale], np.float32)])
     random = np.random.default_rng(training.seed)
-    batches = -(-len(features) // _BATCH)
+    size = min(max(len(features) // _STEPS, _SMALLEST), _LARGEST)
+    batches = -(-len(features) // size)
     for epoch in range(training.epochs):
         for number, rows in enumerate(np.array_split(random.permutation(len(features)), batches)):
             weights, scale = state.values

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
+from kbnav.errors import DataError
 from kbnav.knowledge.skb.graph import Nodes
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
@@ -19,29 +21,51 @@ MOST_ANSWERS = 50
 
 @dataclass(frozen=True)
 class Example:
-    """A question, the types of its matched nodes, and the distribution over paths it should have."""
+    """A question, the ids and types of its matched nodes, and the distribution over paths it should have."""
 
     question: str
-    starts: frozenset[str]
+    nodes: tuple[str, ...] = ()
+    starts: frozenset[str] = frozenset()
     label: Mapping[RelationPath, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A question with its gold answers, as node ids."""
+    """A question with its gold answers, as node ids; ``paths`` are those it was made from, where that is known."""
 
     text: str
     answers: Sequence[str]
+    paths: Sequence[RelationPath] = ()
 
 
-def examples(questions: Iterable[Asked], skb: SKB, matcher: NodeMatcher) -> Iterator[Example]:
-    """The questions with their matched nodes and labels; answers that the SKB lacks are left out."""
+def made_from(meta: Mapping[str, Any]) -> tuple[RelationPath, ...]:
+    """The gold paths in the record of a synthesized question, each once; none where it has none.
+
+    Raises DataError where they are not ``{"hops": [[relation, way], …], "types": […]}``.
+    """
+    try:
+        found = [
+            RelationPath(tuple(Hop(*hop) for hop in one["hops"]), tuple(one["types"])) for one in meta.get("paths", ())
+        ]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"a question's paths are not relation paths: {error!r}") from error
+    return tuple(dict.fromkeys(found))
+
+
+def examples(questions: Iterable[Asked], skb: SKB, matcher: NodeMatcher, *, known: bool = False) -> Iterator[Example]:
+    """The questions with their matched nodes and labels; answers that the SKB lacks are left out.
+
+    With ``known``, the label is uniform over the paths a question was made from, where it has them.
+    """
     schema = PathSchema.of(skb)
     for question in questions:
         nodes = [skb.number(node.id) for node in matcher.match(question.text)]
         answers = [number for number in map(skb.nodes.ids.find, question.answers) if number >= 0]
-        starts = frozenset(map(skb.type_name, nodes))
-        yield Example(question.text, starts, path_label(skb, schema, nodes, answers[:MOST_ANSWERS]))
+        if known and question.paths:
+            label = dict.fromkeys(question.paths, 1.0 / len(question.paths))
+        else:
+            label = path_label(skb, schema, nodes, answers[:MOST_ANSWERS])
+        yield Example(question.text, tuple(map(skb.id, nodes)), frozenset(map(skb.type_name, nodes)), label)
 
 
 def path_label(skb: SKB, schema: PathSchema, nodes: Sequence[int], answers: Sequence[int]) -> dict[RelationPath, float]:

@@ -1,0 +1,158 @@
+"""``kbnav planner``: train what plans relation paths, and see how often it is right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.skb.store import SKB
+    from kbnav.planning.evaluate import PlanScores
+    from kbnav.planning.training import Asked
+    from kbnav.settings import Settings
+
+app = typer.Typer(
+    help="Train and judge what plans the relation paths of a question.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+class Trainable(StrEnum):
+    """Planners that learn."""
+
+    ranker = "ranker"
+    seq2seq = "seq2seq"
+
+
+class Named(StrEnum):
+    """Planners."""
+
+    in_context = "in-context"
+    ranker = "ranker"
+    seq2seq = "seq2seq"
+
+
+class Matching(StrEnum):
+    """How the nodes of a question are found."""
+
+    exact = "exact"
+    embedding = "embedding"
+    hybrid = "hybrid"
+
+
+KbOption = Annotated[str, typer.Option("--kb", help="Folder of the SKB, or demo.")]
+QuestionsOption = Annotated[
+    str,
+    typer.Option("--questions", help="Questions with gold nodes: a dataset's name, FORMAT:FILE, or a .jsonl file."),
+]
+MatchingOption = Annotated[Matching, typer.Option("--matching", help="How the questions' nodes are found.")]
+DataOption = Annotated[Path | None, typer.Option("--data", help="Folder of the benchmarks' published files.")]
+
+
+@app.command()
+def train(
+    kb: KbOption,
+    questions: QuestionsOption,
+    out: Annotated[Path, typer.Option("--out", help="Folder of the trained planner.")],
+    planner: Annotated[Trainable, typer.Option("--planner", help="What is trained.")] = Trainable.ranker,
+    matching: MatchingOption = Matching.exact,
+    seed: Annotated[int, typer.Option("--seed", help="Of the order of the questions.")] = 0,
+    base: Annotated[
+        str, typer.Option("--base", help="For seq2seq: a Hugging Face causal model; default: a small new one.")
+    ] = "",
+    data: DataOption = None,
+) -> None:
+    """Learn from questions and their gold nodes which relation paths lead from what is named to the answer."""
+    from kbnav.knowledge.skb.matching import NodeMatcher
+    from kbnav.planning.open import encoder_of
+    from kbnav.planning.training import examples
+
+    settings = _settings(kb=kb, data=data)
+    with _open(settings) as skb:
+        found = list(examples(_asked(questions, settings), skb, NodeMatcher(skb, matching.value)))
+        if planner is Trainable.ranker:
+            from kbnav.planning.ranker import Ranker
+            from kbnav.planning.scorer import Training
+
+            Ranker.train(skb, encoder_of(skb), found, Training(seed=seed)).save(out)
+        else:
+            from kbnav.planning.seq2seq import Seq2Seq
+
+            Seq2Seq.train(skb, found, out, base=base, seed=seed)
+    paths = {path for example in found for path in example.label}
+    only_text = sum(all(not path.hops for path in example.label) for example in found)
+    print(f"{out}: {planner} trained on {len(found):,} questions, {len(paths):,} paths; {only_text:,} had text alone")
+
+
+@app.command(name="eval")
+def evaluate(
+    kb: KbOption,
+    questions: QuestionsOption,
+    planner: Annotated[Named, typer.Option("--planner", help="What is judged.")] = Named.ranker,
+    trained: Annotated[Path | None, typer.Option("--trained", help="Folder of the trained planner.")] = None,
+    matching: MatchingOption = Matching.exact,
+    model: Annotated[str | None, typer.Option("--model", help="For in-context: the name of a chat model.")] = None,
+    base_url: Annotated[str | None, typer.Option("--base-url", help="Any OpenAI-compatible endpoint.")] = None,
+    data: DataOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say how often the first path is right, beside always saying the most frequent one.
+
+    Right are the paths that a question was made from, where its record has them, else the shortest to its gold nodes.
+    """
+    from kbnav.knowledge.skb.matching import NodeMatcher
+    from kbnav.models.calls import open_calls
+    from kbnav.planning.evaluate import judge
+    from kbnav.planning.open import open_planner
+    from kbnav.planning.training import examples
+
+    settings = _settings(kb=kb, data=data, model=model, base_url=base_url)
+    with _open(settings) as skb:
+        chosen = open_planner(planner.value, skb, trained=trained, calls=lambda: open_calls(settings))
+        matcher = NodeMatcher(skb, matching.value)
+        found = judge(chosen, list(examples(_asked(questions, settings), skb, matcher, known=True)))
+    if as_json:
+        print(json.dumps({"planner": found.planner.as_dict(), "most_frequent": found.most_frequent.as_dict()}))
+        return
+    print(f"{found.planner.questions:,} questions, {found.planner.planned:.1%} with a plan")
+    print(_line(planner.value, found.planner))
+    print(_line("most frequent path", found.most_frequent))
+
+
+def _line(name: str, scores: PlanScores) -> str:
+    return f"{name}: first path right {scores.first:.3f}, found among the first three {scores.first_three:.3f}"
+
+
+def _asked(name: str, settings: Settings) -> list[Asked]:
+    from kbnav.errors import UsageError
+    from kbnav.evaluation.evaluate import find_dataset
+    from kbnav.planning.training import Asked, made_from
+
+    dataset = find_dataset(name, settings.data)
+    found = [Asked(one.text(), one.nodes, made_from(one.meta)) for one in dataset.questions if one.nodes]
+    if not found:
+        raise UsageError(f"no question of {name} has gold nodes")
+    return found
+
+
+@contextmanager
+def _open(settings: Settings) -> Iterator[SKB]:
+    from kbnav.errors import UsageError
+    from kbnav.knowledge.open import open_kb
+    from kbnav.knowledge.skb.kb import SkbKB
+
+    with open_kb(settings) as kb:
+        if not isinstance(kb, SkbKB):
+            raise UsageError(f"a planner needs an SKB, whose schema is known; {settings.kb} is none")
+        yield kb.skb
+
+
+def _settings(**overrides: object) -> Settings:
+    from kbnav.settings import load_settings
+
+    return load_settings(**overrides)

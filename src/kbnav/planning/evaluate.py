@@ -1,0 +1,82 @@
+"""How often a planner's first path is right, beside that of always saying what is right most often."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from kbnav.planning.base import Hop, Planner
+from kbnav.planning.training import Example
+
+FIRST = 3
+"""Paths of a plan that its recall is taken of."""
+Hops = tuple[Hop, ...]
+
+
+@dataclass(frozen=True)
+class PlanScores:
+    """Means over questions: whether the first path is right, and the share of right paths among the first three.
+
+    A question with more than three right paths has them all found where three are. ``planned`` is the share of
+    questions for which there was a plan.
+    """
+
+    questions: int
+    first: float
+    first_three: float
+    planned: float
+
+    def as_dict(self) -> dict[str, float]:
+        """By name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A planner's scores, and those of the path that is most often right among those possible from the matched nodes.
+
+    That most frequent path is counted on the very questions that are asked, which is more than a planner can know.
+    """
+
+    planner: PlanScores
+    most_frequent: PlanScores
+
+
+def judge(planner: Planner, examples: Sequence[Example]) -> Judged:
+    """Ask for a plan of every example, and compare its paths, without their types, with those of the label."""
+    plans = [list(dict.fromkeys(path.hops for path in planner.plan(one.question, one.nodes).paths)) for one in examples]
+    return Judged(_scores(plans, examples), _scores(list(_most_frequent(examples)), examples))
+
+
+def _scores(plans: Sequence[Sequence[Hops]], examples: Sequence[Example]) -> PlanScores:
+    golds = [{path.hops for path in one.label} for one in examples]
+    return PlanScores(
+        questions=len(examples),
+        first=_mean(bool(plan) and plan[0] in gold for plan, gold in zip(plans, golds, strict=True)),
+        first_three=_mean(_found(plan, gold) for plan, gold in zip(plans, golds, strict=True)),
+        planned=_mean(bool(plan) for plan in plans),
+    )
+
+
+def _found(plan: Sequence[Hops], gold: Collection[Hops]) -> float:
+    return len(set(plan[:FIRST]) & set(gold)) / min(FIRST, len(gold))
+
+
+def _most_frequent(examples: Sequence[Example]) -> Iterator[list[Hops]]:
+    """For each example, the paths that are right most often, of those that begin at a type it matched."""
+    shares: defaultdict[str, defaultdict[Hops, float]] = defaultdict(lambda: defaultdict(float))
+    for one in examples:
+        for path, share in one.label.items():
+            shares[path.start][path.hops] += share
+    for one in examples:
+        total: defaultdict[Hops, float] = defaultdict(float)
+        for start in ("", *one.starts):
+            for hops, share in shares[start].items():
+                total[hops] += share
+        yield sorted(total, key=lambda hops: (-total[hops], hops))[:FIRST]
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return sum(found) / len(found) if found else 0.0

@@ -1,0 +1,168 @@
+"""Paths as text, checked against the schema, followed in the graph, and asked of a model."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import AIMessage
+
+from kbnav.knowledge.skb.store import SKB
+from kbnav.models.calls import ModelCalls
+from kbnav.models.scripted import ScriptedModel
+from kbnav.planning.base import TEXT, Hop, Plan, PlannedPath
+from kbnav.planning.expansion import answers, instances, reached
+from kbnav.planning.in_context import InContext
+from kbnav.planning.mending import checked
+from kbnav.planning.path_text import parse_paths, path_text
+from kbnav.planning.schema import Edge, PathSchema
+from kbnav.retrieval.base import Trace
+
+
+def hops(text: str) -> tuple[Hop, ...]:
+    """``^treats binds``."""
+    return tuple(Hop(word[1:], "in") if word.startswith("^") else Hop(word) for word in text.split())
+
+
+relations = st.text(
+    st.characters(blacklist_categories=("Cs", "Cc", "Zs", "Zl", "Zp"), blacklist_characters="<>\"'`“”*.^→-"), min_size=1
+).filter(lambda name: name.casefold() != "text")
+
+
+@given(st.lists(st.builds(Hop, relations, st.sampled_from(["out", "in"])), max_size=3).map(tuple))
+def test_a_path_is_read_as_it_was_written(path: tuple[Hop, ...]) -> None:
+    assert parse_paths(path_text(path)) == [path]
+
+
+@given(st.lists(st.sampled_from(["<PATH>", "</PATH>", "<SEP>", "<path", "^", "text", "a", "->", "\n", " ", "<", ">"])))
+def test_no_reply_is_too_odd_to_read(parts: list[str]) -> None:
+    for path in parse_paths("".join(parts)):
+        assert all(hop.relation.strip() == hop.relation for hop in path)
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ("<PATH>a<SEP>^b</PATH>", ["a ^b"]),
+        ("1. <path> a <sep> b </path>\n2. <PATH>text</PATH>", ["a b", ""]),
+        ("```\n<PATH>`a`</PATH> <PATH>a</PATH>\n```", ["a"]),  # once
+        ("<PATH>a -> ^b", ["a ^b"]),
+        ("<PATH>a<SEP>b\nBecause …", ["a b"]),
+        ("<PATH>a<PATH>b</PATH>", ["a", "b"]),
+        ("<PATH>Gr>G</PATH>", ["Gr>G"]),
+        ("<PATH></PATH><PATH><SEP></PATH>", []),
+        ("I would follow a, then b.", []),
+        ("", []),
+    ],
+)
+def test_replies_of_models(reply: str, expected: list[str]) -> None:
+    assert parse_paths(reply) == [hops(text) for text in expected]
+
+
+@pytest.mark.parametrize(
+    ("proposed", "starts", "expected", "note"),
+    [
+        ("^treats", "disease", "^treats", ""),
+        ("treats", "disease", "^treats", "treats became ^treats"),  # turned
+        ("Treats", "drug", "treats", "Treats became treats"),
+        ("part of", "gene", "part_of", "part of became part_of"),
+        ("^ppi", "gene", "ppi", ""),  # stored both ways: the same
+        ("associated treats", "gene", "^associated ^treats", "associated treats became ^associated ^treats"),
+        ("part_of", "disease", "associated part_of", "part_of became associated / part_of"),  # a hop put in
+        ("treats", "", "treats", ""),  # no node was matched: from anywhere
+        ("cures", "drug", None, "dropped cures: there is no relation cures"),
+        ("treats", "pathway", None, "dropped treats: the schema has no such path from pathway"),
+        ("ppi ppi ppi ppi", "gene", None, "dropped ppi / ppi / ppi / ppi: 4 hops, where 3 are allowed"),
+        ("", "drug", "", ""),
+    ],
+)
+def test_a_path_is_mended_or_dropped(
+    schema: PathSchema, proposed: str, starts: str, expected: str | None, note: str
+) -> None:
+    path = tuple(Hop("part of") for _ in [0]) if proposed == "part of" else hops(proposed)
+    plan = checked([(path, 1.0)], schema, starts.split())
+    assert [one.hops for one in plan.paths] == ([] if expected is None else [hops(expected)])
+    assert [text.replace(" / ", " ") for text in plan.notes] == ([note.replace(" / ", " ")] if note else [])
+
+
+def test_paths_that_become_the_same_share_one_probability(schema: PathSchema) -> None:
+    plan = checked([(hops("treats"), 2.0), (hops("associated"), 1.0), (hops("^treats"), 1.0)], schema, ["disease"])
+    assert [(str(*path.hops), path.probability, path.types) for path in plan.paths] == [
+        ("^treats", 0.75, ("disease", "drug")),
+        ("associated", 0.25, ("disease", "gene")),
+    ]
+    assert plan.notes == ("treats became ^treats",)
+
+
+def test_a_path_that_may_lead_to_two_types_is_two() -> None:
+    schema = PathSchema(
+        [Edge("author", "made", "book"), Edge("author", "made", "film"), Edge("editor", "made", "book")]
+    )
+    plan = checked([(hops("made"), 1.0)], schema, ["author"])
+    assert [(path.types, path.probability) for path in plan.paths] == [
+        (("author", "book"), 0.5),
+        (("author", "film"), 0.5),
+    ]
+
+
+def numbered(skb: SKB, found: list[tuple[int, float]]) -> list[tuple[str, float]]:
+    return [(skb.id(number), pytest.approx(share)) for number, share in found]
+
+
+def test_a_path_shares_its_probability_among_the_nodes_it_leads_to(clinic: SKB) -> None:
+    plan = Plan(
+        (
+            PlannedPath(hops("^treats"), 0.5, "disease", ("disease", "drug")),
+            PlannedPath(hops("associated"), 0.3, "disease", ("disease", "gene")),
+            PlannedPath(hops("ppi"), 0.1, "gene", ("gene", "gene")),  # begins at no matched node
+            PlannedPath(TEXT, 0.1),
+        )
+    )
+    assert answers(clinic, plan, ["x1"]) == numbered_all(clinic, [("dA", 0.5), ("g1", 0.15), ("g2", 0.15)])
+    # by treats: half for each drug; associated leads from both diseases to g1 and g2
+    assert answers(clinic, plan, ["x1", "x2"]) == numbered_all(
+        clinic, [("dA", 0.25), ("dB", 0.25), ("g1", 0.15), ("g2", 0.15)]
+    )
+
+
+def numbered_all(skb: SKB, expected: list[tuple[str, float]]) -> list[tuple[int, float]]:
+    return [(skb.number(node), pytest.approx(share)) for node, share in expected]
+
+
+def test_hubs_are_bounded(clinic: SKB) -> None:
+    path = PlannedPath(hops("associated"), 1.0)
+    assert [clinic.id(number) for number in reached(clinic, path, ["x1"]).tolist()] == ["g1", "g2"]
+    assert [clinic.id(number) for number in reached(clinic, path, ["x1"], limit=1).tolist()] == ["g1"]
+
+
+def test_instances_are_the_walks_themselves(clinic: SKB) -> None:
+    path = PlannedPath(hops("associated ^associated"), 1.0, "disease", ("disease", "gene", "disease"))
+    walks = [[clinic.id(number) for number in walk] for walk in instances(clinic, path, ["x1", "dA", "x2"])]
+    assert walks == [["x1", "g2", "x2"], ["x2", "g2", "x1"]]
+    assert list(instances(clinic, PlannedPath(TEXT, 1.0), ["x1"])) == []
+
+
+def in_context(clinic: SKB, reply: str) -> tuple[Plan, str, Trace]:
+    model, trace = ScriptedModel(replies=[AIMessage(reply)]), Trace()
+    plan = InContext(clinic, ModelCalls(model, "scripted")).plan("Which drug treats gout?", ["x1"], trace)
+    return plan, model.seen[0][-1].text, trace
+
+
+def test_a_model_is_shown_every_edge_with_an_example(clinic: SKB) -> None:
+    plan, prompt, trace = in_context(
+        clinic, "<PATH>treats</PATH>\n<PATH>associated<SEP>cures</PATH>\n<PATH>text</PATH>"
+    )
+    assert "drug -- treats --> disease, as in: Alphazol -- treats --> gout" in prompt
+    assert "- gout (disease)" in prompt
+    assert "Query: Which drug treats gout?" in prompt
+    assert [(path.hops, path.probability) for path in plan.paths] == [
+        (hops("^treats"), pytest.approx(3 / 4)),  # weights 1 and 1/3
+        (TEXT, pytest.approx(1 / 4)),
+    ]
+    assert plan.notes == ("treats became ^treats", "dropped associated / cures: there is no relation cures")
+    assert len(trace.steps) == 1
+
+
+def test_a_reply_without_a_path_is_an_empty_plan_that_says_so(clinic: SKB) -> None:
+    plan, _, _ = in_context(clinic, "I cannot say.")
+    assert plan == Plan(notes=("the model's reply has no path",))

@@ -1,0 +1,153 @@
+"""The ranker learns what its questions say, goes to a file and back, and refuses what it was not trained for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kbnav.encoders import Vectors
+from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.store import SKB
+from kbnav.planning.base import TEXT, Hop, Plan, PlannedPath
+from kbnav.planning.evaluate import judge
+from kbnav.planning.none import NoPlanner
+from kbnav.planning.open import open_planner
+from kbnav.planning.ranker import Ranker
+from kbnav.planning.scorer import Training
+from kbnav.planning.training import Asked, Example, examples
+from tests.planning.conftest import EDGES, Words, built
+
+TRAIN = [
+    *(Asked(f"Which drug{s} helps with gout {end}?", ["dA"]) for s in ("", "s") for end in ("best", "now", "today")),
+    *(Asked(f"What gene is behind scurvy {end}?", ["g2"]) for end in ("then", "now", "today", "mostly")),
+    *(Asked(f"Which pathway has ABC1 {end}?", ["p1"]) for end in ("then", "now", "today", "mostly")),
+    *(Asked(f"Which remedy is said to be {end}?", ["dB"]) for end in ("old", "bitter", "rare", "cheap")),
+]
+
+
+def hops_of(plan: Plan) -> tuple[Hop, ...]:
+    return plan.paths[0].hops
+
+
+@pytest.fixture(scope="module")
+def trained(clinic: SKB) -> Ranker:
+    found = list(examples(TRAIN, clinic, NodeMatcher(clinic, "exact")))
+    return Ranker.train(clinic, Words(), found, Training(epochs=150))
+
+
+@pytest.mark.parametrize(
+    ("question", "nodes", "expected"),
+    [
+        ("Which drug helps with scurvy?", ["x2"], (Hop("treats", "in"),)),
+        ("What gene is behind gout?", ["x1"], (Hop("associated"),)),
+        ("Which pathway has XYZ2?", ["g2"], (Hop("part_of"),)),
+        ("Which remedy is said to be new?", [], TEXT),
+    ],
+)
+def test_a_trained_ranker_knows_the_path_of_a_name_it_has_not_met(
+    trained: Ranker, question: str, nodes: list[str], expected: tuple[Hop, ...]
+) -> None:
+    plan = trained.plan(question, nodes)
+    assert hops_of(plan) == expected
+    assert plan.paths[0].probability > 0.5
+    shares = [path.probability for path in plan.paths]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) <= 1 + 1e-6
+
+
+def test_paths_begin_at_a_type_that_was_matched(trained: Ranker) -> None:
+    for path in trained.plan("Which drug helps with gout?", ["g1"]).paths:
+        assert path.is_text or path.start == "gene"
+        assert path.is_text or (path.types[0], len(path.types)) == ("gene", len(path.hops) + 1)
+    assert [path.hops for path in trained.plan("Which drug helps?", []).paths] == [TEXT]
+
+
+def test_an_untrained_ranker_goes_by_the_words_of_the_schema(clinic: SKB) -> None:
+    ranker = Ranker.untrained(clinic, Words())
+    assert hops_of(ranker.plan("which drug blocks gene ABC1", ["g1"])) == (Hop("blocks", "in"),)
+    assert hops_of(ranker.plan("which drug binds gene ABC1", ["g1"])) == (Hop("binds", "in"),)
+
+
+def test_a_saved_ranker_plans_the_same(trained: Ranker, clinic: SKB, tmp_path: Path) -> None:
+    trained.save(tmp_path / "planner")
+    again = Ranker.load(tmp_path / "planner", clinic, Words())
+    for question, nodes in (("Which drug helps with gout?", ["x1"]), ("anything else", ["g1", "x2"])):
+        assert again.plan(question, nodes) == trained.plan(question, nodes)
+
+
+class OtherWords(Words):
+    name = "other words"
+
+    def encode(self, texts: list[str]) -> Vectors:  # type: ignore[override]
+        return super().encode(texts)
+
+
+def test_another_schema_or_encoder_is_refused_with_both_names(trained: Ranker, clinic: SKB, tmp_path: Path) -> None:
+    trained.save(tmp_path)
+    other = built(tmp_path / "other", edges=EDGES + "p1,cites,x1\n", name="ward")
+    with SKB.open(other) as ward, pytest.raises(UsageError, match=r"schema of clinic; that of ward is another"):
+        Ranker.load(tmp_path, ward, Words())
+    with pytest.raises(UsageError, match=r"encoder words; clinic has other words"):
+        Ranker.load(tmp_path, clinic, OtherWords())
+
+
+@pytest.mark.parametrize("damage", ["cut", "swapped", "future", "kind", "no json"])
+def test_a_damaged_ranker_is_refused(trained: Ranker, clinic: SKB, tmp_path: Path, damage: str) -> None:
+    trained.save(tmp_path)
+    weights, description = tmp_path / "planner.npz", tmp_path / "planner.json"
+    found = json.loads(description.read_bytes())
+    if damage == "cut":
+        weights.write_bytes(weights.read_bytes()[:-20])
+    elif damage == "swapped":
+        del found["paths"]
+    elif damage == "future":
+        found["format"] = 99
+    elif damage == "kind":
+        found["planner"] = "seq2seq"
+    description.write_text("{" if damage == "no json" else json.dumps(found))
+    with pytest.raises(UsageError if damage == "kind" else DataError):
+        Ranker.load(tmp_path, clinic, Words())
+
+
+def test_no_planner_and_none_of_that_name(clinic: SKB, tmp_path: Path) -> None:
+    assert open_planner("none", clinic).plan("Which?", ["x1"]) == Plan()
+    with pytest.raises(UsageError, match="no planner 'best'; there are none, in-context, ranker, seq2seq"):
+        open_planner("best", clinic)
+    with pytest.raises(UsageError, match="no trained planner"):
+        Ranker.load(tmp_path, clinic, Words())
+    with pytest.raises(UsageError, match="no questions"):
+        Ranker.train(clinic, Words(), [])
+
+
+class Fixed:
+    """A planner whose plans are given."""
+
+    name = "fixed"
+
+    def __init__(self, plans: dict[str, list[str]]) -> None:
+        self._plans = plans
+
+    def plan(self, question: str, nodes: object, trace: object = None) -> Plan:
+        paths = [(Hop(relation),) if relation != "text" else TEXT for relation in self._plans[question]]
+        return Plan(tuple(PlannedPath(path, 1 / len(paths)) for path in paths))
+
+
+def example(question: str, *relations: str) -> Example:
+    from kbnav.planning.schema import RelationPath
+
+    label = {RelationPath((Hop(one),), ("drug", "gene")): 1 / len(relations) for one in relations}
+    return Example(question, ("d",), frozenset({"drug"}), label)
+
+
+def test_judged_by_hand() -> None:
+    asked = [example("1", "a"), example("2", "a"), example("3", "b", "c"), example("4", *"abcd")]
+    plans = {"1": ["a", "b"], "2": ["b", "c", "text", "a"], "3": ["c", "text", "b"], "4": []}
+    found = judge(Fixed(plans), asked)
+    # first: 1 and 3 are right; of the first three: 1, 0, 1 and, with nothing planned, 0
+    assert (found.planner.first, found.planner.first_three, found.planner.planned) == (0.5, 0.5, 0.75)
+    # a is right 2.25 times, b and c 0.75 times, d 0.25: always a, b, c finds 1, 1, 2 of 2, 3 of 3
+    assert (found.most_frequent.first, found.most_frequent.first_three) == (0.75, 1.0)
+    assert judge(NoPlanner(), asked).planner.planned == 0.0

@@ -1,0 +1,144 @@
+"""Labels counted by hand on the graph of conftest.py, the KL loss worked out on paper, and what the scorer learns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.store import SKB
+from kbnav.planning.base import Hop
+from kbnav.planning.schema import TEXT_PATH, PathSchema, RelationPath
+from kbnav.planning.scorer import Candidates, Questions, Scorer, Training, kl_divergence, log_softmax
+from kbnav.planning.training import Asked, examples, path_label
+
+
+def path(text: str) -> RelationPath:
+    """``disease ^treats drug``: types and relations in turn."""
+    words = text.split()
+    hops = [Hop(word[1:], "in") if word.startswith("^") else Hop(word) for word in words[1::2]]
+    return RelationPath(tuple(hops), tuple(words[::2]))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "answers", "expected"),
+    [
+        (["x1"], ["dA"], ["disease ^treats drug"]),
+        (["dA"], ["x1"], ["drug treats disease"]),
+        (["dA"], ["g1"], ["drug binds gene", "drug blocks gene"]),  # and not the longer one by the disease
+        # by the disease, and by g1, which it binds and blocks
+        (
+            ["dA"],
+            ["g2"],
+            ["drug binds gene ppi gene", "drug blocks gene ppi gene", "drug treats disease associated gene"],
+        ),
+        (["g1"], ["g2"], ["gene ppi gene"]),  # stored both ways: not ^ppi as well
+        (["g1", "x1"], ["g2"], ["disease associated gene", "gene ppi gene"]),
+        (["p1"], ["x1"], ["pathway ^part_of gene ^associated disease"]),  # over two genes: one relation path
+        (["x1"], ["x2"], ["disease associated gene ^associated disease"]),
+        (["x1"], ["dA", "p1"], ["disease ^treats drug", "disease associated gene part_of pathway"]),
+        (["x1"], ["x1", "dA"], ["disease ^treats drug"]),  # a node that is itself an answer adds nothing
+        (["x1"], ["x1"], []),
+        (["p1"], ["dB"], []),  # three hops away
+        ([], ["dB"], []),
+        (["x1"], [], []),
+    ],
+)
+def test_labels_are_uniform_over_the_shortest_paths(
+    clinic: SKB, schema: PathSchema, nodes: list[str], answers: list[str], expected: list[str]
+) -> None:
+    label = path_label(clinic, schema, list(map(clinic.number, nodes)), list(map(clinic.number, answers)))
+    assert label == {one: pytest.approx(1 / len(expected)) for one in map(path, expected)} or (
+        not expected and label == {TEXT_PATH: 1.0}
+    )
+
+
+def test_questions_become_examples_by_the_nodes_they_name(clinic: SKB) -> None:
+    asked = [
+        Asked("Which drug treats gout?", ["dA", "gone"]),  # an answer that the SKB lacks is left out
+        Asked("Which drug is the oldest?", ["dB"]),
+    ]
+    first, second = examples(asked, clinic, NodeMatcher(clinic, "exact"))
+    assert (first.nodes, first.starts, dict(first.label)) == (
+        ("x1",),
+        frozenset({"disease"}),
+        {path("disease ^treats drug"): 1.0},
+    )
+    assert (second.nodes, dict(second.label)) == ((), {TEXT_PATH: 1.0})
+
+
+def test_the_schema_lists_what_can_be_followed(schema: PathSchema) -> None:
+    one_hop = schema.paths(1)
+    assert one_hop[0] == TEXT_PATH
+    assert set(one_hop[1:]) == {
+        path(text)
+        for text in (
+            *("drug treats disease", "disease ^treats drug", "disease associated gene", "gene ^associated disease"),
+            *("drug binds gene", "gene ^binds drug", "drug blocks gene", "gene ^blocks drug"),
+            *("gene part_of pathway", "pathway ^part_of gene", "gene ppi gene"),
+        )
+    }
+    two_hops = set(schema.paths(2)) - set(one_hop)
+    leading_out = {"drug": 3, "disease": 2, "gene": 5, "pathway": 1}
+    assert len(two_hops) == sum(leading_out[one.types[-1]] for one in one_hop if one.hops)
+    assert path("disease ^treats drug binds gene") in two_hops
+    assert len(schema.paths(2, most=20)) == 20
+    most = {
+        path("disease associated gene"),
+        path("gene ^associated disease"),
+    }  # three edges; the others have two or one
+    assert set(schema.paths(2, most=3)) == {TEXT_PATH, *most}
+
+
+def test_an_update_of_edges_leaves_the_hash_of_the_schema_alone(schema: PathSchema) -> None:
+    more = PathSchema([edge._replace(edges=edge.edges + 1) for edge in schema.edges])
+    assert more.sha256 == schema.sha256
+    assert PathSchema(schema.edges[1:]).sha256 != schema.sha256
+
+
+def test_kl_divergence_by_hand() -> None:
+    """Of (1/2, 1/2, 0) and (1/4, 3/4, 0): 1/2 ln 2 + 1/2 ln 2/3; the second row is predicted as it should be."""
+    logs = np.log(np.array([[0.25, 0.75, 1e-30], [0.2, 0.3, 0.5]]))
+    target = np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]])
+    by_hand = 0.5 * math.log(2) + 0.5 * math.log(2 / 3)
+    assert by_hand == pytest.approx(0.143841, abs=1e-6)
+    assert kl_divergence(target, logs) == pytest.approx(by_hand / 2)
+
+
+def test_what_is_not_possible_has_no_probability() -> None:
+    logs = log_softmax(np.array([[3.0, 1.0, 1.0]]), np.array([[False, True, True]]))
+    assert np.exp(logs)[0] == pytest.approx([0.0, 0.5, 0.5])
+
+
+def asked(texts: Sequence[str], width: int = 2) -> Questions:
+    return Questions(texts, np.zeros((len(texts), width), np.float32))
+
+
+def test_the_loss_of_a_separable_task_falls_to_nothing_and_ties_stay_ties() -> None:
+    texts = [f"{word} of {word[1]}{number}" for number in range(30) for word in ("cause", "cure", "kind")]
+    target = np.tile(np.array([[1, 0, 0], [0, 1, 0], [0, 0.5, 0.5]], np.float32), (30, 1))
+    candidates = Candidates(
+        [frozenset({"a", "x"}), frozenset({"b", "x"}), frozenset({"c"})], np.zeros((3, 2), np.float32)
+    )
+    scorer = Scorer.fit(asked(texts), candidates, target, training=Training(epochs=150))
+    fresh = asked(["cause of n99", "cure of n98", "kind of n97"])
+    logs = log_softmax(scorer.scores(fresh, candidates))
+    assert kl_divergence(target[:3], logs) < 0.02
+    assert np.exp(logs) == pytest.approx(target[:3], abs=0.05)
+    assert kl_divergence(target[:3], log_softmax(Scorer.untrained(2).scores(fresh, candidates))) > 0.8
+
+
+def test_training_is_the_same_for_the_same_seed() -> None:
+    texts = ["one", "two", "one two", "two one"]
+    target = np.array([[1, 0], [0, 1], [1, 0], [0, 1]], np.float32)
+    candidates = Candidates([frozenset({"a"}), frozenset({"b"})], np.zeros((2, 2), np.float32))
+    fits: list[Any] = [
+        Scorer.fit(asked(texts), candidates, target, training=Training(epochs=3, seed=seed)).weights
+        for seed in (1, 1, 2)
+    ]
+    assert np.array_equal(fits[0], fits[1])
+    assert fits[0].shape == fits[2].shape
