@@ -1,4 +1,4 @@
-"""A stand-in for a language model: rules that answer the prompts of the retrieval systems from the prompts alone.
+"""A stand-in for a language model: rules that answer the prompts of systems from the prompts alone.
 
 It lets these systems run, and be tested and timed, where there is no model. It understands nothing: it copies names out
 of a query, and out of given documents the sentences that share words with the query. What a system scores with it says
@@ -17,10 +17,13 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
+from kbnav.models.standin_walks import walk_answer, walk_call
 from kbnav.relevance import relevance, words
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import CallbackManagerForLLMRun
+    from langchain_core.language_models import LanguageModelInput
+    from langchain_core.runnables import Runnable
 
 NAME = "standin"
 """The model's name in every run it took part in."""
@@ -50,13 +53,21 @@ class StandIn(BaseChatModel):
         messages: list[BaseMessage],
         stop: list[str] | None = None,  # noqa: ARG002 - part of the protocol
         run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002
-        **kwargs: Any,  # noqa: ARG002
+        **kwargs: Any,
     ) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(answer(messages[-1].text)))])
+        message = walk_call(messages) if kwargs.get("tools") else AIMessage(answer(messages[-1].text))
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[LanguageModelInput, AIMessage]:
+        """As an agent's policy: it calls the tools of ``pasemiqa`` and ``gog``."""
+        return self.bind(tools=tools, **kwargs)
 
 
 def answer(prompt: str) -> str:
     """The reply to one prompt; empty for a prompt of another form."""
+    walked = walk_answer(prompt)
+    if walked is not None:
+        return walked
     if judged := _JUDGED.search(prompt):
         return _score(judged[1], judged[2])
     lines = prompt.rstrip().splitlines()
