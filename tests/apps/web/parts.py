@@ -46,6 +46,7 @@ class Server:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.app.state.runner.hang_up()
         self._server.should_exit = True
         self._thread.join()
 
@@ -153,15 +154,20 @@ def served_process(
     process = subprocess.Popen(
         [sys.executable, "-c", "from kbnav.apps.cli import main; main()", "serve", "--port", "0", *arguments],
         stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         cwd=home,
         env={**os.environ, "KBNAV_HOME": str(home), "PYTHONUNBUFFERED": "1", **(environment or {})},
     )
     try:
-        line = process.stdout.readline() if process.stdout else ""
-        found = re.search(r"http://\S+(?=/;)", line)
-        assert found, line
-        yield found[0], process
+        lines: list[str] = []
+        for line in process.stdout or ():
+            lines.append(line)
+            if found := re.search(r"http://\S+(?=/;)", line):
+                yield found[0], process
+                break
+        else:
+            raise AssertionError("".join(lines))
     finally:
         process.kill()
         process.wait()

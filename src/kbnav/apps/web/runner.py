@@ -102,7 +102,7 @@ class Runner:
         self.closing = asyncio.Event()
         self._service, self._store, self._saver, self._hide = service, store, saver, hide
         self._limits = service.settings.web
-        self._changes = Changes(loop)
+        self._loop, self._changes = loop, Changes(loop)
         self._queue: queue.SimpleQueue[_Live | None] = queue.SimpleQueue()
         self._live: dict[str, _Live] = {}
         self._ended = threading.Event()
@@ -122,7 +122,10 @@ class Runner:
             thread.start()
 
     def hang_up(self) -> None:
-        """End every stream, whose client will come back; in the server's loop."""
+        """End every stream, whose client will come back; from any thread."""
+        self._loop.call_soon_threadsafe(self._hang_up)
+
+    def _hang_up(self) -> None:
         self.closing.set()
         self._changes.wake_all()
 
@@ -191,7 +194,7 @@ class Runner:
                     yield event
                 if run is None or not run.under_way:
                     return
-                patience = 10 * TICK if run_id in self._live else TICK
+                patience = 2 * TICK if run_id in self._live else TICK
                 try:
                     await asyncio.wait_for(news.wait(), patience)
                 except TimeoutError:
@@ -218,6 +221,9 @@ class Runner:
             try:
                 if not self._ended.is_set():
                     self._answer(live)
+            except Exception as error:  # noqa: BLE001 - a database that is away must not end the thread
+                if not self._ended.is_set():
+                    _LOG.error("run: %s", self._hide.hidden(repr(error)))
             finally:
                 self._live.pop(live.run.id, None)
                 self._changes.tell(live.run.id)
@@ -240,8 +246,8 @@ class Runner:
             status, answer = "stopped", {**failed_answer(str(error)), "status": "stopped"}
         except KbnavError as error:
             status, answer = "failed", failed_answer(str(error))
-        except Exception as error:  # noqa: BLE001 - the last line of a thread that must go on
-            _LOG.error("run %s: %s", run.id[:8], self._hide.hidden(repr(error)))
+        except Exception as error:  # noqa: BLE001 - whatever it is, who asked is told
+            _LOG.error("run: %s", self._hide.hidden(repr(error)))
             status, answer = "failed", failed_answer("An error in kbnav itself; the server's log says more.")
         answer = self._hide.hidden_in(answer)
         tell({"kind": "end", "status": status, "answer": answer})

@@ -125,11 +125,10 @@ def _told_of_the_end(runner: Runner) -> Any:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    loop = asyncio.get_running_loop()
     usual: dict[int, Callable[[int, FrameType | None], Any]] = {}
 
     def end(number: int, frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(runner.hang_up)
+        runner.hang_up()
         usual[number](number, frame)
 
     for number in (int(signal.SIGINT), int(signal.SIGTERM)):
@@ -185,11 +184,16 @@ def serve(settings: Settings, *, ready: Ready) -> None:
         Multiprocess(config, sockets=[listener]).run()
 
 
+def _log_to_stderr() -> None:
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("kbnav.web").setLevel(logging.INFO)
+
+
 def run_app(make: Callable[[], Any], web: Web, *, ready: Ready) -> None:
     """Run an application until interrupted, in this process. Raises StopRun as ``make``, and where it cannot listen."""
     import uvicorn
 
-    logging.getLogger("kbnav.web").setLevel(logging.INFO)
+    _log_to_stderr()
     with _listening(web.host, web.port) as listener, contextlib.suppress(KeyboardInterrupt):
         server = uvicorn.Server(uvicorn.Config(make(), **_OPTIONS))
         ready(_address(web.host, listener))
@@ -211,6 +215,7 @@ def _address(host: str, listener: socket.socket) -> str:
 
 
 def _worker_app(settings: Settings) -> FastAPI:
+    _log_to_stderr()
     try:
         return make_app(settings)
     except StopRun as error:
