@@ -14,7 +14,7 @@ from kbnav.knowledge.sparql.limits import drop_probe_limit
 from kbnav.knowledge.sparql.prefixes import entity_ids
 from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import QUERY
-from kbnav.trajectory import Call, Outcome, Status, Step, Usage
+from kbnav.trajectory import Call, Outcome, Status, Step, Turn, Usage
 
 
 class Writer(Protocol):
@@ -31,7 +31,7 @@ class QueryEnding:
 
     write: Writer
 
-    def premature(self, finish: Call, path: Sequence[Step]) -> bool:
+    def premature(self, finish: Call, path: Sequence[Step], history: Sequence[Turn]) -> bool:  # noqa: ARG002 - an Ending
         """A finish is premature while the last executed query has no rows, or there is none (SPINACH, section 4.2).
 
         That there is no answer may be said once a query has run.

@@ -68,8 +68,8 @@ class Policy(Protocol):
 class Ending(Protocol):
     """What an agent's answer is: when finishing is premature, and what the outcome of a run is."""
 
-    def premature(self, finish: Call, path: Sequence[Step]) -> bool:
-        """Whether this finish must be dropped."""
+    def premature(self, finish: Call, path: Sequence[Step], history: Sequence[Turn]) -> bool:
+        """Whether this finish must be dropped, after the path's steps and the chat's earlier turns."""
         ...
 
     def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
@@ -155,7 +155,7 @@ def build_machine(
         return {"usage": usage, "pending": [call.encodable() for call in reply.calls[:room]]}
 
     def act(state: State, runtime: Runtime[RunContext]) -> dict[str, Any]:
-        run, wait, repeats = sort_out(state["pending"], state["path"], ending, budget)
+        run, wait, repeats = sort_out(state, ending, budget)
         first = spent(state) + 1
         try:
             steps, usage, error = runtime.context.hold(lambda: _run_side_by_side(run, first, toolbox, state, runtime))
@@ -205,7 +205,7 @@ def build_machine(
         if state["stop"]:
             return "report"
         if state["pending"]:
-            return "act" if sort_out(state["pending"], state["path"], ending, budget).run else "rollback"
+            return "act" if sort_out(state, ending, budget).run else "rollback"
         return "report" if _why_stopped(state, budget) else "think"
 
     graph = StateGraph(State, context_schema=RunContext)
@@ -227,14 +227,15 @@ class Sorted(NamedTuple):
     repeats: list[Call]
 
 
-def sort_out(pending: Sequence[Call], path: Sequence[Step], ending: Ending, budget: Budget) -> Sorted:
-    """Decide on the calls of one turn.
+def sort_out(state: State, ending: Ending, budget: Budget) -> Sorted:
+    """Decide on the pending calls, which are those of one turn.
 
     Nothing to run means a rollback: every call repeats a step of the path, or the finish is premature. Where a turn
     holds fresh calls beside repeats, the policy is not going round in circles: the fresh ones run, the repeats are
     only dropped. A finish beside other calls waits until they have run. Without the rollback rule a step of the path
     may be taken again; without the rule on premature finishes no finish is one.
     """
+    pending, path = state["pending"], state["path"]
     known = {step.call.key for step in path} if budget.rollback else set()
     fresh: list[Call] = []
     finishes: list[Call] = []
@@ -249,7 +250,7 @@ def sort_out(pending: Sequence[Call], path: Sequence[Step], ending: Ending, budg
         known.add(call.key)
     if fresh:
         return Sorted(fresh, finishes[:1], repeats + finishes[1:])
-    if finishes and not (budget.premature_finish and ending.premature(finishes[0], path)):
+    if finishes and not (budget.premature_finish and ending.premature(finishes[0], path, state["history"])):
         return Sorted(finishes[:1], [], repeats + finishes[1:])
     return Sorted([], [], list(pending))
 

@@ -11,7 +11,7 @@ from kbnav.answers import Ranked, Ranking
 from kbnav.knowledge.base import Entity
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.tools.observation import Context
-from kbnav.trajectory import Call, Outcome, Status, Step, Usage
+from kbnav.trajectory import Call, Outcome, Status, Step, Turn, Usage
 
 BEST_EFFORT = 20
 """Nodes of a ranking that no finish chose."""
@@ -29,13 +29,13 @@ class RankingEnding:
     write: Writer
     describe: Describe
 
-    def premature(self, finish: Call, path: Sequence[Step]) -> bool:
-        """A finish is premature if it names a node that no observation on the path has shown.
+    def premature(self, finish: Call, path: Sequence[Step], history: Sequence[Turn]) -> bool:
+        """A finish is premature if it names a node that no observation has shown, on the path or in an earlier turn.
 
         That there is no answer (no nodes) may be said once anything was looked at.
         """
         nodes = named_by(finish)
-        shown = {node for step in path for node in step.nodes}
+        shown = {node for steps in (path, *(turn.steps for turn in history)) for step in steps for node in step.nodes}
         return not shown.issuperset(nodes) if nodes else not path
 
     def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:

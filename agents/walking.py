@@ -20,7 +20,7 @@ from kbnav.settings import Budget, Settings
 from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask, fact_text
-from kbnav.trajectory import Call, Fact, Outcome, Step, Usage
+from kbnav.trajectory import Call, Fact, Outcome, Step, Turn, Usage
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -183,9 +183,9 @@ class WalkEnding(RankingEnding):
     tabled: bool = False
     tried: str = ""
 
-    def premature(self, finish: Call, path: Sequence[Step]) -> bool:
+    def premature(self, finish: Call, path: Sequence[Step], history: Sequence[Turn]) -> bool:
         """See ``RankingEnding``; also an unknown answer before everything was tried."""
-        if super().premature(finish, path):
+        if super().premature(finish, path, history):
             return True
         return bool(self.tried) and not named_by(finish) and all(step.call.tool != self.tried for step in path)
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
+from kbnav.agents.machine import seen_text, start
+from kbnav.agents.spinach import spinach_with
 from kbnav.errors import UsageError
-from kbnav.models.scripted import ScriptedModel
+from kbnav.models.scripted import ScriptedModel, says
 from kbnav.question import checked_question
 from kbnav.session import Chat, sqlite_sessions
-from kbnav.trajectory import load_run
+from kbnav.settings import Budget, Settings
+from kbnav.trajectory import Call, Outcome, Step, Turn, load_run
 from tests.agents.parts import agent_of, finishes, looks, runs
 from tests.conftest import ROOT
 
@@ -75,6 +79,26 @@ def test_a_third_turn_knows_both_earlier_ones_and_is_saved_without_a_warning(tmp
             run = Chat(agent_of([runs(number), finishes()], tmp_path), "s1", saver).ask(f"Question {number}?")
     assert [turn.question for turn in run.history] == ["Question 1?", "Question 2?"]
     assert load_run(tmp_path / "runs" / f"{run.id}.json") == run
+
+
+def test_what_earlier_turns_have_shown_counts_as_seen_in_each_of_its_parts():
+    step = Step(1, Call("get_entry"), "Q3 (observed)")
+    turn = Turn("What of Q1?", (step,), Outcome("answered", "finish", query="SELECT ?x { ?x wdt:P2 wd:Q2 }"))
+    state = start("And Q4?", [turn], Budget())
+    assert set(re.findall(r"\b[PQ]\d\b", seen_text(state))) == {"Q1", "P2", "Q2", "Q3", "Q4"}
+
+
+def test_an_id_of_an_earlier_turn_is_not_told_to_be_checked(mini_kb, tmp_path):
+    query = says(("execute_query", {"query": "SELECT ?x { wd:Q42 wdt:P69 ?x }"}))
+    settings = Settings(home=tmp_path, language="en", model="scripted", budget={"steps": 1})
+    told = []
+    with sqlite_sessions(tmp_path) as saver:
+        for question in ("Where did Douglas Adams learn?", "Where, again?"):
+            agent = spinach_with(ScriptedModel(replies=[query]), None, mini_kb, settings)
+            told.append(Chat(agent, "s1", saver).ask(question).path[0].observation.partition("\n")[0])
+    assert told[0].startswith("(Check the ids that you have not seen before: ")
+    assert "Q42" in told[0]
+    assert not told[1].startswith("(Check")
 
 
 def test_history_does_not_carry_whole_tables(tmp_path):
