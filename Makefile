@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench wheel-test cassettes lock clean
+.PHONY: demo test train-test lint bench wheel-test cassettes lock clean
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else "kbnav needs Python 3.11 to 3.13; set PYTHON")'
@@ -19,6 +19,16 @@ demo: $(READY)  ## answer a question on the bundled mirror, and one on the bundl
 
 test: $(READY)  ## every test
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+train-test: .venv-train/.ready  ## the tests of the planner that trains a language model, in an environment with torch
+	.venv-train/bin/python -m pytest -q -o filterwarnings=default tests/training
+
+.venv-train/.ready: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv-train
+	.venv-train/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
+	.venv-train/bin/python -m pip install --quiet torch==2.13.0 'transformers>=4.56' 'peft>=0.17'
+	.venv-train/bin/python -m pip install --quiet --no-deps -e .
+	touch $@
 
 lint: $(READY)  ## format, lint, types, layering
 	$(BIN)/ruff format --check .
@@ -40,9 +50,11 @@ wheel-test: $(READY)  ## the tests once more, against the built wheel in an envi
 cassettes: $(READY)  ## record the HTTP that tests replay again, from the bundled mirror and a stub
 	$(BIN)/python -m tests.record_cassettes
 
+# All but train: torch is large, and which build of it is wanted depends on the machine.
+EXTRAS := ann bot eval mcp parquet plot postgres skb web
 lock:  ## pin every dependency again; needs uv
 	uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-annotate --no-header \
-		--no-emit-index-url --all-extras --group dev pyproject.toml -o requirements.lock
+		--no-emit-index-url $(EXTRAS:%=--extra %) --group dev pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-train build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

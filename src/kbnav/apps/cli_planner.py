@@ -81,9 +81,9 @@ def train(
 
             Ranker.train(skb, encoder_of(skb), found, Training(seed=seed)).save(out)
         else:
-            from kbnav.planning.seq2seq import Seq2Seq
+            from kbnav.planning.seq2seq import Schedule, Seq2Seq
 
-            Seq2Seq.train(skb, found, out, base=base, seed=seed)
+            Seq2Seq.train(skb, found, out, base=base, schedule=Schedule(seed=seed))
     paths = {path for example in found for path in example.label}
     only_text = sum(all(not path.hops for path in example.label) for example in found)
     print(f"{out}: {planner} trained on {len(found):,} questions, {len(paths):,} paths; {only_text:,} had text alone")

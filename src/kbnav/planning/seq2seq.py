@@ -1,0 +1,291 @@
+"""The planner ``seq2seq``: a causal language model that writes relation paths (PASemiQA, section 4.1.2).
+
+Needs the extra ``train``. A pretrained model, given by name or folder, is fine-tuned with LoRA (Hu et al., 2022);
+without one a small GPT-2 with a tokenizer of its own is made and trained from nothing. Paths are decoded by beam search
+held to those that the schema has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb.store import SKB
+from kbnav.planning.base import TEXT, Hop, Plan
+from kbnav.planning.mending import checked
+from kbnav.planning.path_text import BETWEEN, CLOSE, OPEN, parse_paths, path_text
+from kbnav.planning.ranker import DESCRIPTION, fits, read_description
+from kbnav.planning.schema import PathSchema
+from kbnav.prompts import render
+
+if TYPE_CHECKING:
+    from kbnav.planning.training import Example
+    from kbnav.retrieval.base import Trace
+
+BEAMS = 3
+LONGEST = 2
+"""Hops of the paths that can be written."""
+_FORMAT = 1
+_MODEL = "model"
+_END, _PAD = "<END>", "<PAD>"
+_VOCABULARY = 4_096
+_LAYERS, _HEADS, _WIDTH, _POSITIONS = 2, 4, 128, 512
+_BATCH = 16
+_LORA_RANK, _LORA_ALPHA, _LORA_DROPOUT = 8, 16, 0.05
+_IGNORED = -100  # what torch's cross entropy leaves out
+
+Hops = tuple[Hop, ...]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How the model is trained; the rates are for a new model and for LoRA."""
+
+    epochs: int = 10
+    rate: float = 1e-3
+    lora_rate: float = 2e-4
+    seed: int = 0
+
+
+class Seq2Seq:
+    """The planner. Use ``train`` or ``load``."""
+
+    name = "seq2seq"
+
+    def __init__(self, skb: SKB, model: Any, tokenizer: Any) -> None:
+        """``model`` is a causal model of transformers, in evaluation mode, ``tokenizer`` its own."""
+        self._skb, self._model, self._tokenizer = skb, model, tokenizer
+        self._schema = PathSchema.of(skb)
+        self._trie = lru_cache(maxsize=64)(self._build_trie)
+
+    @classmethod
+    def train(
+        cls, skb: SKB, examples: Sequence[Example], out: Path, *, base: str = "", schedule: Schedule | None = None
+    ) -> Seq2Seq:
+        """Train on the examples' distributions, write the planner into ``out``, and give it back.
+
+        ``base`` names a model of the hub or a folder, which LoRA is put on; empty: a small new model. Raises UsageError
+        without examples, without the extra ``train``, or where ``base`` cannot be had.
+        """
+        _require()
+        import torch
+
+        if not examples:
+            raise UsageError("no questions to train the planner on")
+        chosen = schedule or Schedule()
+        torch.manual_seed(chosen.seed)
+        model, tokenizer = _with_lora(base) if base else _new(examples, PathSchema.of(skb))
+        _descend(model, tokenizer, examples, chosen, chosen.lora_rate if base else chosen.rate)
+        model.eval()
+        _save(out, skb, model, tokenizer, base)
+        return cls(skb, model, tokenizer)
+
+    @classmethod
+    def load(cls, folder: Path, skb: SKB) -> Seq2Seq:
+        """Read what ``train`` wrote. Raises UsageError where it is for another schema or its base cannot be had."""
+        found = read_description(folder, cls.name)
+        fits(folder, found, skb)
+        _require()
+        if found.get("files") != _digests(folder / _MODEL):
+            raise DataError(f"{folder / _MODEL}: its files are not those that were written")
+        model, tokenizer = _pretrained(found["base"] or str(folder / _MODEL))
+        if found["base"]:
+            from peft import PeftModel
+
+            model = PeftModel.from_pretrained(model, str(folder / _MODEL))
+        model.eval()
+        return cls(skb, model, tokenizer)
+
+    def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:  # noqa: ARG002
+        """The ``BEAMS`` best paths, by the probabilities of their tokens; only ``text`` where no node was matched."""
+        starts = frozenset(self._skb.type_name(self._skb.number(node)) for node in nodes)
+        return checked(self.beams(question, starts), self._schema, starts)
+
+    def beams(self, question: str, starts: frozenset[str]) -> list[tuple[Hops, float]]:
+        """The best paths from nodes of some types with the model's probabilities, not made to sum to 1."""
+        import torch
+
+        trie, paths = self._trie(starts)
+        asked = torch.tensor([_prompt(self._tokenizer, question, starts)])
+        length = asked.shape[1]
+        with torch.no_grad():
+            written = self._model.generate(
+                input_ids=asked,
+                attention_mask=torch.ones_like(asked),
+                num_beams=min(BEAMS, paths),
+                num_return_sequences=min(BEAMS, paths),
+                max_new_tokens=max(map(len, trie)) + 1,
+                length_penalty=0.0,  # scores are then sums of logarithms
+                do_sample=False,
+                prefix_allowed_tokens_fn=lambda _, ids: trie[tuple(ids[length:].tolist())],
+                pad_token_id=self._tokenizer.pad_token_id,
+                eos_token_id=self._tokenizer.eos_token_id,
+                return_dict_in_generate=True,
+                output_scores=True,
+            )
+        scores = written.sequences_scores.tolist() if paths > 1 else [0.0]
+        texts = self._tokenizer.batch_decode(written.sequences[:, length:], skip_special_tokens=False)
+        found = [(parse_paths(text), score) for text, score in zip(texts, scores, strict=True)]
+        return [(path[0], float(torch.tensor(score).exp())) for path, score in found if path]
+
+    def _build_trie(self, starts: frozenset[str]) -> tuple[Mapping[tuple[int, ...], list[int]], int]:
+        """After each beginning of a path's tokens those that may follow, and the number of paths."""
+        every = self._schema.paths(LONGEST)
+        possible = {path.hops for path in every if not path.hops or path.start in starts}
+        following: dict[tuple[int, ...], set[int]] = {}
+        for hops in possible:
+            ids = _path_ids(self._tokenizer, hops)
+            for place, token in enumerate(ids):
+                following.setdefault(tuple(ids[:place]), set()).add(token)
+            following.setdefault(tuple(ids), set()).add(self._tokenizer.eos_token_id)
+        return {beginning: sorted(tokens) for beginning, tokens in following.items()}, len(possible)
+
+
+def _prompt(tokenizer: Any, question: str, starts: Collection[str]) -> list[int]:
+    text = render("planner/train.md", question=question, types=sorted(starts))
+    ids: list[int] = tokenizer(text)["input_ids"]
+    return [token for token in ids if token != tokenizer.eos_token_id]
+
+
+def _path_ids(tokenizer: Any, hops: Sequence[Hop]) -> list[int]:
+    ids: list[int] = tokenizer(path_text(hops), add_special_tokens=False)["input_ids"]
+    return [*ids, tokenizer.eos_token_id]
+
+
+def _descend(model: Any, tokenizer: Any, examples: Sequence[Example], schedule: Schedule, rate: float) -> None:
+    """Lower the KL divergence: the paths' negative log-likelihood, weighed by the label (PASemiQA, equation 5)."""
+    import torch
+
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    optimizer = torch.optim.AdamW(weights, lr=rate)
+    pairs = [
+        (_prompt(tokenizer, one.question, one.starts), _path_ids(tokenizer, path.hops), share)
+        for one in examples
+        for path, share in one.label.items()
+    ]
+    order = torch.Generator().manual_seed(schedule.seed)
+    steps = schedule.epochs * -(-len(pairs) // _BATCH)
+    falling = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, total_iters=steps)
+    model.train()
+    for _ in range(schedule.epochs):
+        for rows in torch.randperm(len(pairs), generator=order).split(_BATCH):
+            loss = _loss(model, tokenizer.pad_token_id, [pairs[row] for row in rows.tolist()])
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(weights, 1.0)
+            optimizer.step()
+            falling.step()
+            optimizer.zero_grad()
+
+
+def _loss(model: Any, padding: int, pairs: Sequence[tuple[list[int], list[int], float]]) -> Any:
+    """The weighted negative log-likelihood of paths behind their prompts, summed over tokens, as a tensor."""
+    import torch
+
+    width = max(len(prompt) + len(path) for prompt, path, _ in pairs)
+    ids = torch.full((len(pairs), width), padding)
+    wanted = torch.full((len(pairs), width), _IGNORED)
+    mask = torch.zeros((len(pairs), width), dtype=torch.long)
+    for row, (prompt, path, _) in enumerate(pairs):
+        end = len(prompt) + len(path)
+        ids[row, :end] = torch.tensor([*prompt, *path])
+        wanted[row, len(prompt) : end] = torch.tensor(path)
+        mask[row, :end] = 1
+    logits = model(input_ids=ids, attention_mask=mask).logits[:, :-1]
+    lost = torch.nn.functional.cross_entropy(
+        logits.transpose(1, 2), wanted[:, 1:], ignore_index=_IGNORED, reduction="none"
+    )
+    shares = torch.tensor([share for _, _, share in pairs])
+    return (lost.sum(dim=1) * shares).sum() / shares.sum()
+
+
+def _new(examples: Sequence[Example], schema: PathSchema) -> tuple[Any, Any]:
+    """A small GPT-2 with random weights, and a tokenizer trained on the questions that has a token for each hop."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    raw = Tokenizer(models.BPE())
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=_VOCABULARY,
+        special_tokens=[_PAD, _END, OPEN, BETWEEN, CLOSE],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    prompts = (render("planner/train.md", question=one.question, types=sorted(one.starts)) for one in examples)
+    raw.train_from_iterator(prompts, trainer)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token=_END, pad_token=_PAD)
+    hops = {str(hop) for path in schema.paths(1) for hop in path.hops}
+    tokenizer.add_tokens([*sorted(f"{mark}{hop}" for hop in hops for mark in (OPEN, BETWEEN)), path_text(TEXT)])
+    config = GPT2Config(
+        vocab_size=len(tokenizer),
+        n_positions=_POSITIONS,
+        n_embd=_WIDTH,
+        n_layer=_LAYERS,
+        n_head=_HEADS,
+        bos_token_id=tokenizer.eos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    return GPT2LMHeadModel(config), tokenizer
+
+
+def _with_lora(base: str) -> tuple[Any, Any]:
+    from peft import LoraConfig, get_peft_model
+
+    model, tokenizer = _pretrained(base)
+    config = LoraConfig(task_type="CAUSAL_LM", r=_LORA_RANK, lora_alpha=_LORA_ALPHA, lora_dropout=_LORA_DROPOUT)
+    return get_peft_model(model, config), tokenizer
+
+
+def _pretrained(name: str) -> tuple[Any, Any]:
+    """A causal model and its tokenizer by name or folder, in float32. Raises UsageError where they cannot be had."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        model = AutoModelForCausalLM.from_pretrained(name, dtype="float32")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"no causal language model {name!r}: {str(error).splitlines()[0]}") from error
+    if tokenizer.eos_token_id is None:
+        raise UsageError(f"the tokenizer of {name!r} has no token for the end of a text")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return model, tokenizer
+
+
+def _save(out: Path, skb: SKB, model: Any, tokenizer: Any, base: str) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(str(out / _MODEL))
+    if not base:
+        tokenizer.save_pretrained(str(out / _MODEL))
+    description = {
+        "planner": Seq2Seq.name,
+        "format": _FORMAT,
+        "skb": skb.meta.name,
+        "schema": PathSchema.of(skb).sha256,
+        "base": base,
+        "files": _digests(out / _MODEL),
+    }
+    (out / DESCRIPTION).write_text(json.dumps(description, ensure_ascii=False), encoding="utf-8")
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of the files of a folder, by name. Raises DataError where there is none."""
+    if not folder.is_dir():
+        raise DataError(f"{folder} is missing")
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir()) if path.is_file()
+    }
+
+
+def _require() -> None:
+    missing = [name for name in ("torch", "transformers", "peft") if find_spec(name) is None]
+    if missing:
+        raise UsageError(f"the planner seq2seq needs {', '.join(missing)}: pip install 'kbnav[train]'")

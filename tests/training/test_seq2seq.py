@@ -1,0 +1,122 @@
+"""A language model made and trained here writes paths that exist. ``make train-test`` runs this: it needs torch."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.store import SKB
+from kbnav.planning.base import TEXT, Hop
+from kbnav.planning.evaluate import judge
+from kbnav.planning.schema import PathSchema
+from kbnav.planning.seq2seq import Schedule, Seq2Seq
+from kbnav.planning.training import Asked, Example, examples
+from tests.planning.conftest import EDGES, built
+
+ENDS = ("best", "now", "today", "soon", "at all", "mostly", "as they say", "again")
+TRAIN = [
+    *(
+        Asked(f"Which drug helps with {name} {end}?", [drug])
+        for name, drug in (("gout", "dA"), ("scurvy", "dB"))
+        for end in ENDS
+    ),
+    *(Asked(f"What gene is behind {name} {end}?", ["g2"]) for name in ("gout", "scurvy") for end in ENDS),
+    *(Asked(f"Which pathway has {name} {end}?", ["p1"]) for name in ("ABC1", "XYZ2") for end in ENDS),
+    *(Asked(f"Which remedy is {end} said to be old?", ["dB"]) for end in ENDS),
+]
+
+
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SKB]:
+    with SKB.open(built(tmp_path_factory.mktemp("clinic"))) as skb:
+        yield skb
+
+
+@pytest.fixture(scope="module")
+def asked(clinic: SKB) -> list[Example]:
+    return list(examples(TRAIN, clinic, NodeMatcher(clinic, "exact")))
+
+
+@pytest.fixture(scope="module")
+def folder(clinic: SKB, asked: list[Example], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("seq2seq") / "planner"
+    Seq2Seq.train(clinic, asked, out, schedule=Schedule(epochs=25))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("question", "nodes", "expected"),
+    [
+        ("Which drug helps with gout, tell me?", ["x1"], (Hop("treats", "in"),)),
+        ("What gene is behind scurvy, tell me?", ["x2"], (Hop("associated"),)),
+        ("Which pathway has ABC1, tell me?", ["g1"], (Hop("part_of"),)),
+        ("Which remedy is often said to be old?", [], TEXT),
+    ],
+)
+def test_it_learns_its_questions(
+    clinic: SKB, folder: Path, question: str, nodes: list[str], expected: tuple[Hop, ...]
+) -> None:
+    assert Seq2Seq.load(folder, clinic).plan(question, nodes).paths[0].hops == expected
+
+
+def test_it_beats_the_most_frequent_path(clinic: SKB, folder: Path, asked: list[Example]) -> None:
+    found = judge(Seq2Seq.load(folder, clinic), asked)
+    assert found.planner.first > 0.9 > found.most_frequent.first
+
+
+def test_beams_are_paths_of_the_schema_whatever_is_asked(clinic: SKB, folder: Path) -> None:
+    planner, schema = Seq2Seq.load(folder, clinic), PathSchema.of(clinic)
+    for question, starts in (("Xyzzy?", {"gene"}), ("Which drug?", {"disease", "pathway"}), ("", {"drug"})):
+        beams = planner.beams(question, frozenset(starts))
+        assert len({hops for hops, _ in beams}) == 3
+        assert all(not hops or schema.follow(hops, starts) for hops, _ in beams)
+        shares = [share for _, share in beams]
+        assert shares == sorted(shares, reverse=True)
+        assert sum(shares) <= 1 + 1e-5
+    assert [hops for hops, _ in planner.beams("Which drug?", frozenset())] == [TEXT]
+
+
+def test_the_loss_is_the_label_s_share_of_the_negative_log_likelihood() -> None:
+    """Two paths of one token, shares 3/4 and 1/4, over four equally probable tokens: ln 4."""
+    from kbnav.planning.seq2seq import _loss
+
+    class Even:
+        def __call__(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> object:
+            return type("Output", (), {"logits": torch.zeros((*input_ids.shape, 4))})
+
+    pairs = [([1, 2], [3], 0.75), ([1], [2], 0.25)]
+    assert float(_loss(Even(), 0, pairs)) == pytest.approx(math.log(4))
+    assert float(_loss(Even(), 0, [([1], [2, 3], 0.5)])) == pytest.approx(2 * math.log(4))
+
+
+def test_lora_on_a_model_that_exists(clinic: SKB, folder: Path, asked: list[Example], tmp_path: Path) -> None:
+    """The model trained above stands for a pretrained one: the weights that LoRA adds are all that is kept."""
+    tuned = Seq2Seq.train(clinic, asked[:8], tmp_path / "lora", base=str(folder / "model"), schedule=Schedule(epochs=1))
+    kept = {path.name for path in (tmp_path / "lora" / "model").iterdir()}
+    assert "adapter_model.safetensors" in kept
+    assert "model.safetensors" not in kept
+    again = Seq2Seq.load(tmp_path / "lora", clinic)
+    question = "Which drug helps with gout?"
+    assert again.plan(question, ["x1"]) == tuned.plan(question, ["x1"])
+
+
+def test_what_does_not_fit_is_refused(clinic: SKB, folder: Path, asked: list[Example], tmp_path: Path) -> None:
+    other = built(tmp_path / "other", edges=EDGES + "p1,cites,x1\n", name="ward")
+    with SKB.open(other) as ward, pytest.raises(UsageError, match="schema of clinic; that of ward is another"):
+        Seq2Seq.load(folder, ward)
+    with pytest.raises(UsageError, match="no causal language model"):
+        Seq2Seq.train(clinic, asked, tmp_path / "x", base=str(tmp_path / "nothing"))
+    with pytest.raises(UsageError, match="no questions"):
+        Seq2Seq.train(clinic, [], tmp_path / "x")
+    damaged = json.loads((folder / "planner.json").read_bytes())
+    (tmp_path / "model").mkdir()
+    (tmp_path / "planner.json").write_text(json.dumps(damaged))
+    with pytest.raises(DataError, match="not those that were written"):
+        Seq2Seq.load(tmp_path, clinic)
