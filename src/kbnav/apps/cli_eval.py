@@ -122,6 +122,50 @@ def ablate(
 
 
 @app.command()
+def sweep(
+    dataset: DatasetOption,
+    out: Annotated[Path, typer.Option("--out", help="Folder of the runs, one for each value.")],
+    vary: Annotated[
+        list[str], typer.Option("--vary", help="An option and its values, as in k=3,5,10; repeatable, one at a time.")
+    ],
+    system: SystemOption = "pasemiqa",
+    kb: KbOption = None,
+    data: DataOption = None,
+    model: ModelOption = None,
+    base_url: UrlOption = None,
+    language: LanguageOption = None,
+    jobs: JobsOption = 1,
+    limit: LimitOption = None,
+    only: OnlyOption = None,
+    gold: GoldOption = None,
+    answerable: AnswerableOption = False,
+    max_cost: CostOption = None,
+    max_seconds: SecondsOption = None,
+    retry_failed: RetryOption = False,
+    chosen: SetOption = None,
+) -> None:
+    """Run a system once for each value of an option, the others as --set has them, and compare (PASemiQA, 5.3).
+
+    Limits of cost and time are those of each run.
+    """
+    from kbnav.apps.eval_console import print_sweep
+    from kbnav.evaluation.systems import system_options
+    from kbnav.options import parse_set
+
+    fixed = _chosen(chosen) or {}
+    given = [(name, value) for name, values in parse_set(vary).items() for value in _names([str(values)])]
+    varied = {f"{name}={value}": system_options(system, {**fixed, name: value}) for name, value in given}
+    for name, options in varied.items():
+        settings = _settings(kb=kb, data=data, model=model, base_url=base_url, language=language, options=options)
+        plan = _plan(
+            settings, system, dataset, jobs, limit, only, gold, answerable, max_cost, max_seconds, retry_failed
+        )
+        if _run_one(plan, [], out / name) != "done":
+            raise typer.Exit(1)
+    print_sweep(out, list(varied))
+
+
+@app.command()
 def score(folder: RunArgument, as_json: JsonOption = False) -> None:
     """Score a run anew from its recordings, and write scores.json beside them."""
     from kbnav.apps.eval_console import print_scores

@@ -8,13 +8,14 @@ import sys
 import threading
 import time
 from collections import Counter as Counts
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from kbnav.evaluation.records import SavedRun
+from kbnav.evaluation.records import SavedRun, read_saved_run
 from kbnav.evaluation.runner import Progress
-from kbnav.evaluation.scoring import Comparison, Means, Scores, intervals
+from kbnav.evaluation.scoring import Comparison, Means, Scores, intervals, score_run
 
 _EVERY = 10.0
 """Seconds between lines where standard error is no terminal."""
@@ -116,6 +117,16 @@ def print_scores(name: str, run: SavedRun, scores: Scores) -> None:
     if scores.without_gold:
         print(f"  {len(scores.without_gold)} questions have no gold answer and are not scored")
     _print_spent(run)
+
+
+def print_sweep(folder: Path, names: Sequence[str]) -> None:
+    """Means in percent, seconds and model calls a question, of the runs in a folder."""
+    for name in names:
+        run = read_saved_run(folder / name)
+        runs = [record.run for record in run.records.values()]
+        seconds = sum(one.seconds for one in runs) / len(runs)
+        calls = sum(one.usage.calls for one in runs) / len(runs)
+        print(f"{name:<14} {_means(score_run(run).all)}, {seconds:.2f} s, {calls:.1f} calls a question")
 
 
 def _print_spent(run: SavedRun) -> None:

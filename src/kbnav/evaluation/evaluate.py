@@ -72,14 +72,18 @@ def evaluate(
     stopped: Callable[[], object] = lambda: False,
     on_gold: golden.Listener | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    build: Callable[[str, KnowledgeBase, Settings], System] = build_system,
 ) -> Ended:
-    """Run, or go on with, the evaluation in ``folder``. Raises StopRun; what was answered until then is saved."""
+    """Run, or go on with, the evaluation in ``folder``. Raises StopRun; what was answered until then is saved.
+
+    ``build`` makes the system of the plan's name, for those who have one that has no name.
+    """
     options = system_options(plan.system, plan.settings.options)
     settings = plan.settings.model_copy(update={"language": plan.language, "options": options})
     check_limits(plan.limits, settings.model, list(settings.prices))
     candidates = choose(plan.dataset, plan.only)[: None if plan.answerable else plan.limit]
     with open_kb(settings) as kb:
-        system = build_system(plan.system, kb, settings)
+        system = build(plan.system, kb, settings)
         questions = _with_gold(plan, candidates, kb, folder, stopped, on_gold)
         if questions is None:
             return "interrupted"

@@ -1,0 +1,114 @@
+"""The agents that walk along links, on question sets: ``python -m benchmarks.walkers KBS QUESTIONS --out RUNS``.
+
+KBS has ``NAME.skb`` and, where a ranker was trained, ``NAME.planner``; QUESTIONS has ``NAME.jsonl``. The offline
+policy runs with each planner and each way to match nodes, the agents that need a model with a stand-in made of rules,
+which tells nothing of what they score with a model. A run that was stopped is gone on with.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kbnav.agents.choice import build_agent
+from kbnav.agents.gog import gog_with
+from kbnav.agents.pasemiqa import pasemiqa_with
+from kbnav.agents.rog import rog_with
+from kbnav.agents.tog import tog_with
+from kbnav.agents.walking import asker
+from kbnav.evaluation.evaluate import Plan, evaluate, find_dataset, score_folder
+from kbnav.evaluation.records import read_saved_run
+from kbnav.evaluation.systems import System, agent_system
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.schema import read_meta
+from kbnav.models.calls import ModelCalls
+from kbnav.models.standin import NAME, StandIn
+from kbnav.settings import Settings
+
+METRICS = ("hit@1", "hit@5", "recall@20", "mrr", "f1")
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A line of the table: a system with its options, by the offline policy or with the stand-in."""
+
+    label: str
+    system: str
+    options: Mapping[str, Any]
+    standin: bool = False
+
+
+def entrants(planner: Path, vectors: bool) -> Iterator[Entrant]:
+    """Each planner and way to match nodes that this SKB allows, then the agents with the stand-in."""
+    trained = {"planner": "ranker", "trained": str(planner)} if planner.exists() else {"planner": "ranker"}
+    yield Entrant("offline, skb", "skb", {})
+    yield Entrant("offline, ranker untrained", "pasemiqa", {"planner": "ranker", "matching": "exact"})
+    if planner.exists():
+        for matching in ("exact", *(("embedding", "hybrid") if vectors else ())):
+            yield Entrant(f"offline, ranker, {matching}", "pasemiqa", {**trained, "matching": matching})
+    yield Entrant("pasemiqa, none", "pasemiqa", {"planner": "none"}, standin=True)
+    yield Entrant("pasemiqa, ranker", "pasemiqa", trained, standin=True)
+    yield Entrant("rog, ranker", "rog", trained, standin=True)
+    yield Entrant("tog", "tog", {}, standin=True)
+    yield Entrant("gog", "gog", {}, standin=True)
+
+
+def build(entrant: Entrant, kb: KnowledgeBase, settings: Settings) -> System:
+    """The entrant on one SKB."""
+    if not entrant.standin or not isinstance(kb, SkbKB):
+        return agent_system(build_agent(kb, settings, entrant.system))
+    model = StandIn()
+    ask = asker(ModelCalls(model, NAME))
+    made: Mapping[str, Callable[[], Any]] = {
+        "pasemiqa": lambda: pasemiqa_with(model, ask, None, kb, settings),
+        "rog": lambda: rog_with(ask, None, kb, settings),
+        "tog": lambda: tog_with(ask, None, kb, settings),
+        "gog": lambda: gog_with(model, ask, None, kb, settings),
+    }
+    return agent_system(made[entrant.system]())
+
+
+def row(entrant: Entrant, folder: Path, questions: Path, out: Path, limit: int) -> str:
+    """Run, or go on with, one entrant on one SKB; its line of the table."""
+    model = NAME if entrant.standin else "offline"
+    settings = Settings(kb=str(folder), model=model, language="en", options=dict(entrant.options))
+    plan = Plan(entrant.system, find_dataset(str(questions), settings.data), settings, limit=limit)
+    run = out / entrant.label.replace(", ", "-").replace(" ", "-")
+    evaluate(plan, run, build=lambda _, kb, settings: build(entrant, kb, settings))
+    scores, records = score_folder(run), list(read_saved_run(run).records.values())
+    failed = sum(bool(record.error) for record in records)
+    cells = [f"{100 * scores.all.values[name]:.1f}" if name in scores.all.values else "–" for name in METRICS]
+    seconds = sum(record.run.seconds for record in records) / len(records)
+    calls = sum(record.run.usage.calls for record in records) / len(records)
+    name = entrant.label + (f" ({failed} failed)" if failed else "")
+    return f"| {name} | {' | '.join(cells)} | {seconds:.2f} | {calls:.1f} |"
+
+
+def main() -> None:
+    """Run all, and print a table for each SKB."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("kbs", type=Path)
+    parser.add_argument("questions", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--limit", type=int, default=200)
+    parser.add_argument("--only", nargs="*", default=[], help="names of SKBs")
+    parser.add_argument("--lines", nargs="*", default=[], help="words that a line's name must have one of")
+    given = parser.parse_args()
+    for folder in sorted(given.kbs.glob("*.skb")):
+        name = folder.stem
+        if given.only and name not in given.only:
+            continue
+        print(f"\n{name}, {given.limit} questions\n")
+        print(f"| | {' | '.join(METRICS)} | s | calls |\n|{'---|' * (len(METRICS) + 3)}")
+        for entrant in entrants(folder.with_suffix(".planner"), bool(read_meta(folder).encoder)):
+            if not given.lines or any(word in entrant.label for word in given.lines):
+                questions = given.questions / f"{name}.jsonl"
+                print(row(entrant, folder, questions, given.out / name, given.limit), flush=True)
+
+
+if __name__ == "__main__":
+    main()
