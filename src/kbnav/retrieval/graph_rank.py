@@ -10,7 +10,9 @@ by vectors.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +30,7 @@ from kbnav.settings import Settings
 Scores = npt.NDArray[np.float64]
 """A score for each node, shape [nodes]."""
 
+_QUOTES = frozenset('"“”„«')
 _REACHED = 5_000
 """Nodes at the ends of paths whose text is looked at."""
 
@@ -43,7 +46,9 @@ class GraphRankOptions(RetrievalOptions):
     """How much less a path counts than the best of its name: a score lower by ``1 / sharpness`` counts ``1 / e``."""
     trust: float = Field(default=1.0, ge=0)
     """How much less a name counts than the one whose path fits best: as ``sharpness``, between names."""
-    text_weight: float = Field(default=0.5, ge=0)
+    plain: float = Field(default=0.1, ge=0, le=1)
+    """What a name counts that may be only a word, beside one that stands in quotes or has a capital or a digit."""
+    text_weight: float = Field(default=1.0, ge=0)
     """What the best text adds to the score of a node that is reached; one by all names scores 1."""
     query_weight: float = Field(default=0.5, ge=0)
     """What the best document for the whole query adds to a score."""
@@ -51,6 +56,18 @@ class GraphRankOptions(RetrievalOptions):
     """Nodes of each ranking that count."""
     ends: int = Field(default=20_000, ge=1)
     """Nodes that a hop may lead to; the search ends there."""
+
+
+class _Followed(NamedTuple):
+    """The paths followed from one name, the best first, and how sure it is that it is one."""
+
+    paths: Sequence[Path]
+    weight: float
+
+    @property
+    def score(self) -> float:
+        """That of the best path."""
+        return self.paths[0].score
 
 
 class GraphRank:
@@ -62,6 +79,7 @@ class GraphRank:
         """Works with whatever indexes the SKB has. Raises UsageError for unknown types of candidates."""
         self._skb, self._options = kb.skb, options
         self._paths = Paths(kb.skb.meta)
+        self._counts = {relation.name: relation.count for relation in kb.skb.meta.relations}
         self._ranges = candidate_ranges(kb.skb, options)
 
     @property
@@ -73,8 +91,8 @@ class GraphRank:
         """See ``Retriever``."""
         trace = trace or Trace()
         depth = max(k, self._options.depth)
-        reading, followed = self._read(query, trace)
-        scores = self._reached(reading, followed, depth, trace)
+        reading, followed, text = self._read(query, trace)
+        scores = self._reached(followed, text, depth, trace)
         with trace.step("describe", query=query) as seen:
             whole = self._text_scores(query, depth, ranges=self._ranges_for(reading), relational=True)
             seen.text = told(self._skb, sorted(whole.items(), key=lambda pair: -pair[1]))
@@ -83,18 +101,27 @@ class GraphRank:
         hits = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))[:k]
         return as_ranking(self._skb, hits)
 
-    def _read(self, query: str, trace: Trace) -> tuple[Reading, list[list[Path]]]:
-        """The query's names and types, and for each name the paths that are followed from it, the best first."""
+    def _read(self, query: str, trace: Trace) -> tuple[Reading, list[_Followed], str]:
+        """The query read, the paths to follow from its names, and what it says besides of a node that answers it."""
         with trace.step("link", query=query) as seen:
             reading = read(query, self._skb, "en")
-            longest = sorted(reading.mentions, key=lambda one: len(one.text), reverse=True)[: self._options.mentions]
+            mentions = reading.mentions
+            sure = [one for one in mentions if _is_sure(query, reading, one)]
+            longest = sorted(mentions, key=lambda one: len(one.text), reverse=True)[: self._options.mentions]
             again = [reading.afterthought] if reading.afterthought else []
-            followed = [paths for one in (*longest, *again) if (paths := self._proposed(reading, one))]
-            seen.nodes = [self._skb.id(node) for one in reading.mentions for node in one.nodes]
+            followed = [
+                _Followed(paths, 1.0 if one in sure or not sure else self._options.plain)
+                for one in (*longest, *again)
+                if (paths := self._proposed(reading, one))
+            ]
+            perhaps = [one.text for one in mentions if sure and one not in sure]
+            text = " ".join([leftover(reading, [one.paths[0] for one in followed]), *perhaps]).strip()
+            seen.nodes = [self._skb.id(node) for one in mentions for node in one.nodes]
             asked = [f"asked for: {reading.asked}"] if reading.asked else []
-            named = [f"named: {one.text}" for one in reading.mentions]
-            seen.text = "\n".join([*asked, *named, *(self._said(path) for paths in followed for path in paths[:3])])
-        return reading, followed
+            named = [f"named{'' if one in sure or not sure else ' perhaps'}: {one.text}" for one in mentions]
+            said = [self._said(path) for one in followed for path in one.paths[:3]]
+            seen.text = "\n".join([*asked, *named, *said])
+        return reading, followed, text
 
     def _proposed(self, reading: Reading, mention: Mention) -> list[Path]:
         paths = [
@@ -102,11 +129,14 @@ class GraphRank:
             for node in mention.nodes
             for path in self._paths.propose(reading, mention, node, self._skb.type_name(node))
         ]
-        return sorted(paths, key=lambda path: -path.score)[: self._options.paths]
+        # Where the words decide nothing, a short path by a common relation is the likelier one.
+        return sorted(paths, key=lambda path: (-path.score, len(path.steps), -self._edges(path)))[: self._options.paths]
 
-    def _reached(self, reading: Reading, followed: Sequence[list[Path]], depth: int, trace: Trace) -> dict[int, float]:
+    def _edges(self, path: Path) -> int:
+        return min(self._counts[step.relation] for step in path.steps)
+
+    def _reached(self, followed: Sequence[_Followed], text: str, depth: int, trace: Trace) -> dict[int, float]:
         """The best nodes at the paths' ends, with their scores."""
-        text = leftover(reading, [paths[0] for paths in followed])
         with trace.step("follow", text=text) as seen:
             reached = self._followed(followed)
             nodes = self._allowed(np.flatnonzero(reached))
@@ -119,18 +149,18 @@ class GraphRank:
             seen.text, seen.nodes = told(self._skb, best), [self._skb.id(node) for node, _ in best]
         return scores
 
-    def _followed(self, followed: Sequence[list[Path]]) -> Scores:
+    def _followed(self, followed: Sequence[_Followed]) -> Scores:
         """For each node the weighted mean, over names, of how well the best path fits that leads to it from there."""
         whole = np.zeros(self._skb.meta.nodes)
-        best = max((paths[0].score for paths in followed), default=0.0)
-        shares = [math.exp(self._options.trust * (paths[0].score - best)) for paths in followed]
-        for share, paths in zip(shares, followed, strict=True):
+        best = max((one.score for one in followed), default=0.0)
+        shares = [one.weight * math.exp(self._options.trust * (one.score - best)) for one in followed]
+        for share, one in zip(shares, followed, strict=True):
             from_one = np.zeros_like(whole)
-            for path in paths:
-                weight = math.exp(self._options.sharpness * (path.score - paths[0].score))
+            for path in one.paths:
+                weight = math.exp(self._options.sharpness * (path.score - one.score))
                 ends = self._skb.graph.ends(path.node, [self._hop(step) for step in path.steps], self._options.ends)
                 from_one[ends] = np.maximum(from_one[ends], weight)
-            from_one[[path.node for path in paths]] = 0.0  # a name leads to others, not to itself
+            from_one[[path.node for path in one.paths]] = 0.0  # a name leads to others, not to itself
             whole += from_one * share / sum(shares)
         return whole
 
@@ -178,6 +208,12 @@ class GraphRank:
         arrows = {"out": "--{}-->", "in": "<--{}--", "both": "--{}--"}
         steps = [f"{arrows[step.direction].format(step.relation)} {step.target}" for step in path.steps]
         return f"{path.score:.2f} {self._skb.nodes.label(path.node)} {' '.join(steps)}"
+
+
+def _is_sure(query: str, reading: Reading, mention: Mention) -> bool:
+    """Whether a name is written as names are: in quotes, or not all in small letters."""
+    start = reading.tokens[mention.first].start
+    return query[start - 1 : start] in _QUOTES or not re.fullmatch("[a-z]+(?: [a-z]+)*", mention.text)
 
 
 def build_graph_rank(kb: SkbKB, settings: Settings, options: GraphRankOptions) -> GraphRank:  # noqa: ARG001

@@ -30,7 +30,7 @@ _ASKING = frozenset(
     [
         *("identify", "find", "list", "name", "names", "give", "show", "tell", "count", "any", "some", "please"),
         *("common", "shared", "share", "shares", "same", "known", "also", "related", "connected", "linked"),
-        *("node", "nodes", "one", "ones"),
+        *("node", "nodes", "one", "ones", "look", "looking", "search", "searching", "seek", "want", "need"),
     ]
 )
 """Words of requests that describe nothing."""
