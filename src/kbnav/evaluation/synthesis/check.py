@@ -18,6 +18,8 @@ from kbnav.knowledge.skb.text import TextIndex
 MOST_ANSWERS = 20
 MARGIN, FACTOR = 2, 2
 """Either part alone must be met by ``MARGIN`` nodes more than the answers, and by ``FACTOR`` times as many."""
+COMMON, COMMON_AT_LEAST = 0.02, 20
+"""A phrase that this share of a type's nodes have, and so many at least, says too little."""
 MOST_PHRASES = 30
 """Phrases of one gold node that are tried."""
 
@@ -88,6 +90,9 @@ class TextChecker:
         if any(words & one for one in named):
             return "text: shares a word with a name"
         holders = self._texts.holders(requirement.template.answer, words)
+        first, end = self._skb.type_range(requirement.template.answer)
+        if len(holders) > max(COMMON_AT_LEAST, COMMON * (end - first)):
+            return "text: says too little"
         answers = np.intersect1d(requirement.candidates, holders, assume_unique=True)
         if gold not in answers or len(answers) > MOST_ANSWERS:
             return "text: too many answers"

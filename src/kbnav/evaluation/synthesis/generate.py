@@ -104,7 +104,7 @@ class _Maker:
         if not usable:
             raise UsageError(f"{skb.meta.name} has no template whose answers have text")
         self._with_text = frozenset(fields)
-        self._shapes = _weighted(skb, usable)
+        self._shapes = _weighted(skb, usable, even=bool(wording.templates))
         self._chance = random.Random(wanted.seed)
         self._taken = _Taken()
         self.report = Report(skb.meta.name, wanted.seed, unused=_unused(skb, wording))
@@ -267,14 +267,16 @@ def _fields(skb: SKB, wording: Wording, templates: Sequence[Template]) -> dict[s
     return {kind: names for kind, names in found.items() if names}
 
 
-def _weighted(skb: SKB, templates: Sequence[Template]) -> dict[str, tuple[list[Template], list[float]]]:
-    """Templates by shape with running sums of weights: the square root of the edges of their rarest leg."""
+def _weighted(skb: SKB, templates: Sequence[Template], *, even: bool) -> dict[str, tuple[list[Template], list[float]]]:
+    """Templates by shape with running sums of weights: the square root of the edges of their rarest leg, or all 1."""
     edges: dict[tuple[str, str], int] = {}
     for one in skb.meta.tuples:
         for kind in (one.source, one.target):
             edges[kind, one.relation] = edges.get((kind, one.relation), 0) + one.count
 
     def weight(template: Template) -> float:
+        if even:
+            return 1.0
         legs = [leg for branch in template.branches for leg in branch.legs]
         return math.sqrt(min(edges[leg.type, leg.relation] for leg in legs))
 

@@ -55,6 +55,8 @@ def _readings(word: str) -> list[tuple[str, Callable[[str], str]]]:
     found: list[tuple[str, Callable[[str], str]]] = [(word, str)]
     if (base := singular(word)) != word:
         found.append((base, plural))
+    if word.endswith("ied"):
+        found.append((word.removesuffix("ied") + "y", past))
     for ending, inflect in (("ing", participle), ("ed", past)):
         if word.endswith(ending) and len(word) > len(ending) + 2:
             root = word.removesuffix(ending)

@@ -13,7 +13,7 @@ from kbnav.knowledge.skb.schema import Meta
 
 SAME = "same"
 """Begins a branch that starts from the same node as the first."""
-_LEG = re.compile(r"\s+(<-|-)(\S(?:.*?\S)?)(->|-)\s+")
+_LEG = re.compile(r"\s+(<-|-)(\S|\S.*?\S)(->|-)\s+")
 
 
 @dataclass(frozen=True)

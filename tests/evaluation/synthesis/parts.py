@@ -1,0 +1,48 @@
+"""Small SKBs, and what follows a path through an edge list without the package."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.skb.store import SKB
+
+Edge = tuple[str, str, str]
+TEXT_ONLY = Options(vectors=False, sparql=False)
+
+
+def small_skb(folder: Path, nodes: Iterable[Mapping[str, Any]], edges: Iterable[Edge]) -> SKB:
+    """An open SKB with indexes of texts and names."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "nodes.jsonl").write_text("".join(json.dumps(node) + "\n" for node in nodes))
+    (folder / "edges.tsv").write_text("source\trelation\ttarget\n" + "".join("\t".join(edge) + "\n" for edge in edges))
+    build(TableSource([folder / "nodes.jsonl"], [folder / "edges.tsv"]), folder / "small.skb", TEXT_ONLY)
+    return SKB.open(folder / "small.skb")
+
+
+class EdgeList:
+    """Edges by relation, followed in plain Python."""
+
+    def __init__(self, edges: Iterable[Edge]) -> None:
+        self._out: dict[tuple[str, str], set[str]] = {}
+        self._in: dict[tuple[str, str], set[str]] = {}
+        for source, relation, target in edges:
+            self._out.setdefault((source, relation), set()).add(target)
+            self._in.setdefault((target, relation), set()).add(source)
+
+    def reached(self, start: str, hops: Sequence[Sequence[str]]) -> set[str]:
+        """The nodes at the end of a path."""
+        nodes = {start}
+        for relation, way in hops:
+            sides = {"out": [self._out], "in": [self._in], "both": [self._out, self._in]}[way]
+            nodes = {end for node in nodes for side in sides for end in side.get((node, relation), ())}
+        return nodes
+
+    def candidates(self, paths: Sequence[Mapping[str, Any]], of_type: Collection[str]) -> set[str]:
+        """Where all paths of a question's record meet, start nodes left out; ``of_type`` are the nodes of its type."""
+        met = set.intersection(*(self.reached(path["start"], path["hops"]) for path in paths))
+        return (met & set(of_type)) - {path["start"] for path in paths}

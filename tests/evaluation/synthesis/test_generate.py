@@ -1,0 +1,264 @@
+"""Questions on SKBs so small that what each part picks alone is counted by hand, or in plain Python."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+
+from kbnav.errors import UsageError
+from kbnav.evaluation.datasets import load_file
+from kbnav.evaluation.synthesis.generate import Wanted, synthesize
+from kbnav.evaluation.synthesis.phrases import is_content, is_literal
+from kbnav.evaluation.synthesis.records import Synthesized, write_questions
+from kbnav.evaluation.synthesis.wording import Wording
+from kbnav.evaluation.synthesis.writer import model_worder
+from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.skb.store import SKB
+from kbnav.models.calls import ModelCalls
+from tests.apps.test_cli_skb import Cli
+from tests.evaluation.synthesis.parts import Edge, EdgeList, small_skb
+
+FILLER = ["amber", "barley", "cobalt", "dahlia", "ebony", "fennel", "garnet", "hazel", "indigo", "juniper"]
+MADE = Wording.model_validate(
+    {
+        "types": {"jug": {"fields": ["note"]}},
+        "relations": {"made": {"out": ["that {0} made"]}},
+        "templates": ["potter -made-> jug"],
+    }
+)
+
+
+def workshop(folder: Path, notes: Sequence[str], by_ann: Iterable[int]) -> SKB:
+    """Jugs j0, j1, … with notes; Ann made some of them, Bob the others."""
+    ann = set(by_ann)
+    nodes = [{"id": "ann", "type": "potter", "name": "Ann Reed"}, {"id": "bob", "type": "potter", "name": "Bob Lisk"}]
+    nodes += [{"id": f"j{n}", "type": "jug", "name": f"Jug {FILLER[n]}", "note": note} for n, note in enumerate(notes)]
+    edges = [("ann" if n in ann else "bob", "made", f"j{n}") for n in range(len(notes))]
+    return small_skb(folder, nodes, edges)
+
+
+BIRD = "painted in the kiln with a copper heron"
+OTHER = ["glazed", "fired", "cracked", "chipped", "gilded"]
+
+
+def test_both_parts_are_needed_and_the_answers_are_all_that_meet_both(tmp_path: Path) -> None:
+    # j0 and j1 are Ann's and have the heron, j2 to j5 are Ann's and have not, j6 to j8 are Bob's and have it.
+    notes = [BIRD, BIRD, *OTHER[:4], "a copper heron", "the copper heron", "copper heron"]
+    with workshop(tmp_path, notes, range(6)) as skb:
+        found, report = synthesize(skb, Wanted(1), MADE)
+    assert len(found) == 1
+    question = found[0]
+    assert set(question.answers) == {"j0", "j1"}
+    assert (question.candidates, question.holders) == (6, 5)
+    assert question.text == "copper herons"
+    assert "copper herons" in question.question
+    assert "that Ann Reed made" in question.question
+    assert question.paths[0].walk == ("ann", question.gold)
+    assert report.kept["test"] == 1
+    assert report.sampled == 1 + sum(report.dropped.values())
+
+
+@pytest.mark.parametrize(
+    ("notes", "by_ann", "reason"),
+    [
+        # Of Ann's three jugs two have the heron: her name says nearly as much.
+        (
+            [BIRD, BIRD, "glazed", "copper heron", "copper heron", "copper heron"],
+            range(3),
+            "relations alone pick the answer",
+        ),
+        # Nobody else's jug has it.
+        ([BIRD, BIRD, *OTHER, "fired"], range(6), "text alone picks the answer"),
+        # Two other jugs have it, but Ann's come first by BM25, having little else in their notes.
+        (
+            ["copper heron", *OTHER, f"{BIRD} and much more", f"{BIRD} and still more"],
+            range(6),
+            "text alone: BM25 puts an answer first",
+        ),
+        # All jugs are Ann's, so that one jug has one candidate beside it at most.
+        ([BIRD, "glazed"], range(2), "relations alone pick the answer"),
+    ],
+)
+def test_a_question_that_one_part_answers_is_left_out(
+    tmp_path: Path, notes: list[str], by_ann: range, reason: str
+) -> None:
+    only_ann = MADE.model_copy(update={"empty": ("kiln", "painted")})
+    with workshop(tmp_path, notes, by_ann) as skb:
+        found, report = synthesize(skb, Wanted(1), only_ann)
+    assert found == []
+    assert report.dropped[reason] > 0
+
+
+def test_a_name_that_two_nodes_share_starts_no_question(tmp_path: Path) -> None:
+    nodes = [{"id": "a", "type": "potter", "name": "Ann Reed"}, {"id": "b", "type": "potter", "name": "ann reed"}]
+    nodes += [{"id": f"j{n}", "type": "jug", "name": FILLER[n], "note": "copper heron"} for n in range(10)]
+    with small_skb(tmp_path, nodes, [("a" if n < 5 else "b", "made", f"j{n}") for n in range(10)]) as skb:
+        found, report = synthesize(skb, Wanted(1), MADE)
+    assert found == []
+    assert report.dropped.keys() == {"a start node's name is another's too"}
+
+
+def fair(folder: Path, seed: int = 5) -> tuple[SKB, dict[str, str], list[Edge]]:
+    """Things with notes of three words out of ten, sold by people and kept in rooms at random."""
+    chance = random.Random(seed)
+    words = ["copper", "heron", "velvet", "walnut", "lantern", "pepper", "vessel", "container", "saddle", "turnip"]
+    notes = {f"t{n}": " ".join(chance.sample(words, 3)) for n in range(150)}
+    nodes = [{"id": node, "type": "thing", "name": f"Lot {node}", "note": note} for node, note in notes.items()]
+    people = [f"p{n}" for n in range(8)]
+    rooms = [f"r{n}" for n in range(5)]
+    nodes += [{"id": node, "type": "seller", "name": f"Seller {node}"} for node in people]
+    nodes += [{"id": node, "type": "room", "name": f"Hall {node}"} for node in rooms]
+    edges = [(chance.choice(people), "sells", thing) for thing in notes]
+    edges += [(chance.choice(people), "sells", thing) for thing in chance.sample(sorted(notes), 60)]
+    edges += [(thing, "kept in", chance.choice(rooms)) for thing in notes]
+    edges += [(person, "from", chance.choice(rooms)) for person in people]
+    return small_skb(folder, nodes, edges), notes, sorted(set(edges))
+
+
+FAIR = Wording.model_validate({"types": {"thing": {"fields": ["note"]}}})
+
+
+def same_word(token: str) -> str:
+    """A word of the fair, its plural, or its synonym, as one."""
+    word = re.sub(r"(?<!s)s$", "", token.lower())
+    return "vessel" if word in ("container", "receptacle") else word
+
+
+def test_what_was_kept_stands_up_to_counting_in_plain_python(tmp_path: Path) -> None:
+    skb, notes, edges = fair(tmp_path)
+    with skb:
+        found, _ = synthesize(skb, Wanted(test=20, train=10), FAIR)
+    assert len(found) == 30
+    graph = EdgeList(edges)
+    for question in found:
+        meta = question.record()["meta"]
+        candidates = graph.candidates(meta["paths"], notes)
+        wanted = {same_word(word) for word in question.text_source.split() if is_content(word)}
+        holders = {node for node, note in notes.items() if wanted <= {same_word(word) for word in note.split()}}
+        assert set(question.answers) == candidates & holders
+        assert question.gold in question.answers
+        assert (len(candidates), len(holders)) == (question.candidates, question.holders)
+        for part in (candidates, holders):
+            assert len(part) >= max(len(question.answers) + 2, 2 * len(question.answers))
+        for path in meta["paths"]:  # neither branch is idle
+            alone = graph.candidates([path], notes) - {other["start"] for other in meta["paths"]}
+            assert len(meta["paths"]) == 1 or len(alone) > len(candidates)
+            for (relation, way), one, other in zip(path["hops"], path["walk"], path["walk"][1:], strict=False):
+                assert ((one, relation, other) if way == "out" else (other, relation, one)) in edges
+        assert not is_literal(question.text, notes[question.gold])
+        assert {same_word(word) for word in question.text.split() if is_content(word)} == wanted
+        assert question.text in question.question
+        assert all(path.start_name in question.question for path in question.paths)
+
+
+def test_the_seed_fixes_everything(tmp_path: Path) -> None:
+    skb, _, _ = fair(tmp_path)
+    with skb:
+        first, again, other = (synthesize(skb, Wanted(10, 5, seed=seed), FAIR) for seed in (3, 3, 4))
+    assert first == again
+    assert {question.question for question in first[0]}.isdisjoint(question.question for question in other[0]) or first[
+        0
+    ] != other[0]
+
+
+def test_no_gold_answer_or_relations_are_in_two_splits(tmp_path: Path) -> None:
+    skb, _, _ = fair(tmp_path)
+    with skb:
+        found, report = synthesize(skb, Wanted(10, 20, 10), FAIR)
+    assert report.kept == {"test": 10, "train": 20, "val": 10}
+    assert len({question.gold for question in found}) == 40
+    assert len({(q.template, tuple(path.start for path in q.paths)) for q in found}) == 40
+    of_split = {
+        split: {node for question in found if question.split == split for node in question.answers}
+        for split in ("test", "train", "val")
+    }
+    assert not of_split["test"] & of_split["train"]
+    assert not of_split["test"] & of_split["val"]
+    assert not of_split["val"] & of_split["train"]
+
+
+def test_a_written_set_is_a_dataset(tmp_path: Path) -> None:
+    skb, _, _ = fair(tmp_path)
+    with skb:
+        found, report = synthesize(skb, Wanted(4, 3), FAIR)
+    files = write_questions(tmp_path / "q.jsonl", found, report)
+    assert [file.name for file in files] == ["q.jsonl", "q-train.jsonl", "q.report.json"]
+    test, train = (load_file("jsonl", file) for file in files[:2])
+    assert [question.nodes for question in test.questions] == [q.answers for q in found if q.split == "test"]
+    assert [question.id for question in train.questions] == ["small-train-0001", "small-train-0002", "small-train-0003"]
+    assert all(question.meta["paths"] and question.meta["gold"] in question.nodes for question in test.questions)
+    assert json.loads(files[2].read_text())["kept"] == {"test": 4, "train": 3, "val": 0}
+
+
+def test_types_without_text_are_asked_for_by_relations_alone_where_that_is_wanted(tmp_path: Path) -> None:
+    skb, notes, edges = fair(tmp_path)
+    rooms = FAIR.model_copy(
+        update={"templates": ("seller -from-> room", "thing -kept in-> room"), "without_text": True}
+    )
+    with skb:
+        found, _ = synthesize(skb, Wanted(3), rooms)
+        with pytest.raises(UsageError, match="no template whose answers have text"):
+            synthesize(skb, Wanted(3), rooms.model_copy(update={"without_text": False}))
+    assert {question.text for question in found} == {""}
+    for question in found:
+        met = EdgeList(edges).candidates(question.record()["meta"]["paths"], [f"r{n}" for n in range(5)])
+        assert set(question.answers) == met
+
+
+def asked(tmp_path: Path, reply: str) -> Synthesized:
+    skb, _, _ = fair(tmp_path)
+    with skb:
+        plain = synthesize(skb, Wanted(1), FAIR)[0][0]
+        start = plain.paths[0].start_name
+        calls = ModelCalls(FakeListChatModel(responses=[reply.format(start=start, answer="Lot " + plain.gold)]), "fake")
+        worder = model_worder(calls, lambda question: [f"Lot {node}" for node in question.answers])
+        made = synthesize(skb, Wanted(1), FAIR, worder=worder)[0][0]
+    assert (made.answers, made.gold, made.paths) == (plain.answers, plain.gold, plain.paths)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("reply", "by"),
+    [
+        ("What has to do with {start}?", "model"),
+        ("What has to do with it?", "rules"),
+        ("Is {answer} from {start}?", "rules"),
+        ("Here you are:\n{start}?", "rules"),
+        ("", "rules"),
+    ],
+)
+def test_a_model_words_the_question_if_it_keeps_to_the_names(tmp_path: Path, reply: str, by: str) -> None:
+    made = asked(tmp_path, reply)
+    if len(made.paths) == 1:
+        assert made.worded_by == by
+    assert (made.worded_by == "model") == ("What has to do with" in made.question)
+
+
+def test_an_skb_without_indexes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "n.jsonl").write_text('{"id": "a", "type": "t", "name": "A"}\n')
+    build(TableSource([tmp_path / "n.jsonl"]), tmp_path / "bare.skb", Options(text=False, vectors=False, sparql=False))
+    with SKB.open(tmp_path / "bare.skb") as skb, pytest.raises(UsageError, match="without indexes"):
+        synthesize(skb, Wanted(1))
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    fair(tmp_path)[0].close()
+    (tmp_path / "own.toml").write_text('[types.thing]\nfields = ["note"]\n')
+    cli = Cli(monkeypatch, capsys)
+    kb, out = str(tmp_path / "small.skb"), tmp_path / "made" / "q.jsonl"
+    given = ("eval", "synthesize", "--kb", kb, "--wording", str(tmp_path / "own.toml"), "--count", "5", "--val", "2")
+    code, said, _ = cli(*given, "--out", str(out))
+    assert code == 0
+    assert "7 kept: 5 test, 2 val" in said
+    first = out.read_bytes()
+    cli(*given, "--out", str(out))
+    assert out.read_bytes() == first
+    code, _, error = cli("eval", "synthesize", "--kb", kb, "--wording", "nothing", "--out", str(out))
+    assert (code, "no wording 'nothing'" in error) == (2, True)

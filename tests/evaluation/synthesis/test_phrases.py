@@ -1,0 +1,148 @@
+"""Phrases of a text, their rewording, and the wording of questions."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbnav.errors import DataError, UsageError
+from kbnav.evaluation.synthesis.lexicon import Lexicon, participle, past, plural
+from kbnav.evaluation.synthesis.phrases import CONTENT, LONGEST, Phrase, is_content, is_literal, phrases, reword
+from kbnav.evaluation.synthesis.templates import parse_template
+from kbnav.evaluation.synthesis.wording import SHIPPED, Wording, load_wording
+
+
+def lexicon(*groups: str) -> Lexicon:
+    return Lexicon(groups, lambda text: [text.removesuffix("s").removesuffix("ing")])
+
+
+def texts(text: str, empty: tuple[str, ...] = ()) -> set[str]:
+    return {phrase.text for phrase in phrases(text, empty)}
+
+
+def test_phrases_end_where_their_last_word_belongs_to_nothing_behind_it() -> None:
+    assert texts("a vessel with a narrow neck; keeps hot liquids warm") == {
+        "narrow neck",
+        "vessel with a narrow neck",
+        "hot liquids warm",
+        "liquids warm",
+    }
+
+
+def test_an_article_behind_a_word_tells_that_it_is_a_verb() -> None:
+    assert texts("small engine drives the wheel") == set()
+    assert texts("small engine of the wheel") == {"small engine", "small engine of the wheel", "engine of the wheel"}
+
+
+def test_third_persons_are_verbs() -> None:
+    assert Phrase(("paints", "clay", "pots"), True) in set(phrases("somebody who paints clay pots"))
+    assert texts("somebody who often clay pots") == {"clay pots"}
+
+
+def test_words_may_be_called_empty() -> None:
+    assert texts("a zinc finger protein", ("protein",)) == set()
+    assert "zinc finger protein" in texts("a zinc finger protein")
+
+
+@given(st.text(st.sampled_from("ab c.,;dthe of and who"), max_size=80))
+def test_phrases_are_runs_of_the_text(text: str) -> None:
+    for phrase in phrases(text):
+        assert is_literal(phrase.text, text)
+        assert len(phrase.words) <= LONGEST
+        assert CONTENT[0] <= sum(map(is_content, phrase.words)) <= CONTENT[1]
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [("vessel", "container"), ("vessels", "containers"), ("carrying", "moving"), ("carried", "moved"), ("stone", "")],
+)
+def test_a_synonym_comes_in_the_form_of_the_word(word: str, expected: str) -> None:
+    found = lexicon("vessel container", "carry move").synonyms(word)
+    assert found == ([expected] if expected else [])
+
+
+def test_forms() -> None:
+    assert [plural(word) for word in ("box", "city", "day", "pot")] == ["boxes", "cities", "days", "pots"]
+    assert [participle(word) for word in ("make", "cut", "see", "transmit")] == [
+        "making",
+        "cutting",
+        "seeing",
+        "transmitting",
+    ]
+    assert [past(word) for word in ("use", "carry", "stop", "paint")] == ["used", "carried", "stopped", "painted"]
+
+
+@pytest.mark.parametrize(
+    ("phrase", "expected", "how"),
+    [
+        (Phrase(("narrow", "vessel"), False), "narrow container", "synonyms"),
+        (Phrase(("narrow", "neck"), False), "narrow necks", "forms"),
+        (Phrase(("tone", "and", "manner"), False), "manner and tone", "forms"),
+        (Phrase(("works", "of", "art"), False), "art works", "forms"),
+        (Phrase(("committing", "a", "crime"), False), "committing crimes", "forms"),
+        (Phrase(("paints", "pots"), True), "painting pot", "forms"),
+        (Phrase(("family", "Felidae"), False), "family Felidae", "forms"),
+    ],
+)
+def test_rewording(phrase: Phrase, expected: str, how: str) -> None:
+    found = reword(phrase, lexicon("vessel container"), random.Random(0))
+    assert (found.text, found.how) == (expected, how)
+
+
+def test_a_literal_copy_is_seen_through_case_and_punctuation() -> None:
+    assert is_literal("narrow neck", "A Narrow\nneck, of glass")
+    assert not is_literal("narrow neck", "a narrow necklace")
+
+
+def test_clauses_nest_and_agree() -> None:
+    wording = Wording.model_validate(
+        {
+            "openings": ["Find {0} {1}."],
+            "frames": ["that mention {0}"],
+            "types": {"gene": {"plural": ["genes"]}, "drug": {"plural": ["drugs"]}},
+            "relations": {
+                "binds": {"out": ["that {0} bind[s]"], "into": ["that bind {0}"]},
+                "resembles": {"out": ["that [is|are] like {0}"], "symmetric": True},
+            },
+        }
+    )
+
+    def asked(template: str, *names: str) -> str:
+        return wording.question(parse_template(template), names, "", random.Random(0))[0]
+
+    assert asked("drug -binds-> gene", "aspirin") == "Find genes that aspirin binds."
+    assert asked("drug -resembles- drug -binds-> gene", "aspirin") == "Find genes that drugs that is like aspirin bind."
+    question, clauses = wording.question(
+        parse_template("gene <-binds- drug & drug -resembles- drug"), ["TP53", "aspirin"], "pain", random.Random(1)
+    )
+    assert clauses == ["that bind TP53", "that is like aspirin"]
+    assert question in {
+        "Find drugs that mention pain and that bind TP53 and that is like aspirin.",
+        "Find drugs that bind TP53 and that is like aspirin and that mention pain.",
+    }
+
+
+def test_relations_without_words_are_quoted() -> None:
+    question, _ = Wording().question(parse_template("city -twinned_with-> city"), ["Rome"], "", random.Random(3))
+    assert "cities that Rome has under 'twinned with'" in question
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_wordings_are_read_and_their_templates_too(name: str) -> None:
+    wording = load_wording(name)
+    for template in map(parse_template, wording.templates):
+        legs = [leg for branch in template.branches for leg in branch.legs]
+        assert {leg.relation for leg in legs} <= wording.relations.keys()
+        assert {leg.type for leg in legs} <= wording.types.keys()
+
+
+def test_a_wording_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="hetionet"):
+        load_wording("hetionett")
+    (tmp_path / "own.toml").write_text("quotes = true\n")
+    with pytest.raises(DataError, match="quotes"):
+        load_wording(str(tmp_path / "own.toml"))
