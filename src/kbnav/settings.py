@@ -111,6 +111,34 @@ class Web(Strict):
     tiles_credit: str = ""
 
 
+class Bot(Strict):
+    """The bot that answers on a wiki's talk pages, ``kbnav bot``."""
+
+    api: str = ""
+    """``api.php`` of the wiki."""
+    user: str = ""
+    """Bot password's name, ``Account@name``."""
+    password: SecretStr = SecretStr("")
+    pages: tuple[str, ...] = ()
+    """Pages on which every new section is a question, beside the bot's own talk page."""
+    mentions: bool = True
+    """Whether a mention of the bot on other talk pages is a question."""
+    flagged: bool = True
+    """Whether the account has the bot flag; edits are refused where it lacks what is said here."""
+    task_page: str = ""
+    """Page that describes the task, named in every edit summary; empty: the bot's user page."""
+    shutoff_page: str = ""
+    """Page that stops all edits while it holds any text; empty: the bot's user page with ``/shutoff`` behind it."""
+    poll: float = Field(default=30.0, gt=0)
+    """Seconds between looks at the wiki."""
+    pause: float = Field(default=10.0, ge=0)
+    """Seconds between edits."""
+    questions_per_day: int = Field(default=500, ge=1)
+    questions_per_user_per_day: int = Field(default=20, ge=1)
+    entity_link: str = ""
+    """Wikitext of an entity's link, as ``[[{id}]]`` on Wikidata and ``[[d:{id}]]`` elsewhere; empty: no link."""
+
+
 class Settings(BaseSettings):
     """All settings of kbnav."""
 
@@ -129,6 +157,7 @@ class Settings(BaseSettings):
     limits: Limits = Limits()
     budget: Budget = Budget()
     web: Web = Web()
+    bot: Bot = Bot()
     services: tuple[str, ...] = (
         "http://wikiba.se/ontology#label",
         "http://wikiba.se/ontology#around",

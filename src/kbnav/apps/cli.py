@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kbnav.apps.cli_bot import app as bot_app
 from kbnav.apps.cli_eval import app as eval_app
 from kbnav.apps.cli_planner import app as planner_app
 from kbnav.apps.cli_retrieve import retrieve
@@ -40,6 +41,7 @@ mirror_app = typer.Typer(
     help="Build and serve a local stand-in for Wikidata.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(mirror_app, name="mirror")
+app.add_typer(bot_app, name="bot")
 app.add_typer(eval_app, name="eval")
 app.add_typer(skb_app, name="skb")
 app.add_typer(planner_app, name="planner")

@@ -34,18 +34,19 @@ TIMED_OUT = (
 
 @dataclass(frozen=True)
 class Request:
-    """A read: where, what, and which of the services it goes to."""
+    """Where, what, and which of the services it goes to; ``post`` for what changes something, which no cache keeps."""
 
     service: Service
     url: str
     params: Mapping[str, str]
     accept: str = "application/json"
+    post: bool = False
 
     @property
     def method(self) -> Literal["GET", "POST"]:
-        """POST for long parameters; the vector service has GET only."""
+        """POST where it is asked for and for long parameters; the vector service has GET only."""
         long = self.service != "vector" and len(urlencode(self.params)) > LONGEST_GET
-        return "POST" if long else "GET"
+        return "POST" if long or self.post else "GET"
 
     @property
     def key(self) -> str:
@@ -144,7 +145,7 @@ class HttpClient:
         Raises whatever ``read`` raises, ServiceError where the service stays down, QueryTimeout where a query is not
         answered in time.
         """
-        if self._cache and (hit := self._cache.get(request.key)):
+        if self._cache and not request.post and (hit := self._cache.get(request.key)):
             return read(Reply(200, hit[1], {"content-type": hit[0]}, request.url))
         attempt = 0
         while True:
@@ -175,7 +176,7 @@ class HttpClient:
             reply = self._send(request)
             value = read(reply)
             slot.failed = False
-        if self._cache:
+        if self._cache and not request.post:
             self._cache.put(request.key, reply.content_type, reply.body)
         return value
 

@@ -1,0 +1,1 @@
+"""A bot that answers questions on the talk pages of a MediaWiki."""

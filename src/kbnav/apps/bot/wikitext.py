@@ -1,0 +1,158 @@
+"""An answer as wikitext. Nothing that a model, a knowledge base or a person wrote can act in it: it is all escaped.
+
+Pure functions; the tests read what they give back through MediaWiki's own parser.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kbnav.answers import AnswerTable, Cell
+from kbnav.knowledge.sparql.present import query_link
+from kbnav.tools.show import cell_text
+from kbnav.trajectory import Run
+
+ROWS = 10
+"""Rows of a result that a reply shows."""
+_CELL = 200
+_COLUMNS = 10
+_STEPS = 30
+_ENTITY = re.compile(r"[QPL][1-9]\d*(-[FS]\d+)?")
+_MAGIC = re.compile(r"R(?=FC)|P(?=MID)|I(?=SBN)")
+"""The first letters of ``RFC``, ``PMID`` and ``ISBN``, which MediaWiki makes links of where a number follows."""
+
+
+def escape(text: str, *, lines: bool = False) -> str:
+    """Text that means nothing but itself to MediaWiki, on one line unless ``lines``.
+
+    All ASCII that is no letter, digit or blank becomes a numeric entity: then there are no links, templates, tags,
+    signatures, behaviour switches, list marks, or addresses. Control and direction characters are dropped.
+    """
+    kept = "".join(char for char in text if char == "\n" or not _invisible(char) or char.isspace())
+    if lines:
+        return "\n".join(_escape_line(line.rstrip()) for line in kept.split("\n"))
+    return _escape_line(" ".join(kept.split()))
+
+
+def _invisible(char: str) -> bool:
+    """Controls, private and unassigned characters, lone surrogates, and marks that turn the reading direction."""
+    category = unicodedata.category(char)
+    return category in ("Cc", "Cs", "Co", "Cn") or char in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
+def _escape_line(line: str) -> str:
+    safe = "".join(
+        f"&#{ord(char)};" if char.isascii() and not (char.isalnum() or char == " ") else char
+        for char in line.replace("\t", "    ")
+    )
+    return _MAGIC.sub(lambda found: f"&#{ord(found[0])};", safe)
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a wiki wants replies.
+
+    ``entity_link`` is wikitext with ``{id}``, such as ``[[{id}]]`` on Wikidata and ``[[d:{id}]]`` elsewhere; empty: ids
+    are plain text. ``query_page`` is that of the query service; empty: no link.
+    """
+
+    entity_link: str = ""
+    query_page: str = ""
+
+
+def reply_text(run: Run, style: Style, *, marker: str, depth: int) -> str:
+    """The wikitext of a reply: answer, table, query, how it was found, signature.
+
+    Args:
+        run: what is told.
+        style: see ``Style``.
+        marker: a comment by which the bot knows its own reply again; holds no ``--``.
+        depth: indentation, the number of colons.
+    """
+    outcome = run.outcome
+    indent = ":" * max(1, depth)
+    parts = [f"{indent}<!-- {marker} -->{_headline(run)}"]
+    if outcome.note:
+        parts.append(f"{indent}<small>{escape(outcome.note)}</small>")
+    if outcome.table is not None and outcome.table.boolean is None and outcome.table.rows:
+        parts.append(indent + _table(outcome.table, style))
+    elif outcome.ranking is not None and outcome.ranking.nodes:
+        parts.append(indent + _grid(("name", "id", "type"), _ranked(run), len(outcome.ranking)))
+    if outcome.query:
+        link = f" ([{query_link(outcome.query, style.query_page)} run it])" if style.query_page else ""
+        parts.append(f"{indent}The query{link}:")
+        parts.append(f"<pre>{escape(outcome.query, lines=True)}</pre>")
+    parts += _how(run)
+    parts.append(f"{indent}~~~~")
+    return "\n".join(parts) + "\n"
+
+
+def _headline(run: Run) -> str:
+    outcome = run.outcome
+    if outcome.status == "answered":
+        return escape(outcome.text) or "See the table."
+    if outcome.status == "best effort":
+        return f"I ran out of steps; the best I found so far: {escape(outcome.text)}"
+    if outcome.status == "refused":
+        return "The language model behind me refused to answer this question."
+    if outcome.status == "failed":
+        return "Something failed while I looked for an answer; please ask again later."
+    return "I could not find an answer to this question." + (f" {escape(outcome.text)}" if outcome.text else "")
+
+
+def _table(table: AnswerTable, style: Style) -> str:
+    def shown(cell: Cell) -> str:
+        if cell is not None and style.entity_link and (name := cell.entity_id) and _ENTITY.fullmatch(name):
+            label = table.labels.get(name, "")
+            return style.entity_link.format(id=name) + (f" {escape(label[:_CELL])}" if label else "")
+        return escape(cell_text(cell, table.labels, _CELL))
+
+    rows = [[shown(cell) for cell in row[:_COLUMNS]] for row in table.rows[:ROWS]]
+    return _grid(table.columns[:_COLUMNS], rows, len(table.rows))
+
+
+def _ranked(run: Run) -> list[list[str]]:
+    nodes = run.outcome.ranking.nodes[:ROWS] if run.outcome.ranking else ()
+    return [[escape(text[:_CELL]) for text in (node.label, node.id, node.kind)] for node in nodes]
+
+
+def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]], total: int) -> str:
+    """A table whose cells are wikitext already; a blank keeps a cell from being read as a mark."""
+    lines = ['{| class="wikitable"', *(f"! {escape(column)}" for column in columns)]
+    for row in rows:
+        lines += ["|-", *(f"| {cell}" for cell in row)]
+    lines.append("|}")
+    if total > len(rows):
+        lines.append(f"''{total} rows, the first {len(rows)} shown''")
+    return "\n".join(lines)
+
+
+def _how(run: Run) -> list[str]:
+    """The steps, folded away."""
+    if not run.path:
+        return []
+    steps = [f"# {escape(step.call.thought[:_CELL])} ({escape(step.call.tool)})" for step in run.path[:_STEPS]]
+    if len(run.path) > _STEPS:
+        steps.append(f"# and {len(run.path) - _STEPS} more steps")
+    return [
+        '<div class="mw-collapsible mw-collapsed">',
+        f"How this was found, by {escape(run.system)} with {escape(run.model)}:",
+        '<div class="mw-collapsible-content">',
+        *steps,
+        "</div></div>",
+    ]
+
+
+def edit_summary(section: str, task_page: str) -> str:
+    """The summary of a reply's edit: the section, what was done, and the page that describes the task."""
+    heading = re.sub(r"[\[\]{}|<>*/]+", " ", section)
+    heading = " ".join(heading.split())[:80]
+    task = re.sub(r"[\[\]{}|<>\n]+", "", task_page)
+    return (
+        f"/* {heading} */ answer to a question (bot, see [[{task}]])"
+        if heading
+        else f"answer to a question (bot, see [[{task}]])"
+    )
