@@ -19,8 +19,10 @@ import numpy.typing as npt
 from pydantic import Field
 
 from kbnav.answers import Ranking
+from kbnav.knowledge.skb.fusion import relative_score_fusion
 from kbnav.knowledge.skb.graph import Hop
-from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.kb import LSA_WEIGHT, WEIGHT, SkbKB
+from kbnav.knowledge.skb.schema import LSA
 from kbnav.models.offline_skb.paths import Path, Paths, Step, leftover
 from kbnav.models.offline_skb.reading import Mention, Reading, read
 from kbnav.retrieval.base import Trace
@@ -184,21 +186,22 @@ class GraphRank:
         among: list[int] | None = None,
         relational: bool = False,
     ) -> dict[int, float]:
-        """How well documents fit a text, from 0 to 1: the mean of BM25 and of cosines, each relative to its best.
+        """How well documents fit a text, from 0 to 1, by BM25 and by vectors, weighed as ``SkbKB`` does.
 
         ``relational``: documents with relations, where the SKB has them.
         """
         skb = self._skb
-        indexes = [skb.text, skb.vectors]
+        both = (skb.text, skb.vectors)
         if relational:
-            indexes = [skb.relational_text or skb.text, skb.relational_vectors or skb.vectors]
-        found = [index.search(text, limit=depth, ranges=ranges, among=among) for index in indexes if index is not None]
-        found = [hits for hits in found if hits and hits[0][1] > 0]
-        scores: dict[int, float] = {}
-        for hits in found:
-            for node, score in hits:
-                scores[node] = scores.get(node, 0.0) + max(score, 0.0) / hits[0][1] / len(found)
-        return scores
+            both = (skb.relational_text or skb.text, skb.relational_vectors or skb.vectors)
+        weighed = zip(both, (1.0, LSA_WEIGHT if skb.meta.encoder == LSA else WEIGHT), strict=True)
+        found = [
+            (index.search(text, limit=depth, ranges=ranges, among=among), weight)
+            for index, weight in weighed
+            if index is not None
+        ]
+        fused = relative_score_fusion([hits for hits, _ in found], weights=[weight for _, weight in found], depth=depth)
+        return dict(fused)
 
     def _ranges_for(self, reading: Reading) -> list[tuple[int, int]] | None:
         """The candidates, or else the nodes of the type that is asked for."""
