@@ -17,7 +17,7 @@ from kbnav.planning.open import open_planner
 from kbnav.retrieval.base import Trace
 from kbnav.settings import Settings
 from kbnav.tools.observation import Context
-from kbnav.tools.planning import PathGiven
+from kbnav.tools.planning import FROM_BEFORE, PathGiven
 from kbnav.tools.toolbox import Toolbox
 from kbnav.trajectory import Step
 
@@ -54,7 +54,7 @@ class Planned:
         if all(node.how == "embedding" for node in matched):
             earlier = _earlier(state)
             if earlier:
-                nodes, notes = earlier, ["The question names no node; these answered the one before."]
+                nodes, notes = earlier, [FROM_BEFORE]
             elif nodes:
                 notes = ["The question names no node; these are the nearest by meaning."]
         trace = Trace()

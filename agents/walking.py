@@ -18,6 +18,7 @@ from kbnav.knowledge.base import Entity, KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.settings import Budget, Settings
 from kbnav.tools.observation import Context
+from kbnav.tools.planning import FROM_BEFORE
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask, fact_text
 from kbnav.trajectory import Call, Fact, Outcome, Step, Turn, Usage
@@ -201,7 +202,8 @@ class WalkEnding(RankingEnding):
         outcome = super().outcome(state)
         finished = outcome.stop == "finish"
         steps = state["path"] if finished else [*state["path"], *state["discarded"]]
-        word = generated(steps)
+        steps = sorted(steps, key=lambda step: step.number)
+        word = generated([*(step for turn in state["history"] for step in turn.steps), *steps])
         chosen = named_by(state["path"][-1].call) if finished else []
         if finished and chosen:
             nodes = self._ranked(chosen, "", word)
@@ -216,7 +218,8 @@ class WalkEnding(RankingEnding):
                 node._replace(basis="generated") if node.id in word.nodes else node for node in outcome.ranking.nodes
             ]
             outcome = replace(outcome, ranking=Ranking(tuple(marked)))
-        outcome = replace(outcome, note=" ".join(filter(None, [outcome.note, _said_of(word, outcome)])))
+        own = [fact for step in steps for fact in step.facts if fact.generated]
+        outcome = replace(outcome, note=" ".join(filter(None, [outcome.note, _said_of(word, own, outcome)])))
         if self.tabled and outcome.ranking:
             outcome = replace(outcome, table=_table(outcome.ranking.chosen))
         return outcome
@@ -244,12 +247,12 @@ def generated(steps: Iterable[Step]) -> Generated:
     """What in these steps is a model's own word.
 
     A node is the knowledge base's where a step shows it that does not set out from a node, or look for a name, that is
-    known by the model's word alone.
+    known by the model's word alone. Steps come in the order they were taken, those of earlier turns of a chat first.
     """
     grounded: set[str] = set()
     worded: dict[str, str] = {}
     facts: list[Fact] = []
-    for step in sorted(steps, key=lambda one: one.number):
+    for step in steps:
         own = [fact for fact in step.facts if fact.generated]
         facts += own
         if own:
@@ -259,20 +262,26 @@ def generated(steps: Iterable[Step]) -> Generated:
         asked = {str(step.call.arguments.get(name, "")).casefold() for name in ("entity_id", "query")} - {""}
         if asked & {text.casefold() for node in doubtful for text in (node, worded[node])}:
             worded |= {node: node for node in step.nodes if node not in grounded and node not in worded}
+        elif FROM_BEFORE in step.call.arguments.get("notes", ()):
+            grounded |= set(step.nodes) - doubtful
         else:
             grounded |= set(step.nodes)
     return Generated(tuple(facts), frozenset(worded) - grounded)
 
 
-def _said_of(word: Generated, outcome: Outcome) -> str:
-    """What a reader must know where a model's own word was on the way; nothing where there is no answer."""
-    if not word.facts or outcome.ranking is None:
+def _said_of(word: Generated, own: Sequence[Fact], outcome: Outcome) -> str:
+    """What a reader must know where a model's word was on the way; nothing where there is no answer.
+
+    ``own`` are the facts generated for this question; those of earlier ones matter where the answer rests on them.
+    """
+    rests = outcome.ranking is not None and any(node.basis == "generated" for node in outcome.ranking.chosen)
+    facts = word.facts if rests and not own else own
+    if not facts or outcome.ranking is None:
         return ""
-    if all(not fact.source for fact in word.facts):
+    if all(not fact.source for fact in facts):
         return "The knowledge base did not suffice: this is what the model itself knows, and nothing here supports it."
-    shown = "; ".join(fact_text(fact) for fact in word.facts[:_SAID])
-    more = f" and {len(word.facts) - _SAID} more" if len(word.facts) > _SAID else ""
-    rests = any(node.basis == "generated" for node in outcome.ranking.chosen)
+    shown = "; ".join(fact_text(fact) for fact in facts[:_SAID])
+    more = f" and {len(facts) - _SAID} more" if len(facts) > _SAID else ""
     what = "The answer rests on" if rests else "On the way were"
     return f"{what} facts that the model generated and the knowledge base does not have: {shown}{more}."
 

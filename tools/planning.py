@@ -18,6 +18,8 @@ from kbnav.trajectory import Fact
 SHOWN = 50
 """Instances of a path that are shown."""
 TEXT = "text"
+FROM_BEFORE = "The question names no node; these answered the one before."
+"""A note of a plan that goes on from an earlier answer, which may have been a model's own word."""
 _LONGEST = 4
 """Relations of a path that is followed."""
 

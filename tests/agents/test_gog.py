@@ -144,6 +144,22 @@ def test_a_chat_keeps_what_is_generated_apart_after_a_restart(village, tmp_path)
     assert turn.steps[2].facts[0] == Fact("h3", "built by", "p2", "Old Forge", "", "Bob Lisk", generated=True)
 
 
+def test_what_an_earlier_turn_generated_is_still_the_models_word_in_the_next(village, tmp_path):
+    model = ScriptedModel(replies=[LOOK, GENERATE, finish("p2"), finish("p2"), LOOK, finish("p1")])
+    agent = gog_with(model, Script(["Old Forge | built by | Bob Lisk"]), None, village, settings(tmp_path))
+    with sqlite_sessions(tmp_path) as saver:
+        chat = Chat(agent, "two", saver)
+        chat.ask(QUESTION)
+        again = chat.ask("And what is his name?")
+        own = chat.ask("Who painted Old Forge?")
+    assert again.outcome.ranking is not None
+    assert [(node.id, node.basis) for node in again.outcome.ranking.chosen] == [("p2", "generated")]
+    assert "The answer rests on facts that the model generated" in again.outcome.note
+    assert own.outcome.ranking is not None
+    assert [(node.id, node.basis) for node in own.outcome.ranking.chosen] == [("p1", "")]
+    assert own.outcome.note == "This one."
+
+
 def step(number: int, tool: str, *nodes: str, facts: tuple[Fact, ...] = (), **arguments: str) -> Step:
     return Step(number, Call(tool, arguments), nodes=nodes, facts=facts)
 
