@@ -51,7 +51,7 @@ class Server:
         self._thread.join()
 
 
-def until(true: Callable[[], object], seconds: float = 30.0) -> None:
+def until(true: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait for something to be true."""
     end = time.monotonic() + seconds
     while not true():
@@ -133,13 +133,19 @@ class Explorer(ModelStub):
         done = sum(len(said.get("tool_calls") or ()) for said in asked["messages"][last:])
         if done == self._held:
             self.waiting.set()
-            self.go_on.wait(60)
+            self.go_on.wait(250)
         steps = [
             ("search_entities", {"thought": "Who is she?", "query": "Marie Curie"}),
             ("execute_query", {"thought": "Ask for what she found.", "query": self._query}),
             ("finish", {"thought": "Done."}),
         ]
         return completion(None, [steps[min(done, 2)]])
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.go_on.set()
+        super().__exit__(kind, error, trace)
 
     def options(self) -> dict[str, Any]:
         """Settings that lead here."""

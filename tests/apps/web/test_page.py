@@ -139,7 +139,7 @@ def test_a_reload_goes_on_where_the_run_is(page: Page, held_server: tuple[Server
     page.goto(server.url)
     ask(page, MARIE)
     page.wait_for_selector("text=Who is she?")
-    assert model.waiting.wait(10)
+    assert model.waiting.wait(60)
     page.reload()
     page.wait_for_selector("text=Who is she?")
     assert page.locator(".foot").count() == 0
@@ -156,10 +156,10 @@ def test_stop_hangs_up_on_the_model(page: Page, fresh_home: Path):
         with Server(settings) as server:
             page.goto(server.url)
             ask(page, MARIE)
-            assert asked.wait(20)
+            assert asked.wait(60)
             page.keyboard.press("Escape")
             wait_for_the_end(page)
-            assert hung_up.wait(10)
+            assert hung_up.wait(60)
             assert page.inner_text(".answer .head") == "Stopped."
             assert page.is_visible("#send")
 

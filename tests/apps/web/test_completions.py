@@ -1,0 +1,106 @@
+"""The OpenAI-compatible API, through OpenAI's own client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import openai
+import pytest
+
+from tests.apps.web.parts import Explorer, Server, until, web_settings
+
+MARIE = "Which elements were discovered by Marie Curie?"
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[openai.OpenAI]:
+    """OpenAI's client of the server with the offline policy."""
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as one:
+        yield one
+
+
+def test_every_choice_is_a_model(client: openai.OpenAI):
+    names = [model.id for model in client.models.list()]
+    assert {"mini/spinach/offline", "demo/skb/offline"} <= set(names)
+
+
+def test_a_conversation_is_answered_with_rows_and_the_query(client: openai.OpenAI):
+    said = client.chat.completions.create(
+        model="mini/spinach/offline", messages=[{"role": "user", "content": "Who discovered polonium?"}]
+    )
+    text = said.choices[0].message.content
+    assert text.startswith("Marie Curie, Pierre Curie\n")
+    assert "| Pierre Curie |" in text
+    assert "```sparql\nSELECT DISTINCT ?answer WHERE { wd:Q979 wdt:P61 ?answer . }" in text
+    assert "(<https://query.wikidata.org/#SELECT" in text
+    assert said.choices[0].finish_reason == "stop"
+
+
+def test_what_was_said_before_is_known(fresh_home: Path):
+    with (
+        Explorer() as model,
+        Server(web_settings(fresh_home, **model.options())) as server,
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        said = client.chat.completions.create(
+            model="mini",
+            messages=[
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "Who was Marie Curie?"},
+                {"role": "assistant", "content": "A physicist and chemist."},
+                {"role": "user", "content": [{"type": "text", "text": MARIE}]},
+            ],
+        )
+        asked = [
+            message["content"] for message in model.requests[0]["messages"] if message["role"] in ("user", "assistant")
+        ]
+        assert asked == ["Who was Marie Curie?", "A physicist and chemist.", MARIE]
+        assert said.usage.prompt_tokens == 100 * len(model.requests)
+
+
+def test_a_stream_tells_the_steps_as_reasoning_and_then_the_answer(client: openai.OpenAI):
+    chunks = list(
+        client.chat.completions.create(
+            model="mini/spinach/offline",
+            messages=[{"role": "user", "content": "Who discovered polonium?"}],
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+    )
+    deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
+    told = [delta.model_extra["reasoning_content"] for delta in deltas if "reasoning_content" in delta.model_extra]
+    assert "→ search_entities discovered polonium" in told[0]
+    content = "".join(delta.content or "" for delta in deltas)
+    assert content.startswith("Marie Curie, Pierre Curie\n")
+    assert chunks[-1].usage.total_tokens == 0  # the offline policy asks no model
+
+
+def test_a_stream_that_is_closed_stops_the_run(fresh_home: Path):
+    with (
+        Explorer(held=1) as model,
+        Server(web_settings(fresh_home, **model.options())) as server,
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        stream = client.chat.completions.create(
+            model="mini", messages=[{"role": "user", "content": MARIE}], stream=True
+        )
+        assert model.waiting.wait(60)
+        stream.close()
+        until(lambda: not server.app.state.parts.store.workers())
+        model.go_on.set()
+
+
+@pytest.mark.parametrize(
+    ("model", "messages", "status", "said"),
+    [
+        ("gpt-4o", [{"role": "user", "content": "?"}], 404, "GET /v1/models"),
+        ("mini", [{"role": "assistant", "content": "hello"}], 400, "last message"),
+        ("mini", [{"role": "user", "content": "x" * 20_000}], 422, "20,000 characters"),
+        ("mini", [], 422, "messages"),
+    ],
+)
+def test_errors_come_in_openais_form(client: openai.OpenAI, model: str, messages: list[dict], status: int, said: str):
+    with pytest.raises(openai.APIStatusError, match=said) as raised:
+        client.chat.completions.create(model=model, messages=messages)
+    assert raised.value.status_code == status

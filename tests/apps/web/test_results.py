@@ -1,0 +1,122 @@
+"""Results as the page shows them: order, cells, charts and maps."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbnav.answers import AnswerTable, Ranked, Ranking, Term
+from kbnav.apps.web.results import (
+    MOST_ROWS,
+    cell_data,
+    chart,
+    from_document,
+    ordered,
+    points,
+    position,
+    result_of,
+    table_result,
+)
+
+XSD = "http://www.w3.org/2001/XMLSchema#"
+WKT = "http://www.opengis.net/ont/geosparql#wktLiteral"
+
+
+def integer(value: object) -> Term:
+    return Term("literal", str(value), XSD + "integer")
+
+
+def date(value: str) -> Term:
+    return Term("literal", value, XSD + "dateTime")
+
+
+def item(number: int) -> Term:
+    return Term("uri", f"http://www.wikidata.org/entity/Q{number}")
+
+
+def no_page(entity: str) -> str:
+    return f"/page/{entity}"
+
+
+def test_numbers_sort_by_value_dates_by_time_entities_by_label_and_unbound_cells_come_last():
+    numbers = AnswerTable(("n",), ((integer(10),), (None,), (integer(9),), (Term("literal", "9.5", XSD + "decimal"),)))
+    assert [row[0] and row[0].value for row in ordered(numbers, "n", False).rows] == ["9", "9.5", "10", None]
+    assert [row[0] and row[0].value for row in ordered(numbers, "n", True).rows] == ["10", "9.5", "9", None]
+    dates = AnswerTable(("d",), ((date("1898-01-01T00:00:00Z"),), (date("-0049-01-10T00:00:00Z"),)))
+    assert ordered(dates, "d", False).rows[0][0].value.startswith("-0049")
+    named = AnswerTable(("e",), ((item(1),), (item(2),)), labels={"Q1": "Zinc", "Q2": "argon"})
+    assert [row[0].entity_id for row in ordered(named, "e", False).rows] == ["Q2", "Q1"]
+
+
+def test_a_cell_links_to_its_entity_or_web_page_and_to_nothing_else():
+    assert cell_data(item(7), {"Q7": "seven"}, no_page) == {"text": "seven", "id": "Q7", "href": "/page/Q7"}
+    assert cell_data(Term("uri", "https://example.org/a"), {}, no_page)["href"] == "https://example.org/a"
+    assert "href" not in cell_data(Term("uri", "javascript:alert(1)"), {}, no_page)
+    assert cell_data(Term("literal", "chat", None, "fr"), {}, no_page) == {"text": "chat", "language": "fr"}
+    assert cell_data(date("1898-07-13T00:00:00Z"), {}, no_page) == {"text": "1898-07-13"}
+    assert cell_data(None, {}, no_page) is None
+
+
+def test_names_and_numbers_become_bars_and_dates_and_numbers_a_line_in_time():
+    table = AnswerTable(("e", "n"), ((item(1), integer(5)), (item(2), integer(3))), labels={"Q1": "one"})
+    assert chart(table_result(table)) == {
+        "kind": "bars",
+        "x": "e",
+        "y": "n",
+        "points": [{"text": "one", "y": 5.0}, {"text": "Q2", "y": 3.0}],
+    }
+    dated = AnswerTable(
+        ("when", "n"), ((date("1900-07-01T00:00:00Z"), integer(2)), (date("1899-01-01T00:00:00Z"), integer(1)))
+    )
+    line = chart(table_result(dated))
+    assert line["kind"] == "line"
+    assert [point["y"] for point in line["points"]] == [1.0, 2.0]
+    assert line["points"][1]["x"] == 1900.5
+    assert chart(table_result(AnswerTable(("n",), ((integer(1),), (integer(2),))))) is None
+    assert chart(table_result(AnswerTable(("e", "n"), ((item(1), integer(5)),)))) is None
+
+
+def test_points_on_earth_are_put_on_a_map_and_those_elsewhere_are_not():
+    where = Term("literal", "Point(21.0 52.25)", WKT)
+    moon = Term("literal", "<http://www.wikidata.org/entity/Q405> Point(1 2)", WKT)
+    table = AnswerTable(("place", "at"), ((item(270), where), (item(1), moon)), labels={"Q270": "Warsaw"})
+    assert points(table_result(table)) == [{"lat": 52.25, "lon": 21.0, "text": "Warsaw"}]
+    assert position(Term("literal", "Point(200 10)", WKT)) is None
+    assert points(table_result(AnswerTable(("e",), ((item(1),),)))) == []
+
+
+def test_an_ask_becomes_one_cell_and_a_ranking_a_table():
+    assert table_result(AnswerTable(boolean=True)).csv.split() == ["boolean", "true"]
+    ranking = Ranking((Ranked("instrument:a b", 1.0, "A", "instrument"), Ranked("x", 0.5)))
+    result = result_of(None, ranking)
+    assert result.table.rows[0][1].entity_id == "instrument:a b"
+    assert cell_data(result.table.rows[0][1], result.table.labels, no_page)["text"] == "A"
+    assert from_document(result.to_document()) == result
+    assert result_of(None, Ranking()) is None
+
+
+def test_so_many_rows_are_kept_and_all_are_counted():
+    result = table_result(AnswerTable(("n",), ((integer(1),),) * (MOST_ROWS + 5)))
+    assert (len(result.table.rows), result.total) == (MOST_ROWS, MOST_ROWS + 5)
+
+
+terms = st.one_of(
+    st.none(),
+    st.builds(integer, st.integers()),
+    st.builds(lambda text: Term("literal", text), st.text()),
+    st.builds(lambda text: Term("literal", text, XSD + "dateTime"), st.text()),
+    st.builds(lambda text: Term("literal", text, XSD + "double"), st.text()),
+    st.builds(lambda text: Term("literal", text, WKT), st.text()),
+    st.builds(lambda text: Term("uri", text), st.text()),
+)
+
+
+@given(st.lists(st.tuples(terms, terms)), st.booleans())
+def test_any_table_is_kept_sorted_and_drawn(rows, descending):
+    result = table_result(AnswerTable(("a", "b"), tuple(rows)))
+    assert from_document(result.to_document()) == result
+    turned = ordered(result.table, "b", descending).rows
+    assert sorted(map(repr, turned)) == sorted(map(repr, result.table.rows))
+    assert all(cell is None for _, cell in turned[sum(cell is not None for _, cell in turned) :])
+    chart(result)
+    points(result)

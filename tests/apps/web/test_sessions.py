@@ -1,0 +1,74 @@
+"""Many sessions at once, and sessions that outlive their server."""
+
+from __future__ import annotations
+
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import requests
+
+from tests.apps.web.parts import Explorer, Server, Visit, served_process, web_settings
+
+MARIE = "Which elements were discovered by Marie Curie?"
+SESSIONS = 50
+
+
+def test_of_fifty_sessions_at_once_none_is_lost_and_none_is_mixed_up(fresh_home: Path):
+    with (
+        Explorer() as model,
+        Server(web_settings(fresh_home, **model.options(), web_runs_per_user=SESSIONS)) as server,
+    ):
+
+        def one(number: int) -> tuple[str, list[str], list[str]]:
+            visit = Visit(server.url)
+            session = visit.session()
+            question = f"Number {number}: which elements did she discover?"
+            run = visit.ask(session, question)
+            calls = [event["tool"] for event in visit.events(run["id"]) if event["kind"] == "call"]
+            found = visit("GET", f"/api/sessions/{session}").json()
+            rows = visit("GET", f"/api/results/{run['id']}/rows").json()["rows"]
+            assert [one["question"] for one in found["runs"]] == [question]
+            return found["runs"][0]["status"], calls, [cell["id"] for (cell,) in rows]
+
+        with ThreadPoolExecutor(SESSIONS) as pool:
+            ended = list(pool.map(one, range(SESSIONS)))
+    assert ended == [("done", ["search_entities", "execute_query", "finish"], ["Q979", "Q1128"])] * SESSIONS
+
+
+def test_a_killed_server_goes_on_with_its_question_after_a_restart(fresh_home: Path):
+    with Explorer(held=1) as model:
+        options = ("--model", "stub", "--base-url", model.base_url)
+        with served_process(fresh_home, *options) as (url, process):
+            visit = Visit(url)
+            session = visit.session()
+            waiting = visit.ask(visit.session(), MARIE)["id"]
+            run = visit.ask(session, MARIE)["id"]
+            before = [event["kind"] for event, _ in zip(visit.events(run), range(3), strict=False)]
+            assert before == ["started", "call", "step"]
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        assert not reachable(url)
+        model.go_on.set()
+        with served_process(fresh_home, *options) as (url, process):
+            again = Visit(url)
+            again.http.cookies = visit.http.cookies
+            ended = again.ended(run)
+            assert again.ended(waiting)["status"] == "done"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) in (0, -signal.SIGTERM)
+    events = ended["events"]
+    assert ended["status"] == "done"
+    assert [event["id"] for event in events] == list(range(1, len(events) + 1))
+    assert "resumed" in [event["kind"] for event in events]
+    done = [(event["call"], event["ok"]) for event in events if event["kind"] == "step"]
+    assert done == [(1, True), (2, True), (3, True)]  # the search was not done again
+    assert ended["answer"]["text"] == "Polonium and radium."
+
+
+def reachable(url: str) -> bool:
+    try:
+        requests.get(url, timeout=2)
+    except requests.ConnectionError:
+        return False
+    return True
