@@ -6,11 +6,14 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from kbnav.encoders import Vectors, normalised
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
@@ -326,6 +329,95 @@ def test_an_update_replaces_adds_and_keeps(tmp_path: Path) -> None:
         }
         assert named == {("next", "n0"), ("likes", "new")}
         assert skb.documents[skb.number("n2")] == {"text": "first"}
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "tsv"])
+def test_an_update_deletes_nodes_with_their_edges_and_edges_alone(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / "s.skb"
+    build(small(tmp_path, 8), path, BARE)
+    before = read_meta(path).data
+    nodes, edges = tmp_path / f"gone.{suffix}", tmp_path / f"cut.{suffix}"
+    if suffix == "jsonl":
+        write_jsonl(
+            nodes, [{"id": "n3", "deleted": True}, {"id": "n99", "deleted": True}, {"id": "n4", "name": "Four"}]
+        )
+        write_jsonl(
+            edges,
+            [
+                {"source": "n0", "relation": "next", "target": "n1", "deleted": True},
+                {"source": "n0", "relation": "next", "target": "n5", "deleted": True},
+                {"source": "n5", "relation": "next", "target": "n0", "deleted": False},
+            ],
+        )
+    else:
+        nodes.write_text("id\tname\tdeleted\nn3\t\ttrue\nn99\t\ttrue\nn4\tFour\t\n")
+        edges.write_text(
+            "source\trelation\ttarget\tdeleted\nn0\tnext\tn1\ttrue\nn0\tnext\tn5\tTRUE\nn5\tnext\tn0\tfalse\n"
+        )
+    meta = update(path, TableSource([nodes], [edges]), BARE)
+    assert {reason: (dropped.count, dropped.examples) for reason, dropped in meta.dropped.items()} == {
+        "deletion of a node that does not exist": (1, ("n99",)),
+        "deletion of an edge that does not exist": (1, ("n0 next n5",)),
+        "edge deleted": (1, ("n0 next n1",)),
+        "edge of a deleted node": (2, ("n2 next n3", "n3 next n4")),
+        "node deleted": (1, ("n3",)),
+    }
+    with SKB.open(path) as skb:
+        assert sorted(skb.nodes.ids) == ["n0", "n1", "n2", "n4", "n5", "n6", "n7"]
+        assert skb.nodes.label(skb.number("n4")) == "Four"
+        linked = {(skb.id(n), skb.id(int(m))) for n in range(len(skb.nodes)) for m in skb.graph.row(n).nodes}
+        assert linked == {("n1", "n2"), ("n4", "n5"), ("n5", "n6"), ("n6", "n7"), ("n7", "n0"), ("n5", "n0")}
+        assert skb.documents[skb.number("n4")] == {}
+    assert check(path) == []
+    assert not (path / before).exists(), "nobody reads the data from before"
+    assert [one.name for one in path.glob("data-*")] == [meta.data]
+
+
+def test_the_data_before_an_update_stays_as_long_as_somebody_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "s.skb"
+    build(small(tmp_path), path, BARE)
+    gone = write_jsonl(tmp_path / "gone.jsonl", [{"id": "n1", "deleted": True}])
+    with SKB.open(path) as reader:
+        update(path, TableSource([gone]), BARE)
+        assert [fields["text"] for fields in reader.documents] == ["first"] * 5
+    with SKB.open(path) as skb:
+        assert len(skb.nodes) == 4
+
+
+class CountingEncoder:
+    """Vectors of two numbers; remembers what it was asked for."""
+
+    name = "counting"
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        self.texts += texts
+        return normalised(np.array([[len(text), 1 + sum(map(ord, text)) % 97] for text in texts]))
+
+
+def test_an_update_embeds_only_documents_that_changed_and_forgets_deleted_ones(tmp_path: Path) -> None:
+    path, encoder = tmp_path / "s.skb", CountingEncoder()
+    options = Options(text=False, sparql=False, encoder=encoder)
+    build(small(tmp_path, 40), path, options)
+    assert len(encoder.texts) == 40
+    encoder.texts.clear()
+    changed = [{"id": "n1", "deleted": True}, {"id": "n2", "type": "t0", "name": "Node 2", "text": "second"}]
+    changed += [
+        {"id": "new", "type": "t1", "name": "New"},
+        {"id": "n5", "type": "t0", "name": "Node 5", "text": "first"},
+    ]
+    update(path, TableSource([write_jsonl(tmp_path / "changed.jsonl", changed)]), options)
+    assert sorted(encoder.texts) == ["New", "Node 2\ntext: second"]  # n5 has another type, and the same text
+    with SKB.open(path, encoder) as skb:
+        assert skb.vectors is not None
+        assert len(skb.vectors.vectors) == 40
+        for node in ("n2", "n5", "n39", "new"):
+            number = skb.number(node)
+            fields = skb.documents[number]
+            text = "\n".join([skb.nodes.label(number), *(f"text: {fields['text']}" for _ in fields)])
+            assert skb.vectors.vectors[number] == pytest.approx(CountingEncoder().encode([text])[0])
 
 
 def test_an_update_with_another_encoder_is_refused_with_both_names(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from kbnav.knowledge.skb.schema import (
     Relation,
     TypeTuple,
     no_progress,
+    read_meta,
     type_starts,
     write_meta,
 )
@@ -109,6 +110,15 @@ def build(
             return meta
     except OSError as error:  # a full disk, no right to write
         raise UsageError(f"{out} could not be built: {error}; what was there before is as it was") from error
+
+
+def tidy(out: Path) -> None:
+    """Delete the data of earlier builds that no process has open; not while another build is under way."""
+    try:
+        with _only_builder(out):
+            remove_unused(out, read_meta(out).data)
+    except UsageError:  # that build will
+        return
 
 
 def remove_unused(out: Path, used: str) -> None:

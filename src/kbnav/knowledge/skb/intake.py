@@ -34,7 +34,7 @@ class NodeWriter:
 
     def add(self, record: NodeRecord, losses: Losses) -> None:
         """Take the next record, or count why it is left out."""
-        reason = "node without an id" if not record.id else "node id given twice" if record.id in self._seen else ""
+        reason = _left_out(record, self._seen)
         if reason:
             losses.add(reason, f"{record.id} {record.name}".strip())
             self._kind.append(-1)
@@ -66,6 +66,15 @@ class NodeWriter:
         return positions.astype(np.int32), list(zip(self._types, counts, strict=True))
 
 
+def _left_out(record: NodeRecord, seen: set[str]) -> str:
+    """Why a node is left out; empty where it is not."""
+    if not record.id:
+        return "node without an id"
+    if record.deleted:
+        return "node deleted"
+    return "node id given twice" if record.id in seen else ""
+
+
 class EdgeCollector:
     """Turns edges by id or by position into numbers."""
 
@@ -88,6 +97,9 @@ class EdgeCollector:
             self._add_arrays(item)
             return
         self.edges += 1
+        if item.deleted:
+            self._losses.add("edge deleted", f"{item.source} {item.relation} {item.target}")
+            return
         source, target = self._numbers.get(item.source), self._numbers.get(item.target)
         if source is None or target is None or not item.relation:
             reason = "edge without a relation" if not item.relation else "edge to a node that does not exist"

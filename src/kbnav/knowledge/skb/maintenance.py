@@ -6,12 +6,14 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.build import Options, build, file_info
-from kbnav.knowledge.skb.records import EdgeArrays, EdgeRecord, Losses, NodeRecord, Source
+from kbnav.knowledge.skb.build import Options, build, file_info, tidy
+from kbnav.knowledge.skb.records import EXAMPLES, EdgeArrays, EdgeRecord, Losses, NodeRecord, Source
 from kbnav.knowledge.skb.schema import Meta, Progress, Style, no_progress, read_meta
 from kbnav.knowledge.skb.store import SKB
 
@@ -77,8 +79,9 @@ def check(path: Path, *, progress: Progress = no_progress) -> list[str]:
 
 
 def update(path: Path, source: Source, options: Options, *, progress: Progress = no_progress) -> Meta:
-    """Add the nodes and edges of ``source`` to an SKB; a node whose id is there already takes the new record's place.
+    """Add the nodes and edges of ``source`` to an SKB, and take away those that it marks as deleted.
 
+    A node whose id is there already takes the new record's place; the edges of one that is deleted go with it.
     Everything is built anew beside the data in use and put in its place in one step; vectors of texts that did not
     change are taken over. Raises DataError, and UsageError where ``options`` name another encoder than the SKB has.
     """
@@ -87,7 +90,9 @@ def update(path: Path, source: Source, options: Options, *, progress: Progress =
             has, wanted = (name or "no vectors" for name in (skb.meta.encoder, options.encoder_name))
             raise UsageError(f"{path} was built with {has}, not {wanted}: update it with the same, or build it anew")
         combined = _Updated(skb, source)
-        return build(combined, path, options, name=skb.meta.name, previous=skb.data, progress=progress)
+        meta = build(combined, path, options, name=skb.meta.name, previous=skb.data, progress=progress)
+    tidy(path)  # the data that was read from
+    return meta
 
 
 class _Updated:
@@ -129,22 +134,70 @@ class _Updated:
 
     def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
         """The SKB's nodes in their order, each with its new record where there is one; then those that are new."""
-        changed = {record.id: record for record in self._source.nodes(losses)}
+        changed = self._changed(losses)
         for number, fields in enumerate(self._skb.documents):
             node_id = self._skb.id(number)
             old = NodeRecord(node_id, self._skb.type_name(number), self._skb.nodes.names[number], fields)
             yield changed.pop(node_id, old)
-        yield from changed.values()
+        for record in changed.values():
+            if record.deleted:
+                losses.add("deletion of a node that does not exist", record.id)
+            else:
+                yield record
+
+    def _changed(self, losses: Losses) -> dict[str, NodeRecord]:
+        return {record.id: record for record in self._source.nodes(losses)}
 
     def edges(self, losses: Losses) -> Iterator[EdgeRecord | EdgeArrays]:
-        """The SKB's edges, then the new ones."""
+        """The SKB's edges but for those deleted, then the new ones."""
+        changed: dict[EdgeRecord, EdgeRecord] = {}
+        for item in self._source.edges(losses):
+            if isinstance(item, EdgeArrays):
+                raise DataError("an SKB is updated with records, not with arrays of positions")
+            changed[item._replace(deleted=False)] = item
+        yield from self._kept_edges([key for key, item in changed.items() if item.deleted], losses)
+        yield from (item for item in changed.values() if not item.deleted)
+
+    def _kept_edges(self, deleted: Sequence[EdgeRecord], losses: Losses) -> Iterator[EdgeArrays]:
         graph = self._skb.graph
+        gone = self._edge_numbers(deleted, losses)
+        without = np.zeros(graph.nodes, bool)
+        for record in self._changed(
+            Losses()
+        ).values():  # the stage before may have been done by a build that was killed
+            number = self._skb.nodes.ids.find(record.id)
+            without[number if record.deleted and number >= 0 else []] = True
         sources = np.repeat(np.arange(graph.nodes), graph.degrees("out"))
         targets, relations = graph.all_edges()
         for first in range(0, graph.edges, _CHUNK):
             part = slice(first, first + _CHUNK)
-            yield EdgeArrays(sources[part], relations[part], targets[part])
-        for item in self._source.edges(losses):
-            if isinstance(item, EdgeArrays):
-                raise DataError("an SKB is updated with records, not with arrays of positions")
-            yield item
+            keys = self._edge_number(sources[part], relations[part].astype(np.int64), targets[part].astype(np.int64))
+            dangling = without[sources[part]] | without[targets[part]]
+            for place in np.flatnonzero(dangling)[:EXAMPLES].tolist():
+                ends = (self._skb.id(int(column[part][place])) for column in (sources, targets))
+                relation = self.relations[int(relations[part][place])]
+                losses.add("edge of a deleted node", f" {relation} ".join(ends))
+            more = int(dangling.sum()) - EXAMPLES
+            if more > 0:
+                losses.add("edge of a deleted node", "", more)
+            kept = ~(np.isin(keys, gone) | dangling)
+            yield EdgeArrays(sources[part][kept], relations[part][kept], targets[part][kept])
+
+    def _edge_numbers(self, edges: Sequence[EdgeRecord], losses: Losses) -> npt.NDArray[np.int64]:
+        """The numbers of edges that the SKB has; others are counted."""
+        found = []
+        for edge in edges:
+            source, target = (self._skb.nodes.ids.find(node) for node in (edge.source, edge.target))
+            case = f"{edge.source} {edge.relation} {edge.target}"
+            if source < 0 or target < 0 or edge.relation not in self.relations:
+                losses.add("deletion of an edge that does not exist", case)
+                continue
+            relation = self._skb.relation_number(edge.relation)
+            there = target in self._skb.graph.row(source, "out", relation).nodes
+            losses.add("edge deleted" if there else "deletion of an edge that does not exist", case)
+            found.append(self._edge_number(source, relation, target))
+        return np.array(found, np.int64)
+
+    def _edge_number(self, source: Any, relation: Any, target: Any) -> Any:
+        """One number for an edge, for numbers or for arrays of them."""
+        return (source * len(self.relations) + relation) * self._skb.graph.nodes + target

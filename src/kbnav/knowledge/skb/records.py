@@ -18,20 +18,22 @@ EXAMPLES = 5
 
 
 class NodeRecord(NamedTuple):
-    """A node: its id, type, name, and the fields of its document (plain JSON values)."""
+    """A node: its id, type, name, and the fields of its document (plain JSON values); or that it is to be deleted."""
 
     id: str
     type: str
     name: str
     fields: Mapping[str, Any]
+    deleted: bool = False
 
 
 class EdgeRecord(NamedTuple):
-    """A directed edge between two node ids."""
+    """A directed edge between two node ids; or that it is to be deleted."""
 
     source: str
     relation: str
     target: str
+    deleted: bool = False
 
 
 class EdgeArrays(NamedTuple):

@@ -1,7 +1,8 @@
 """Nodes and edges from files of records: JSON lines, CSV, TSV (each also gzipped) and Parquet.
 
 A node record has ``id``, ``name`` and ``type`` (or ``kind``); every other field belongs to its document. An edge record
-has ``source``, ``relation`` (or ``metaedge``, ``predicate``, ``type``) and ``target``.
+has ``source``, ``relation`` (or ``metaedge``, ``predicate``, ``type``) and ``target``. Either may say
+``deleted``: true, by which an update takes a node or an edge away.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from kbnav.knowledge.skb.schema import Style
 
 TYPE_FIELDS = ("type", "kind")
 RELATION_FIELDS = ("relation", "metaedge", "predicate", "type")
+DELETED = "deleted"
 DELIMITED = (".csv", ".tsv")
 FORMATS = (".jsonl", ".ndjson", *DELIMITED, ".parquet")
 CELL_BYTES = 1 << 27
@@ -166,9 +168,11 @@ def _delimited_edges(path: Path, losses: Losses) -> Iterator[EdgeRecord]:
     if not number:
         return
     pick = itemgetter(*(header.index(name) for name in _edge_fields(path, number, header, losses)))
+    mark = header.index(DELETED) if DELETED in header else None
     for _, cells in lines:
         source, relation, target = pick(cells)
-        yield EdgeRecord(source.strip(), relation.strip(), target.strip())
+        deleted = mark is not None and _is_true(cells[mark])
+        yield EdgeRecord(source.strip(), relation.strip(), target.strip(), deleted)
 
 
 def _record_edges(path: Path, losses: Losses) -> Iterator[EdgeRecord]:
@@ -179,7 +183,7 @@ def _record_edges(path: Path, losses: Losses) -> Iterator[EdgeRecord]:
             source, relation, target = (record[name] for name in names)
         except KeyError as error:
             raise DataError(f"{_at(path, number)}: an edge without {error}") from error
-        yield EdgeRecord(_text(source), _text(relation), _text(target))
+        yield EdgeRecord(_text(source), _text(relation), _text(target), _is_true(record.get(DELETED)))
 
 
 def _edge_fields(path: Path, number: int, fields: Sequence[str], losses: Losses) -> tuple[str, str, str]:
@@ -188,7 +192,7 @@ def _edge_fields(path: Path, number: int, fields: Sequence[str], losses: Losses)
     missing = [name for name in names if name not in fields]
     if missing:
         raise DataError(f"{_at(path, number)}: an edge without {', '.join(missing)}; it has {', '.join(fields)}")
-    for other in [name for name in fields if name not in names]:
+    for other in [name for name in fields if name not in (*names, DELETED)]:
         losses.add("edge columns that are not kept (columns)", f"{path.name}: {other}")
     return names
 
@@ -211,11 +215,18 @@ def _node(path: Path, number: int, record: Record) -> NodeRecord:
         raise DataError(f"{_at(path, number)}: a node without the field id; it has {', '.join(record)}")
     kind = next((name for name in TYPE_FIELDS if name in record), "")
     fields = {key: value for key, value in record.items() if key not in ("id", "name", kind)}
-    return NodeRecord(_text(record["id"]), _text(record.get(kind)), _text(record.get("name")), fields)
+    deleted = _is_true(fields.get(DELETED))
+    if deleted or _text(fields.get(DELETED)).lower() in ("", "false"):  # else it is a field like any other
+        fields.pop(DELETED, None)
+    return NodeRecord(_text(record["id"]), _text(record.get(kind)), _text(record.get("name")), fields, deleted)
 
 
 def _at(path: Path, number: int) -> str:
     return f"{path}, {'row' if _suffix(path) == '.parquet' else 'line'} {number}"
+
+
+def _is_true(value: Any) -> bool:
+    return _text(value).lower() == "true"
 
 
 def _text(value: Any) -> str:
