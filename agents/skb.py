@@ -12,7 +12,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.policy import ChatPolicy
 from kbnav.settings import Settings
 from kbnav.tools.observation import Shown
-from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.prune import pruner
 from kbnav.tools.skb import (
     execute_query,
     finish,
@@ -56,7 +56,7 @@ def build_skb(kb: SkbKB, settings: Settings) -> Agent:
 
 
 def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb: SkbKB, settings: Settings) -> Agent:
-    """The SKB agent on any LangChain chat model; without a ``writer_model``, answers are plain."""
+    """The SKB agent on any LangChain chat model; without a ``writer_model`` entries are ranked and answers plain."""
     toolbox = Toolbox.for_kb(kb, SKB_TOOLS)
     policy = ChatPolicy(
         policy_model, toolbox, "skb/policy.md", settings.budget, notice="skb/notice.md", answers=ANSWERS, **schema(kb)
@@ -69,7 +69,7 @@ def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb
         policy=policy,
         toolbox=toolbox,
         ending=RankingEnding(RankingWriter(writer_model) if writer_model else write_ranking_plainly, kb.entities),
-        prune=prune_by_ranking(SHOWN),
+        prune=pruner(settings, writer_model, SHOWN, "skb/prune.md"),
         prompts=("skb",),
         shown=SHOWN,
     )
@@ -88,7 +88,7 @@ def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
         policy=SkbOfflinePolicy(kb, toolbox),
         toolbox=toolbox,
         ending=RankingEnding(write_ranking_plainly, kb.entities),
-        prune=prune_by_ranking(SHOWN),
+        prune=pruner(settings, None, SHOWN),
         shown=SHOWN,
     )
 

@@ -10,8 +10,8 @@ from kbnav.agents.writers import ModelWriter, write_plainly
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.policy import ChatPolicy
 from kbnav.settings import Settings
-from kbnav.tools.observation import Pruner, Shown
-from kbnav.tools.prune import no_pruning, prune_by_model, prune_by_ranking
+from kbnav.tools.observation import Shown
+from kbnav.tools.prune import pruner
 from kbnav.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def spinach_with(
         policy=ChatPolicy(policy_model, toolbox, "spinach/policy.md", settings.budget, partial="mirror" in kb.state()),
         toolbox=toolbox,
         ending=QueryEnding(ModelWriter(writer_model, shown) if writer_model else write_plainly),
-        prune=_pruner(writer_model, shown, settings),
+        prune=pruner(settings, writer_model, shown),
         prompts=("spinach",),
     )
 
@@ -58,11 +58,5 @@ def spinach_offline(kb: KnowledgeBase, settings: Settings) -> Agent:
         policy=OfflinePolicy(toolbox),
         toolbox=toolbox,
         ending=QueryEnding(write_plainly),
-        prune=_pruner(None, Shown(), settings),
+        prune=pruner(settings, None, Shown()),
     )
-
-
-def _pruner(model: BaseChatModel | None, shown: Shown, settings: Settings) -> Pruner:
-    if settings.pruning == "none":
-        return no_pruning
-    return prune_by_model(model, shown) if model and settings.pruning == "model" else prune_by_ranking(shown)

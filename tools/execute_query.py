@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from kbnav.answers import AnswerTable
 from kbnav.errors import TellModel
@@ -25,16 +26,21 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
         thought: Why this step comes next, in one or two sentences.
         query: The whole SPARQL query.
     """
-    unseen = _unseen(context, query)
+    unseen, seen = _unseen(context, query), run_query(context, query)
+    return replace(seen, text=unseen + seen.text)
+
+
+def run_query(context: Context, query: str) -> Observation:
+    """The rows that are shown, or why there are none; the whole table is kept in the context."""
     try:
         table = context.kb.execute_query(query, language=context.language)
     except TellModel as error:
-        return Observation(unseen + str(error), ok=False)
+        return Observation(str(error), ok=False)
     context.tables[query] = table
     text = table_text(table, context.shown)
     if not len(table) and (reason := diagnose_empty(query, lambda probe: _holds(context, probe))):
         text += f"\n{reason}"
-    return Observation(unseen + text, rows=_rows_with_values(table))
+    return Observation(text, rows=_rows_with_values(table))
 
 
 def _rows_with_values(table: AnswerTable) -> int:

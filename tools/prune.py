@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kbnav.knowledge.base import Entry, Statement
 from kbnav.prompts import render
 from kbnav.relevance import relevance
+from kbnav.settings import Settings
 from kbnav.tools.observation import Pruner, Shown
 from kbnav.trajectory import Usage
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _ALWAYS = ("P31", "P279")
 """instance of, subclass of: what the entity is matters for every question."""
+WIKIDATA_PROMPT = "spinach/prune.md"
 _UNRELATED_VALUES = 2
 """Values shown of a property that shares nothing with the question."""
 
@@ -54,7 +56,15 @@ def prune_by_ranking(shown: Shown) -> Pruner:
     return prune
 
 
-def prune_by_model(model: BaseChatModel, shown: Shown) -> Pruner:
+def pruner(settings: Settings, model: BaseChatModel | None, shown: Shown, prompt: str = WIKIDATA_PROMPT) -> Pruner:
+    """The way the settings choose; without a model, or where it is not to be asked, entries are ranked."""
+    if settings.pruning == "none":
+        return no_pruning
+    by_model = model is not None and settings.pruning == "model"
+    return prune_by_model(model, shown, prompt) if model and by_model else prune_by_ranking(shown)
+
+
+def prune_by_model(model: BaseChatModel, shown: Shown, prompt: str = WIKIDATA_PROMPT) -> Pruner:
     """Ask a model, at temperature 0, which properties matter; where its reply cannot be read, rank instead."""
     from kbnav.models.chat import ask
 
@@ -63,9 +73,9 @@ def prune_by_model(model: BaseChatModel, shown: Shown) -> Pruner:
     def prune(entry: Entry, question: str) -> tuple[Entry, Usage]:
         if len(entry.statements) <= shown.values:
             return entry, Usage()
-        prompt = render("spinach/prune.md", question=question, entity=entry.entity, properties=_by_property(entry))
-        text, usage = ask(model, prompt)
-        chosen = set(_ids(text)) | set(_ALWAYS)
+        properties = _by_property(entry)
+        text, usage = ask(model, render(prompt, question=question, entity=entry.entity, properties=properties))
+        chosen = set(_ids(text, [owner for owner, _, _ in properties])) | set(_ALWAYS)
         kept = tuple(statement for statement in entry.statements if statement.property.id in chosen)
         if not kept:
             return by_ranking(entry, question)[0], usage
@@ -86,10 +96,12 @@ def _by_property(entry: Entry) -> Sequence[tuple[str, str, Sequence[str]]]:
     return [(owner, label, texts) for (owner, label), texts in values.items()]
 
 
-def _ids(text: str) -> list[str]:
-    """Property ids of a reply: a JSON list, or any prose that names them."""
+def _ids(text: str, known: Sequence[str]) -> list[str]:
+    """Property ids of a reply: a JSON list, or those known that any prose names."""
     try:
         found = json.loads(text)
     except ValueError:
         found = None
-    return [str(item) for item in found] if isinstance(found, list) else re.findall(r"\bP\d+\b", text)
+    if isinstance(found, list):
+        return [str(item) for item in found]
+    return [one for one in known if re.search(rf"(?<![\w^]){re.escape(one)}(?!\w)", text)]

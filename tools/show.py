@@ -60,8 +60,8 @@ def statement_text(statement: Statement, shown: Shown) -> str:
     return text + (" (preferred)" if statement.rank == "preferred" else "")
 
 
-def entry_text(entry: Entry, kept: Entry, shown: Shown) -> str:
-    """An entry whose statements were cut to ``kept``; the properties left out are named."""
+def entry_text(entry: Entry, kept: Entry, shown: Shown, *, empty: str = "It has no statements of its own.") -> str:
+    """An entry whose statements were cut to ``kept``; the properties left out are named. ``empty``: if it has none."""
     head = f"{entity_name(entry.entity)}: {cut(entry.entity.description, shown.cell)}".rstrip(": ")
     lines = [f"{entry.redirected_from} was merged into {entry.entity.id}."] if entry.redirected_from else []
     lines.append(head)
@@ -77,8 +77,8 @@ def entry_text(entry: Entry, kept: Entry, shown: Shown) -> str:
     more = [f"{name} ×{number}" if number > 1 else name for name, number in hidden.items() if number > 0]
     if more:
         lines.append(f"Not shown: {', '.join(more)}.")
-    elif not entry.statements:
-        lines.append("It has no statements of its own.")
+    elif not entry.statements and empty:
+        lines.append(empty)
     return "\n".join(lines)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from kbnav.knowledge.base import Direction, Entry
-from kbnav.tools import execute_query as sparql
+from kbnav.tools.execute_query import run_query
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import (
     cut,
@@ -54,7 +54,8 @@ def get_entry(context: Context, thought: str, entity_id: str) -> Observation:
     kept, usage = context.prune(entry, context.question)
     linked = [one.value.id for one in kept.statements if one.value.id]
     own = [entry.entity.id] if entry.entity.kind != "property" else []
-    text = entry_text(_shortened(entry), kept, context.shown)
+    empty = "It has no edges." if own else ""
+    text = entry_text(_shortened(entry), kept, context.shown, empty=empty)
     if entry.omitted:
         text += "\nNot read: " + ", ".join(f"{count:,} more {what}" for what, count in entry.omitted.items()) + "."
     return Observation(text, usage=usage, nodes=_once([*own, *linked]))
@@ -137,7 +138,7 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
         thought: Why this step comes next, in one or two sentences.
         query: The whole SPARQL query.
     """
-    seen = sparql.execute_query(context, thought, query)
+    seen = run_query(context, query)
     table = context.tables.get(query)
     if not seen.ok or table is None:
         return seen

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -139,6 +140,11 @@ def test_every_tool_gives_the_ids_that_it_shows_and_no_others(demo_kb, tmp_path,
         ("search_neighbors", {"entity_id": SHIPS[0], "relation": "sank"}, "there is no relation 'sank'"),
         ("vector_query", {"text": "bees", "node_type": "insect"}, "there is no node type 'insect'"),
         ("execute_query", {"query": "DELETE WHERE { ?s ?p ?o }"}, "DELETE changes data"),
+        ("execute_query", {"query": "ASK { ?x wdt:P31 ?y }"}, "the prefix `wdt:` means nothing here; there are node:"),
+        ("execute_query", {"query": "ASK { ?x foo:a ?y }"}, "`foo:` means nothing here; there are node:, type:, rel:"),
+        ("execute_query", {"query": "ASK { ?x a type:Ship }"}, "there is no type:Ship in demo; there are: type:place"),
+        ("execute_query", {"query": "ASK { ?x rel:built_by/rel:sank ?y }"}, "there is no rel:sank in demo; there are:"),
+        ("execute_query", {"query": "ASK { node:ship:none ?p ?y }"}, "there is no node:ship:none in demo"),
         ("finish", {"nodes": "ship:gannet"}, "nodes"),
     ],
 )
@@ -146,6 +152,7 @@ def test_what_the_model_can_mend_is_told(demo_kb, tmp_path, tool, arguments, pro
     step = asked(demo_kb, tmp_path, says((tool, arguments)), steps=1).path[0]
     assert not step.ok
     assert problem in step.observation
+    assert not re.search(r"wikidata|wikibase|statement|\bP\d+ is", step.observation, re.IGNORECASE)
 
 
 def test_a_long_table_shows_twenty_rows_and_only_their_nodes(demo_kb, tmp_path):
@@ -170,6 +177,26 @@ def test_the_prompt_has_every_type_and_relation_with_its_number_of_edges(demo_kb
     assert "up to 20 nodes" in prompt
 
 
+def test_a_model_cuts_entries_where_the_settings_say_so(demo_kb, tmp_path):
+    hub = Counter(end for source, _, target in EDGES for end in (source, target)).most_common(1)[0][0]
+    linked = [(name, target) for source, name, target in EDGES if source == hub]
+    linked += [(f"^{name}", source) for source, name, target in EDGES if target == hub]
+    kept = linked[0][0]
+    assert len({name for name, _ in linked}) > 1
+    shown = {}
+    for pruning in ("model", "ranking", "none"):
+        settings = Settings(home=tmp_path, kb="demo", language="en", pruning=pruning, budget={"steps": 1})
+        model = ScriptedModel(replies=[says(("get_entry", {"entity_id": hub}))])
+        writer = ScriptedModel(replies=[AIMessage(json.dumps([kept])), AIMessage("So it is.")])
+        step = ask(skb_with(model, writer, demo_kb, settings), "What is this?").path[0]
+        shown[pruning] = set(step.nodes) - {hub}
+        asked_to_choose = "Which relations of this node" in writer.seen[0][0].text
+        assert asked_to_choose == (pruning == "model")
+        assert not asked_to_choose or f"{kept}: " in writer.seen[0][0].text
+    assert shown["none"] == {node for _, node in linked} - {hub}
+    assert shown["model"] == {node for name, node in linked if name == kept} - {hub} != shown["ranking"]
+
+
 def test_a_model_puts_the_ranking_into_words_from_the_nodes_names(demo_kb, tmp_path):
     writer = ScriptedModel(replies=[AIMessage("She built two ships.")])
     run = asked(demo_kb, tmp_path, LOOK, finish(*SHIPS, thought="Built by her."), writer=writer)
@@ -192,6 +219,21 @@ def test_a_follow_up_without_a_name_goes_on_from_the_first_answer(demo_kb, tmp_p
     assert run.outcome.ranking is not None
     assert set(run.outcome.ranking.ids) == carried
     assert run.history[0].outcome.ranking == first.outcome.ranking
+
+
+def test_nodes_shown_in_an_earlier_turn_count_as_seen(demo_kb, tmp_path):
+    unseen = next(node for node in NODES if node.startswith("ship:") and node not in SHIPS)
+    with sqlite_sessions(tmp_path) as saver:
+        first = agent(demo_kb, tmp_path, ScriptedModel(replies=[LOOK, finish(SHIPS[0])]))
+        Chat(first, "s", saver).ask("Which ships did she build?")
+        later = agent(demo_kb, tmp_path, ScriptedModel(replies=[finish(unseen), finish(SHIPS[1])]))
+        run = Chat(later, "s", saver).ask("And the other one?")
+    assert [(step.call.arguments["nodes"], step.dropped) for step in run.steps] == [
+        ([unseen], "premature finish"),
+        ([SHIPS[1]], ""),
+    ]
+    assert run.outcome.status == "answered"
+    assert list(run.outcome.ranking.ids) == [SHIPS[1]]
 
 
 def test_the_agent_is_chosen_by_the_knowledge_base(demo_kb, mini_kb, tmp_path):

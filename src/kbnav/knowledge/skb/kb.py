@@ -23,9 +23,10 @@ from kbnav.knowledge.base import (
     Value,
 )
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion, relative_score_fusion
+from kbnav.knowledge.skb.rdf import local_names
 from kbnav.knowledge.skb.rendering import get_doc_info
 from kbnav.knowledge.skb.schema import LSA
-from kbnav.knowledge.skb.sparql import SparqlStore, node_ids
+from kbnav.knowledge.skb.sparql import SparqlStore, Vocabulary, node_ids
 from kbnav.knowledge.skb.store import SKB
 from kbnav.relevance import relevance
 
@@ -59,7 +60,18 @@ class SkbKB:
         """
         self.skb = skb
         self._sparql = (
-            SparqlStore(skb.data / "rdf", timeout=query_timeout, memory_limit=memory_limit, size=workers)
+            SparqlStore(
+                skb.data / "rdf",
+                Vocabulary(
+                    skb.meta.name,
+                    local_names(skb.type_names),
+                    local_names(skb.relation_names),
+                    lambda node: skb.nodes.ids.find(node) >= 0,
+                ),
+                timeout=query_timeout,
+                memory_limit=memory_limit,
+                size=workers,
+            )
             if skb.meta.sparql
             else None
         )
