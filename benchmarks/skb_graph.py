@@ -1,10 +1,11 @@
 """Build, open and walk an SKB's graph at STaRK's sizes, beside SciPy's sparse rows and NetworkX where installed.
 
-    python benchmarks/skb_graph.py [--size prime] [--size mag] [--folder FOLDER] [--peers]
+    python benchmarks/skb_graph.py [--size prime] [--size mag] [--size amazon] [--folder FOLDER] [--indexes] [--peers]
 
-Graphs are made up: node types, relations and counts are those of STaRK's Prime (129K nodes, 8.1M edges) and MAG (1.9M,
-39.8M), ends are drawn so that a few nodes have very many edges, and every node has a document of 40 words. Nothing is
-embedded or indexed for text here; see skb_text.py and skb_vectors.py. Each measurement runs in a process of its own.
+Graphs are made up: node types, relations and counts are those of STaRK's Prime (129K nodes, 8.1M edges), MAG (1.9M,
+39.8M) and, in their sums, Amazon (1.0M, 9.4M); ends are drawn so that a few nodes have very many edges, and every node
+has a document of 40 words, of 570 in Amazon. With --indexes texts, names and triples are indexed as well, as in a build without
+vectors. Each measurement runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+from _timing import seconds, status
 
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.graph import Hop
@@ -41,6 +43,8 @@ class Size:
 
     nodes: dict[str, int]
     edges: tuple[tuple[str, str, str, int], ...]
+    words: int = 40
+    """Of a document."""
 
 
 SIZES = {
@@ -78,6 +82,17 @@ SIZES = {
             ("author", "author___writes___paper", "paper", 6_802_116),
         ),
     ),
+    "amazon": Size(
+        {"product": 957_192, "brand": 76_000, "category": 1_500, "color": 800},
+        (
+            ("product", "also_buy", "product", 1_663_000),
+            ("product", "also_view", "product", 4_600_000),
+            ("product", "has_brand", "brand", 957_000),
+            ("product", "has_category", "category", 1_500_000),
+            ("product", "has_color", "color", 700_000),
+        ),
+        words=570,
+    ),
 }
 
 
@@ -98,7 +113,7 @@ class Synthetic:
         number = 0
         for kind, count in self._size.nodes.items():
             for _ in range(count):
-                words = [WORDS[(number * 7 + place * place) % len(WORDS)] for place in range(40)]
+                words = [WORDS[(number * 7 + place * place) % len(WORDS)] for place in range(self._size.words)]
                 yield NodeRecord(str(number), kind, f"{words[0]} {words[3]} {number}", {"abstract": " ".join(words)})
                 number += 1
 
@@ -114,19 +129,26 @@ class Synthetic:
                 yield EdgeArrays(starts, np.full(size, relation), ends)
 
 
-def measure_build(name: str, path: Path) -> dict[str, float]:
-    """Seconds and peak memory of a build."""
+def measure_build(name: str, path: Path, *, indexes: bool) -> dict[str, float]:
+    """Seconds, of all processors and on the clock, and peak memory of a build."""
     begin = time.perf_counter()
-    meta = build(Synthetic(name), path, Options(text=False, vectors=False, sparql=False))
-    seconds = time.perf_counter() - begin
+    meta = build(Synthetic(name), path, Options(text=indexes, vectors=False, sparql=indexes))
+    took, cpu = time.perf_counter() - begin, time.process_time()
     size = sum(file.bytes for file in meta.files.values()) / 2**20
-    return {"nodes": meta.nodes, "edges": meta.edges, "s": seconds, "peak MiB": status("VmHWM"), "disk MiB": size}
+    return {
+        "nodes": meta.nodes,
+        "edges": meta.edges,
+        "s": took,
+        "CPU s": cpu,
+        "peak MiB": status("VmHWM"),
+        "disk MiB": size,
+    }
 
 
 def measure_use(path: Path) -> dict[str, float]:
     """Opening, looking up, walking; times are medians."""
     before = status("VmRSS")
-    opened = [timed(lambda: SKB.open(path).close()) for _ in range(20)]
+    opened = [seconds(lambda: SKB.open(path).close()) for _ in range(20)]
     skb = SKB.open(path)
     random = np.random.default_rng(SEED)
     nodes = random.integers(0, len(skb.nodes), LOOKUPS).tolist()
@@ -148,7 +170,7 @@ def measure_use(path: Path) -> dict[str, float]:
         source = int(np.searchsorted(ends, edge, "right"))
         there, back = (skb.type_range(skb.type_name(node)) for node in (int(targets[edge]), source))
         path = [Hop(within=there), Hop(within=back)]
-        walks.append(timed(lambda node=source, path=path: graph.ends(node, path, CAP)))
+        walks.append(seconds(lambda node=source, path=path: graph.ends(node, path, CAP)))
     found["2 hops, capped ms"] = 1e3 * statistics.median(walks)
     found["2 hops, capped, 95 % ms"] = 1e3 * statistics.quantiles(walks, n=20)[-1]
     found["document us"] = per_call(lambda place: skb.documents[nodes[place]])
@@ -168,36 +190,21 @@ def measure_peer(peer: str, path: Path) -> dict[str, float]:
 
         shape = (len(skb.nodes), len(skb.nodes))
         rows = csr_array((relations.astype(np.int16), (sources, targets)), shape=shape)
-        seconds = time.perf_counter() - begin
+        took = time.perf_counter() - begin
         us = per_call(lambda place: rows[[nodes[place]]].indices)
     else:
         from networkx import MultiDiGraph
 
         graph = MultiDiGraph()
         graph.add_edges_from(zip(sources.tolist(), targets.tolist(), relations.tolist(), strict=True))
-        seconds = time.perf_counter() - begin
+        took = time.perf_counter() - begin
         us = per_call(lambda place: list(graph.adj.get(nodes[place], ())))
-    return {"load s": seconds, "row us": us, "peak MiB": status("VmHWM")}
-
-
-def timed(call: Callable[[], object]) -> float:
-    """Seconds of one call."""
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin
+    return {"load s": took, "row us": us, "peak MiB": status("VmHWM")}
 
 
 def per_call(call: Callable[[int], object]) -> float:
     """Median microseconds of ``LOOKUPS`` calls."""
-    return 1e6 * statistics.median(timed(lambda place=place: call(place)) for place in range(LOOKUPS))
-
-
-def status(field: str) -> float:
-    """A memory figure of this process in MiB, as Linux reports it."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) / 1024
-    return float("nan")
+    return 1e6 * statistics.median(seconds(lambda place=place: call(place)) for place in range(LOOKUPS))
 
 
 def main() -> None:
@@ -205,6 +212,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", action="append", choices=list(SIZES))
     parser.add_argument("--folder", type=Path, help="where SKBs are kept; one that is there is not built again")
+    parser.add_argument("--indexes", action="store_true")
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--step", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -213,23 +221,24 @@ def main() -> None:
         for name in options.size or ["prime"]:
             path = folder / f"{name}.skb"
             if options.step:
-                print(json.dumps(run_step(options.step, name, path)))
+                print(json.dumps(run_step(options.step, name, path, indexes=options.indexes)))
                 continue
             peers = [peer for peer in ("scipy", "networkx") if options.peers and find_spec(peer)]
             if name == "mag" and "networkx" in peers:
                 peers.remove("networkx")  # it would need some 20 GiB
             for step in (*([] if path.exists() else ["build"]), "use", *peers):
                 command = [sys.executable, __file__, "--size", name, "--folder", str(folder), "--step", step]
+                command += ["--indexes"] if options.indexes else []
                 result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
                 print(
                     f"{name:6} {step:9}", ", ".join(f"{key} {value:,.4g}" for key, value in result.items()), flush=True
                 )
 
 
-def run_step(step: str, name: str, path: Path) -> dict[str, float]:
+def run_step(step: str, name: str, path: Path, *, indexes: bool) -> dict[str, float]:
     """One measurement, in this process."""
     if step == "build":
-        return measure_build(name, path)
+        return measure_build(name, path, indexes=indexes)
     return measure_use(path) if step == "use" else measure_peer(step, path)
 
 

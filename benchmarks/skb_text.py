@@ -1,11 +1,11 @@
 """Speed, size and quality of an SKB's text index and name index.
 
-    python benchmarks/skb_text.py --data ../shared/data [--large]
+    python benchmarks/skb_text.py [--data ../shared/data] [--large]
 
 Quality is measured on WordNet (data/wn18rr): nodes are synsets with their name and definition, questions are example
 sentences, which the nodes do not have, and the right answer is the synset the sentence illustrates. Speed is measured
 on texts drawn at random from WordNet's words by their frequency: 129,000 documents, and with --large 1.9 million names
-as well, part of the form "Given N. Surname" and part titles.
+as well, part of the form "Given N. Surname" and part titles. bm25s is asked the same where it is installed.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import argparse
 import gzip
 import json
 import re
-import resource
 import tempfile
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from _timing import built, seconds, show, status
 
 from kbnav.knowledge.skb import names, text
 from kbnav.knowledge.skb.schema import NodeText
@@ -34,7 +34,7 @@ EXAMPLE = re.compile(r'"([^"]+)"')
 def main() -> None:
     """Run all parts and print one line a figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder that holds wn18rr")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder that holds wn18rr")
     parser.add_argument("--large", action="store_true", help="also 1.9 million names")
     arguments = parser.parse_args()
     with gzip.open(arguments.data / "wn18rr" / "nodes.jsonl.gz", "rt", encoding="utf-8") as file:
@@ -124,10 +124,25 @@ def text_speed(what: str, nodes: Sequence[NodeText], words: Words, folder: Path)
     queries = [words.title(8) for _ in range(100)]
     _, first, end, _ = starts(len(nodes))
     among = words.random.choice(len(nodes), 1000, replace=False).tolist()
-    timed("top 20 for 8 words", lambda query: index.search(query), queries)
-    timed("the same in a type of 3 %", lambda query: index.search(query, ranges=[(first, end)]), queries)
-    timed("the same in a range of 3 %", lambda query: index.search(query, ranges=[(first + 1, end + 1)]), queries)
-    timed("the same among 1,000 nodes", lambda query: index.search(query, among=among), queries)
+    show("top 20 for 8 words", lambda query: index.search(query), queries)
+    show("the same in a type of 3 %", lambda query: index.search(query, ranges=[(first, end)]), queries)
+    show("the same in a range of 3 %", lambda query: index.search(query, ranges=[(first + 1, end + 1)]), queries)
+    show("the same among 1,000 nodes", lambda query: index.search(query, among=among), queries)
+    if find_spec("bm25s") is not None:
+        peer(nodes, queries)
+
+
+def peer(nodes: Sequence[NodeText], queries: Sequence[str]) -> None:
+    """The same texts and questions by bm25s, which holds a score for each word of each document in memory."""
+    import bm25s
+
+    def words(texts: Sequence[str]) -> list[list[str]]:
+        return [text.lower().split() for text in texts]
+
+    index = bm25s.BM25()
+    took = seconds(lambda: index.index(words([f"{node.name} {node.text}" for node in nodes]), show_progress=False))
+    print(f"  peer: bm25s, without stems: build {took:.0f} s; peak {status('VmHWM'):.0f} MiB")
+    show("peer: bm25s", lambda query: index.retrieve(words([query]), k=20, show_progress=False), queries)
 
 
 def name_speed(nodes: Sequence[NodeText], words: Words, folder: Path) -> None:
@@ -139,34 +154,13 @@ def name_speed(nodes: Sequence[NodeText], words: Words, folder: Path) -> None:
     print(f"  open {1e3 * (time.perf_counter() - start):.1f} ms")
     for what, first, end in (("person", 0, int(0.58 * len(nodes))), ("title", int(0.58 * len(nodes)), len(nodes))):
         chosen = [nodes[n] for n in words.random.integers(first, end, 200)]
-        timed(f"{what}, exact or normalised", lambda node: index.search(node.name, edits=0), chosen)
-        timed(f"{what}, one letter wrong", lambda node: index.search(words.misspelt(node.name)), chosen)
+        show(f"{what}, exact or normalised", lambda node: index.search(node.name, edits=0), chosen)
+        show(f"{what}, one letter wrong", lambda node: index.search(words.misspelt(node.name)), chosen)
         found = sum(
             any(match.number == node.number for match in index.search(words.misspelt(node.name), limit=100_000))
             for node in chosen
         )
         print(f"  {what}, one letter wrong: {found} of {len(chosen)} found")
-
-
-def built(what: str, build: Callable[[], None], folder: Path) -> None:
-    """Time a build, and show the memory and disk it took."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    build()
-    size = sum(file.stat().st_size for file in folder.iterdir()) / 1e6
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    print(f"  build of {what}: {wall:.0f} s, {cpu:.0f} s of CPU; {size:.0f} MB; peak memory so far {peak:.1f} GB")
-
-
-def timed(what: str, call: Callable[[Any], object], items: Sequence[Any]) -> None:
-    """Median and 95th percentile over the items, after one call that warms up."""
-    call(items[0])
-    took = []
-    for item in items:
-        start = time.perf_counter()
-        call(item)
-        took.append(1e3 * (time.perf_counter() - start))
-    print(f"  {what}: median {np.median(took):.2f} ms, 95 % under {np.percentile(took, 95):.2f} ms")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """Quality of the encoders on real text, and speed of the vector index at the sizes of STaRK's knowledge bases.
 
-    python benchmarks/skb_vectors.py --data ../shared/data [--large]
+    python benchmarks/skb_vectors.py [--data ../shared/data] [--large] [--speed]
 
 Quality: nodes are WordNet synsets (data/wn18rr) with name and definition, questions are their example sentences, which
-the nodes do not have; only synsets that have one take part, so that the slow encoder is done in minutes. Speed: random
-vectors of 384 numbers, 129,000 and with --large 1.9 million; a type of 3 % lies together, as in an SKB. The search
-is compared with faiss where that is installed, and the NumPy encoder with torch where transformers is.
+the nodes do not have; only synsets that have one take part, so that the slow encoder is done in minutes. Speed: made-up
+vectors of 384 numbers in groups, 129,000 and with --large 1.9 million; a type of 3 % lies together, as in an SKB. The
+search is compared with NumPy and, where it is installed, faiss; the NumPy encoder with torch where transformers is.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ import json
 import re
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+from _timing import built, seconds, show
 
 from kbnav.encoders import Encoder, Vectors, load, normalised
 from kbnav.encoders.lsa import LSA
 from kbnav.encoders.minilm import find_files
-from kbnav.knowledge.skb import text, vectors
+from kbnav.knowledge.skb import ann, text, vectors
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.schema import NodeText
 
@@ -36,12 +37,15 @@ NODES, QUESTIONS, WIDTH = 4_000, 1_000, 384
 def main() -> None:
     """Run all parts and print one line a figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder that holds wn18rr")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder that holds wn18rr")
     parser.add_argument("--large", action="store_true", help="also 1.9 million vectors")
+    parser.add_argument("--speed", action="store_true", help="leave quality out")
     arguments = parser.parse_args()
     for count in (129_000, 1_900_000) if arguments.large else (129_000,):
         with tempfile.TemporaryDirectory() as folder:
             speed(count, Path(folder))
+    if arguments.speed:
+        return
     with gzip.open(arguments.data / "wn18rr" / "nodes.jsonl.gz", "rt", encoding="utf-8") as file:
         rows = [row for row in map(json.loads, file) if EXAMPLE.search(row["description"])]
     chosen = [rows[n] for n in np.random.default_rng(0).choice(len(rows), NODES, replace=False)]
@@ -49,49 +53,73 @@ def main() -> None:
     against_torch([row["description"] for row in chosen[:200]])
 
 
-class Ready:
-    """An encoder that looks its vectors up, so that a build takes no time for them."""
+class Clustered:
+    """An encoder of numbers: vectors that lie in groups, and groups in larger ones, as those of real texts do.
 
-    name = "ready"
+    Some of their numbers are spread wider than others. The numbers of a call follow one another.
+    """
 
-    def __init__(self, rows: Vectors) -> None:
-        self._rows = rows
+    name = "clustered"
+
+    def __init__(self, count: int) -> None:
+        random = np.random.default_rng(0)
+        self._spread = (np.arange(1, WIDTH + 1) ** -0.5).astype(np.float32)
+        large = random.standard_normal((64, WIDTH), dtype=np.float32)
+        small = random.standard_normal((max(64, count // 200), WIDTH), dtype=np.float32)
+        self._groups = large[random.integers(64, size=len(small))] + 0.9 * small
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Texts are numbers of rows."""
-        return self._rows[[int(one) % len(self._rows) for one in texts]]
+        """Equal for an equal first number."""
+        random = np.random.default_rng(int(texts[0]))
+        groups = self._groups[random.integers(len(self._groups), size=len(texts))]
+        noise = random.standard_normal((len(texts), WIDTH), dtype=np.float32)
+        return normalised((groups + np.float32(0.8) * noise) * self._spread)
 
 
 def speed(count: int, folder: Path) -> None:
-    """Build, open and search with vectors that are ready."""
-    random = np.random.default_rng(0)
-    rows = normalised(random.standard_normal((100_000, WIDTH), dtype=np.float32))
-    numbers = range(count)
-    start = time.perf_counter()
-    vectors.build(
-        lambda: (NodeText(n, 0, str(n), (), "") for n in numbers), folder, type_start=[0, count], encoder=Ready(rows)
-    )
-    print(f"{count:,} vectors: build without encoding {time.perf_counter() - start:.0f} s")
-    start = time.perf_counter()
-    index = vectors.open(folder)
-    print(f"  open {1e3 * (time.perf_counter() - start):.1f} ms")
-    queries = list(normalised(random.standard_normal((20, WIDTH))))
+    """Build, open and search with vectors that need no model; NumPy and faiss beside."""
+    encoder, exact, approximate = Clustered(count), folder / "exact", folder / "ann"
+    exact.mkdir()
+    approximate.mkdir()
+    print(f"{count:,} vectors:")
+    nodes = (NodeText(n, 0, str(n), (), "") for n in range(count))
+    built("vectors, ready", lambda: vectors.build(lambda: nodes, exact, type_start=[0, count], encoder=encoder), exact)
+    if ann.installed():
+        built("approximate index", lambda: vectors.build_approximate(exact, approximate), approximate)
+    print(f"  open {1e3 * seconds(lambda: vectors.open(exact)):.1f} ms")
+    index = vectors.open(exact, encoder, approximate if ann.installed() else None)
+    queries = list(encoder.encode([str(count + n) for n in range(200)]))
     few = (count // 2, count // 2 + count // 33)
-    among = random.choice(count, 1000, replace=False).tolist()
-    exact = [index.nearest(query) for query in queries]
-    timed("top 20, exact", lambda query: index.nearest(query), queries)
-    timed("the same in a type of 3 %", lambda query: index.nearest(query, ranges=[few]), queries)
-    timed("the same among 1,000 nodes", lambda query: index.nearest(query, among=among), queries)
+    among = np.random.default_rng(0).choice(count, 1000, replace=False).tolist()
+    show("top 20, exact", lambda query: index.nearest(query, exact=True), queries[:50])
+    show("the same in a type of 3 %", lambda query: index.nearest(query, ranges=[few]), queries)
+    show("the same among 1,000 nodes", lambda query: index.nearest(query, among=among), queries)
+    best = [{n for n, _ in index.nearest(query, exact=True)} for query in queries]
     full = np.asarray(index.vectors)
-    brute = [np.argsort(-(full @ query), kind="stable")[:20] for query in queries]
-    same = sum(len({n for n, _ in hits} & set(best.tolist())) for hits, best in zip(exact, brute, strict=True))
-    print(f"  recall@20 against a full sort: {same / (20 * len(queries)):.4f}")
-    if find_spec("faiss") is not None:
-        import faiss
+    sorted_out = [set(np.argsort(-(full @ query), kind="stable")[:20].tolist()) for query in queries[:10]]
+    print(f"  recall@20 against a full sort: {recall(best[:10], sorted_out):.4f}")
+    show("peer: NumPy, product and argpartition", lambda query: np.argpartition(full @ query, -20)[-20:], queries[:50])
+    if ann.installed():
+        approximate_speed(index, queries, best, full)
 
-        flat = faiss.IndexFlatIP(WIDTH)
-        flat.add(full)
-        timed("peer: faiss, flat", lambda query: flat.search(query[None], 20), queries)
+
+def approximate_speed(
+    index: vectors.VectorIndex, queries: Sequence[Vectors], best: Sequence[set[int]], full: Vectors
+) -> None:
+    """The approximate index beside faiss's own exact one, which needs a copy of all vectors in memory."""
+    import faiss
+
+    show("top 20, approximate", lambda query: index.nearest(query), queries)
+    found = [{n for n, _ in index.nearest(query)} for query in queries]
+    print(f"  its recall@20: {recall(found, best):.4f}")
+    flat = faiss.IndexFlatIP(WIDTH)
+    flat.add(full)
+    show("peer: faiss, flat", lambda query: flat.search(query[None], 20), queries[:50])
+
+
+def recall(found: Sequence[set[int]], wanted: Sequence[set[int]]) -> float:
+    """The share of what is wanted that was found."""
+    return sum(len(one & other) for one, other in zip(found, wanted, strict=True)) / sum(map(len, wanted))
 
 
 def quality(rows: Sequence[dict[str, str]]) -> None:
@@ -156,17 +184,6 @@ def against_torch(texts: Sequence[str]) -> None:
         f"minilm, {len(texts)} texts: lowest cosine to torch {cosines.min():.7f};"
         f" {len(texts) / by_torch:.0f} texts a second by torch one at a time, {len(texts) / by_numpy:.0f} by NumPy"
     )
-
-
-def timed(what: str, call: Callable[[Vectors], object], items: Sequence[Vectors]) -> None:
-    """Median and 95th percentile over the items, after one call that warms up."""
-    call(items[0])
-    took = []
-    for item in items:
-        start = time.perf_counter()
-        call(item)
-        took.append(1e3 * (time.perf_counter() - start))
-    print(f"  {what}: median {np.median(took):.2f} ms, 95 % under {np.percentile(took, 95):.2f} ms")
 
 
 if __name__ == "__main__":

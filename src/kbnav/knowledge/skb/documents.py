@@ -67,7 +67,7 @@ class Documents:
 
     def _parse(self, line: bytes, block: int) -> Fields:
         try:
-            fields = json.loads(line)
+            fields = json.loads(line.decode())  # told so, it need not look for the encoding
         except ValueError as error:
             raise DataError(f"{self._path}: block {block}: {error}") from error
         if not isinstance(fields, dict):
