@@ -4,8 +4,8 @@
 
 Graphs are made up: node types, relations and counts are those of STaRK's Prime (129K nodes, 8.1M edges), MAG (1.9M,
 39.8M) and, in their sums, Amazon (1.0M, 9.4M); ends are drawn so that a few nodes have very many edges, and every node
-has a document of 40 words, of 570 in Amazon. With --indexes texts, names and triples are indexed as well, as in a build without
-vectors. Each measurement runs in a process of its own.
+has a document of 40 words, of 570 in Amazon. With --indexes texts, names and triples are indexed as well, as in a
+build without vectors. Each measurement runs in a process of its own.
 """
 
 from __future__ import annotations
