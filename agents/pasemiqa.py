@@ -13,6 +13,7 @@ from kbnav.agents.writers import RankingWriter, write_ranking_plainly
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.rendering import get_doc_info
 from kbnav.models.policy import ChatPolicy
 from kbnav.options import read_options
 from kbnav.planning.base import Planner
@@ -59,7 +60,8 @@ def pasemiqa_with(
     options = read_options(PasemiqaOptions, settings.options, NAME)
     budget = _budget(settings.budget, options.rounds)
     settings = settings.model_copy(update={"budget": budget})
-    tools = (WalkingTools(ask, options.k).search_neighbors, vector_query, finish)
+    walking = WalkingTools(ask, options.k, lambda node: get_doc_info(kb.skb, kb.skb.number(node), add_rel=False))
+    tools = (walking.search_neighbors, vector_query, finish)
     offered = Toolbox.for_kb(kb, tools, without=settings.without_tools)
     toolbox = Toolbox.for_kb(kb, (PlanningTools(kb).plan, *tools), without=settings.without_tools)
     policy = ChatPolicy(

@@ -13,6 +13,7 @@ from kbnav.errors import UsageError
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.planning.base import Hop, PlannedPath
 from kbnav.session import ask
+from kbnav.tools.walking import passage
 from kbnav.trajectory import Run
 from tests.agents.walkers import OWNED, Given, Script, settings
 
@@ -62,9 +63,9 @@ def test_of_many_neighbours_the_model_keeps_k_by_number(village, tmp_path):
     assert "What is wanted now: A red one." in kept.prompts[0]
     offered = [line.split(". ", 1)[1] for line in kept.prompts[0].splitlines() if line[:1].isdigit()]
     assert len(offered) == 3  # she owns two houses and painted one
-    assert run.path[1].observation.splitlines() == [
-        "Ann Reed (p1): 3 links, 2 kept as most related.", f"- {offered[1]}", f"- {offered[0]}",
-    ]  # fmt: skip
+    lines = run.path[1].observation.splitlines()
+    assert lines[0] == "Ann Reed (p1): 3 links, 2 kept as most related."
+    assert [line for line in lines if line.startswith("- ")] == [f"- {offered[1]}", f"- {offered[0]}"]
     assert len(run.path[1].nodes) == len(run.path[1].facts) == 2
     assert run.usage.calls == 4
 
@@ -75,6 +76,22 @@ def test_a_reply_that_keeps_nothing_readable_leaves_the_ranking_and_says_so(vill
         village, tmp_path, says(("search_neighbors", {"entity_id": "p1"})), finish(), kept=Script([reply]), k=1
     )
     assert "1 kept by their ranking, because the model named none" in run.path[1].observation
+
+
+def test_neighbours_come_with_what_fits_best_in_their_documents(village, tmp_path):
+    run, _ = asked(
+        village, tmp_path, says(("search_neighbors", {"entity_id": "t2"}), thought="By the sea."), finish("h3")
+    )
+    assert run.path[1].observation.splitlines() == [
+        "Mew (t2): 1 link.",
+        "- Old Forge (h3) -- located in --> Mew (t2)",
+        "  “description: A red house by the sea.”",
+    ]
+    assert (
+        passage("a bird", "- name: X\n- type: y\nmade: 1750\nIt sings. The bird is red. It is old.")
+        == "The bird is red."
+    )
+    assert passage("a bird", "- name: X\n- type: y\n") == ""
 
 
 def test_no_more_neighbours_than_k_need_no_model(village, tmp_path):
