@@ -83,7 +83,8 @@ class Surroundings:
         for hop in range(1, self._hops + 1):
             followed = self._affordable(level, scorer)
             cut |= len(followed) < len(level)
-            reached = self._graph.expand(followed, Hop())
+            # A limit that is never met has it mark what it meets, which is quicker than to sort.
+            reached = self._graph.expand(followed, Hop(), limit=self._graph.nodes)
             level = reached[distance[reached] < 0]
             distance[level] = hop
         return distance, cut
@@ -100,9 +101,10 @@ class Surroundings:
         """A shortest way to a node; of several, at each step back over the node that fits best."""
         links: list[Link] = []
         while distance[tail] > 0:
-            near = self._graph.neighbors(tail)
+            near = np.concatenate([self._graph.row(tail, way).nodes for way in WAYS])
             before = near[distance[near] == distance[tail] - 1]
-            origin = int(before[_top(scorer(before), 1)[0]])
+            scores = scorer(before)
+            origin = int(before[scores == scores.max()].min())
             links.insert(0, self._link(origin, tail))
             tail = origin
         return tuple(links)
