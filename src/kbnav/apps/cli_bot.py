@@ -111,16 +111,14 @@ def _wiki(settings: Settings) -> Wiki:
     """The wiki of the settings, logged in. Raises UsageError and CredentialsError naming what is missing."""
     from kbnav.apps.bot.wiki import Wiki
     from kbnav.errors import CredentialsError, UsageError
-    from kbnav.knowledge.wikidata.http import HttpClient, is_loopback
+    from kbnav.knowledge.wikidata.http import HttpClient
 
     rules = settings.bot
     if not (rules.api and rules.user):
         raise UsageError("the bot needs bot.api (api.php of the wiki) and bot.user (Account@name) in kbnav.toml")
     if not rules.password.get_secret_value():
         raise CredentialsError("the bot needs its password: set KBNAV_BOT__PASSWORD")
-    if not settings.contact and not is_loopback(rules.api):
-        raise CredentialsError("the wiki asks for a contact in the User-Agent: set KBNAV_CONTACT")
-    http = HttpClient(settings, cache=None, throttle=None)
+    http = HttpClient(settings, cache=None, throttle=None, urls=[rules.api])
     wiki = Wiki(
         rules.api,
         http,

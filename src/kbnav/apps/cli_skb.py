@@ -117,7 +117,7 @@ def update(
         bool | None, typer.Option(help="Index the vectors for approximate search, or leave it; default: as it is.")
     ] = None,
 ) -> None:
-    """Add nodes and edges, or an index; a node whose id is there already takes the new record's place."""
+    """Add, replace or delete ("deleted": true) nodes and edges, by id; or add an index."""
     from kbnav.knowledge.skb.importers.tables import TableSource
     from kbnav.knowledge.skb.maintenance import update as update_skb
 

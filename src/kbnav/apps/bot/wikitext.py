@@ -17,6 +17,7 @@ from kbnav.trajectory import Run
 
 ROWS = 10
 """Rows of a result that a reply shows."""
+_HARMLESS = " .,?()%+$"
 _CELL = 200
 _COLUMNS = 10
 _STEPS = 30
@@ -28,8 +29,9 @@ _MAGIC = re.compile(r"R(?=FC)|P(?=MID)|I(?=SBN)")
 def escape(text: str, *, lines: bool = False) -> str:
     """Text that means nothing but itself to MediaWiki, on one line unless ``lines``.
 
-    All ASCII that is no letter, digit or blank becomes a numeric entity: then there are no links, templates, tags,
-    signatures, behaviour switches, list marks, or addresses. Control and direction characters are dropped.
+    All ASCII but letters, digits, blanks and a few marks that mean nothing anywhere becomes numeric entities: then there
+    are no links, templates, tags, signatures, behaviour switches, list marks, or addresses. Control and direction
+    characters are dropped.
     """
     kept = "".join(char for char in text if char == "\n" or not _invisible(char) or char.isspace())
     if lines:
@@ -45,7 +47,7 @@ def _invisible(char: str) -> bool:
 
 def _escape_line(line: str) -> str:
     safe = "".join(
-        f"&#{ord(char)};" if char.isascii() and not (char.isalnum() or char == " ") else char
+        f"&#{ord(char)};" if char.isascii() and not (char.isalnum() or char in _HARMLESS) else char
         for char in line.replace("\t", "    ")
     )
     return _MAGIC.sub(lambda found: f"&#{ord(found[0])};", safe)

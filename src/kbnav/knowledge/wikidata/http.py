@@ -7,7 +7,7 @@ import ipaddress
 import json
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
@@ -97,11 +97,15 @@ def is_loopback(url: str) -> bool:
         return host == "localhost"
 
 
-def user_agent(settings: Settings) -> str:
-    """The User-Agent with the operator's contact. Raises CredentialsError where live use lacks one."""
+def user_agent(settings: Settings, urls: Sequence[str] | None = None) -> str:
+    """The User-Agent with the operator's contact. Raises CredentialsError where live use lacks one.
+
+    ``urls`` are the services that are talked to; those of the settings' endpoints unless given.
+    """
     endpoints = settings.endpoints
     contact = settings.contact.strip()
-    live = [url for url in (endpoints.sparql, endpoints.api, endpoints.vector) if url and not is_loopback(url)]
+    spoken = urls if urls is not None else (endpoints.sparql, endpoints.api, endpoints.vector)
+    live = [url for url in spoken if url and not is_loopback(url)]
     if live and not contact:
         raise CredentialsError(
             f"{urlsplit(live[0]).hostname} asks for a contact in the User-Agent: "
@@ -115,8 +119,8 @@ def user_agent(settings: Settings) -> str:
 class HttpClient:
     """Sends requests under the policy. One instance serves all threads.
 
-    ``throttle`` None: no client-side limits (a mirror on this machine). ``clock``, ``sleep`` and ``jitter`` (a number
-    from 0 to 1) are arguments so that nothing has to wait in order to be observed.
+    ``throttle`` None: no client-side limits (a mirror on this machine). ``urls`` as in ``user_agent``. ``clock``,
+    ``sleep`` and ``jitter`` (a number from 0 to 1) are arguments so that nothing has to wait in order to be observed.
     """
 
     def __init__(
@@ -125,12 +129,13 @@ class HttpClient:
         *,
         cache: HttpCache | None,
         throttle: Throttle | None,
+        urls: Sequence[str] | None = None,
         sleep: Callable[[float], None] = time.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         import requests
 
-        self.user_agent = user_agent(settings)
+        self.user_agent = user_agent(settings, urls)
         self._limits = settings.limits
         self._cache = cache
         self._throttle = throttle
