@@ -1,0 +1,184 @@
+"""Prompts to a model: side by side, kept on disk, cut to the window."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import Field, PrivateAttr
+
+from kbnav.blobs import Blobs
+from kbnav.errors import CredentialsError, ServiceError, UsageError
+from kbnav.models.calls import BYTES_PER_TOKEN, ModelCalls, Replies, open_calls
+from kbnav.retrieval.base import Trace
+from kbnav.settings import Settings
+from tests.models.stub import ModelStub, completion, failure
+
+
+class Echo(BaseChatModel):
+    """Says what it was asked, with a number; ``together`` calls must be under way before one of them ends."""
+
+    together: int = 1
+    asked: list[tuple[str, dict[str, Any]]] = Field(default_factory=list)
+    most: int = 0
+    _lock: Any = PrivateAttr(default_factory=threading.Lock)
+    _busy: int = PrivateAttr(default=0)
+    _barrier: Any = PrivateAttr(default=None)
+
+    def model_post_init(self, context: Any) -> None:
+        super().model_post_init(context)
+        self._barrier = threading.Barrier(self.together)
+
+    @property
+    def _llm_type(self) -> str:
+        return "echo"
+
+    def _generate(self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any):
+        prompt = str(messages[-1].text)
+        with self._lock:
+            self.asked.append((prompt, kwargs))
+            self._busy += 1
+            self.most = max(self.most, self._busy)
+            number = len(self.asked)
+        self._barrier.wait(timeout=10)
+        with self._lock:
+            self._busy -= 1
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(f"{prompt} ({number})"))])
+
+
+def test_calls_run_side_by_side_and_keep_their_order():
+    model, trace = Echo(together=4), Trace()
+    prompts = [f"prompt {number}" for number in range(8)]
+    replies = ModelCalls(model, "echo", jobs=4).ask_many(prompts, trace, purpose="test")
+    assert [str(reply).rpartition(" ")[0] for reply in replies] == prompts
+    assert [step.observation for step in trace.steps] == replies
+    assert [step.number for step in trace.steps] == list(range(1, 9))
+    assert model.most == 4
+
+
+def test_no_more_calls_than_allowed_are_under_way_whoever_asks():
+    model = Echo()
+    calls = ModelCalls(model, "echo", jobs=2)
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda n: calls.ask_many([f"{n}", f"{n}."], Trace(), purpose="test"), range(12)))
+    assert len(model.asked) == 24
+    assert model.most <= 2
+
+
+def test_nothing_is_asked_of_no_prompts():
+    assert ModelCalls(Echo(), "echo").ask_many([], Trace(), purpose="test") == []
+
+
+def test_a_reply_is_kept_by_prompt_sample_temperature_and_model(tmp_path: Path):
+    model = Echo()
+    replies = Replies(tmp_path / "replies.sqlite")
+    calls = ModelCalls(model, "echo", replies=replies)
+    asked = [{}, {"sample": 1}, {"temperature": 0.7}, {"temperature": 0.7, "sample": 1}]
+    first = [calls.ask("hello", Trace(), purpose="a", **how) for how in asked]
+    assert first == [f"hello ({number})" for number in (1, 2, 3, 4)]
+    assert [how for _, how in model.asked] == [{}, {}, {"temperature": 0.7}, {"temperature": 0.7}]
+    again = ModelCalls(model, "echo", replies=Replies(tmp_path / "replies.sqlite"))
+    assert [again.ask("hello", Trace(), purpose="b", **how) for how in asked] == first
+    other = ModelCalls(model, "echo-2", replies=replies)
+    assert other.ask("hello", Trace(), purpose="a") == "hello (5)"
+    elsewhere = ModelCalls(model, "echo", base_url="http://127.0.0.1:1/v1", replies=replies)
+    assert elsewhere.ask("hello", Trace(), purpose="a") == "hello (6)"
+
+
+def test_replies_given_again_are_counted_apart(tmp_path: Path):
+    with ModelStub([completion("hi")]) as stub:
+        settings = served(stub, tmp_path)
+        paid, free = Trace(), Trace()
+        open_calls(settings).ask("hello", paid, purpose="test")
+        open_calls(settings).ask("hello", free, purpose="test")
+    assert len(stub.requests) == 1
+    assert (paid.usage.prompt, paid.usage.calls, paid.replayed.calls) == (100, 1, 0)
+    assert (free.usage.prompt, free.usage.calls, free.replayed.prompt) == (0, 0, 100)
+    assert free.steps[0].call.arguments["kept_from_before"] is True
+
+
+def test_replies_are_not_kept_where_that_is_turned_off(tmp_path: Path):
+    with ModelStub([completion("hi")]) as stub:
+        settings = served(stub, tmp_path, model_cache=False)
+        for _ in range(2):
+            open_calls(settings).ask("hello", Trace(), purpose="test")
+    assert len(stub.requests) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_is_a_step_and_is_not_kept(tmp_path: Path):
+    with ModelStub([failure(500, "down"), completion("up")]) as stub:
+        calls, trace = open_calls(served(stub, tmp_path)), Trace()
+        with pytest.raises(ServiceError):
+            calls.ask("hello", trace, purpose="test")
+        assert calls.ask("hello", trace, purpose="test") == "up"
+    assert [(step.ok, step.call.arguments["purpose"]) for step in trace.steps] == [(False, "test"), (True, "test")]
+
+
+def test_one_failure_among_many_stays_where_it_is(tmp_path: Path):
+    with ModelStub([completion("a"), failure(500, "down"), completion("c")]) as stub:
+        found = open_calls(served(stub, tmp_path)).ask_many(["1", "2", "3"], Trace(), purpose="test")
+    assert found[0] == "a"
+    assert isinstance(found[1], ServiceError)
+    assert found[2] == "c"
+
+
+def test_a_refused_key_ends_all_at_once(tmp_path: Path):
+    with ModelStub([completion("a"), failure(401, "no")]) as stub, pytest.raises(CredentialsError):
+        open_calls(served(stub, tmp_path)).ask_many([str(n) for n in range(20)], Trace(), purpose="test")
+    assert len(stub.requests) <= 4
+
+
+def test_a_saved_run_is_no_model_of_a_retrieval_system(tmp_path: Path):
+    with pytest.raises(UsageError, match="replay"):
+        open_calls(Settings(model="replay:run.json", home=tmp_path))
+
+
+def test_what_does_not_fit_the_window_is_cut_in_the_middle_and_said():
+    model, trace = Echo(), Trace()
+    prompt = "Instructions first. " + "x" * 3000 + " The question last."
+    ModelCalls(model, "echo", window=400).ask(prompt, trace, purpose="test")
+    sent = model.asked[0][0]
+    room = (400 - 100) * BYTES_PER_TOKEN
+    assert room - 40 <= len(sent.encode()) <= room
+    assert sent.startswith("Instructions first. xxx")
+    assert sent.endswith("xxx The question last.")
+    left_out = len(prompt) - len(sent.replace(sent[sent.index("\n[…") : sent.index("…]\n") + 3], ""))
+    assert trace.steps[0].call.arguments["cut"].startswith(f"{left_out} characters")
+
+
+@given(st.text(min_size=0, max_size=3000), st.integers(256, 700))
+def test_whatever_the_prompt_what_is_sent_fits(prompt: str, window: int):
+    model, trace = Echo(), Trace()
+    ModelCalls(model, "echo", window=window).ask(prompt, trace, purpose="test")
+    room = (window - window // 4) * BYTES_PER_TOKEN
+    size = len(model.asked[-1][0].encode("utf-8", "replace"))
+    assert size <= room
+    fits = len(prompt.encode("utf-8", "replace")) <= room
+    assert ("cut" not in trace.steps[0].call.arguments) == fits
+    assert not fits or model.asked[-1][0] == prompt
+
+
+def test_what_is_stored_first_stays_also_between_threads(tmp_path: Path):
+    blobs = Blobs(tmp_path / "b.sqlite", "bytes")
+    keys = [f"k{number}" for number in range(1200)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda n: blobs.put({key: f"{n}".encode() for key in keys}), range(4)))
+    found = blobs.get([*keys, "none"])
+    assert found.keys() == set(keys)
+    assert len(set(found.values())) == 1
+    blobs.put({"k0": b"later"})
+    assert blobs.get(["k0"]) == {"k0": found["k0"]}
+
+
+def served(stub: ModelStub, home: Path, **changes: object) -> Settings:
+    fixed = {"model": "stub", "base_url": stub.base_url, "api_key": "k", "model_retries": 0, "home": home}
+    return Settings(**{**fixed, "model_jobs": 1, **changes})  # type: ignore[arg-type]

@@ -1,0 +1,147 @@
+"""Reranking: scores read from replies of every kind, and put together with ranks worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbnav.errors import CredentialsError, ServiceError
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.retrieval.base import Trace
+from kbnav.retrieval.registry import attempt, build_retriever
+from kbnav.retrieval.rerank import Rerank, RerankOptions, parse_score
+from kbnav.settings import Settings
+from tests.models.stub import ModelStub, completion, failure
+from tests.retrieval.expand.conftest import QUERY, Listening, Script
+
+
+@pytest.mark.parametrize(
+    ("reply", "score"),
+    [
+        ("1", 1.0),
+        ("0", 0.0),
+        ("0.85.", 0.85),
+        (".5", 0.5),
+        ("0,75", 0.75),
+        ("Score: 0.7 because it meets 3 of the 4 requirements", 0.7),
+        ("On a scale from 0 to 1 I give it 0.4.", 0.4),
+        ("Score (0 to 1): **0.8**", 0.8),
+        ('{"score": 0.35, "why": "2 of 3"}', 0.35),
+        ("It meets 2 of 3 requirements, so 0.6", 0.6),
+        ("1. The entry is a guitar", 1.0),
+        ("7/10", 0.7),
+        ("7 out of 10", 0.7),
+        ("70 %", 0.7),
+        ("1e-2", 0.01),
+        ("7", None),
+        ("1.5", None),
+        ("-0.5", None),
+        ("Score: 1.2", None),
+        ("12/10", None),
+        ("5/0", None),
+        ("1,000", None),
+        ("between 0 and 1", None),
+        ("it meets 2 of 3 requirements", None),
+        ("of 0.3 or 0.4", None),
+        ("IL6", None),
+        ("nan", None),
+        ("1e999", None),
+        ("no score", None),
+        ("", None),
+    ],
+)
+def test_scores_are_read_from_all_kinds_of_replies(reply: str, score: float | None):
+    assert parse_score(reply) == pytest.approx(score) if score is not None else parse_score(reply) is None
+
+
+@given(st.text() | st.from_regex(r"[-+.,/%0-9e ]{0,20}"))
+def test_whatever_is_read_lies_between_0_and_1(reply: str):
+    score = parse_score(reply)
+    assert score is None or 0.0 <= score <= 1.0
+
+
+@given(st.floats(0, 1), st.sampled_from(["{}", "Score: {}", "{}\n\nIt fits.", "I'd say {}", "**{}**"]))
+def test_a_score_in_ordinary_words_is_read_as_it_was_written(score: float, words: str):
+    written = f"{score:.3f}"
+    assert parse_score(words.format(written)) == float(written)
+
+
+def test_scores_and_ranks_are_put_together(related: SkbKB):
+    script = Script("0.2", "0.9", "0.9")
+    first, trace = Listening("lark", "wren", "crow", "finch", "mew"), Trace()
+    hits = Rerank(related.skb, first, script.calls, RerankOptions(top_v=3)).retrieve(QUERY, 5, trace)
+    assert hits.ids == ["wren", "crow", "lark", "finch", "mew"]
+    # The ranks add a tenth of 3/3, 2/3 and 1/3; what was not scored goes down from the lowest by 1 each.
+    wanted = [0.9 + 0.2 / 3, 0.9 + 0.1 / 3, 0.2 + 0.1, 0.3 - 1, 0.3 - 2]
+    assert [node.score for node in hits.nodes] == pytest.approx(wanted, abs=1e-6)
+    assert first.asked == [(QUERY, 5)]
+    assert trace.usage.calls == 3
+
+
+def test_the_model_sees_the_question_the_document_and_its_relations(related: SkbKB):
+    script = Script("1")
+    Rerank(related.skb, Listening("crow"), script.calls, RerankOptions()).retrieve(QUERY, 1)
+    assert len(script.prompts) == 1
+    for part in (QUERY, "A letter in salt.", "made_by: {person: (Ann Reed),}", "mended_by: {person: (Bob Reed),}"):
+        assert part in script.prompts[0]
+
+
+def test_a_reply_without_a_score_costs_one_candidate(related: SkbKB):
+    script, trace = Script("0.1", "I cannot tell.", "0.3"), Trace()
+    hits = Rerank(related.skb, Listening("lark", "wren", "crow"), script.calls, RerankOptions()).retrieve("?", 3, trace)
+    assert hits.ids == ["crow", "lark", "wren"]
+    assert "no score could be read for wren" in trace.steps[-1].observation
+
+
+def served(stub: ModelStub, home: Path, **changes: object) -> Settings:
+    fixed = {"model": "stub", "base_url": stub.base_url, "api_key": "k", "model_retries": 0, "home": home}
+    return Settings(**{**fixed, "model_jobs": 1, **changes})  # type: ignore[arg-type]
+
+
+def test_a_call_that_fails_costs_one_candidate(related: SkbKB, tmp_path: Path):
+    with ModelStub([completion("0.1"), failure(500, "down"), completion("0.3")]) as stub:
+        settings = served(stub, tmp_path)
+        system = build_retriever("rerank", related, settings, {"top_v": 3})
+        run, problem = attempt(system, related, settings, QUERY, k=3)
+    assert problem is None
+    assert len(stub.requests) == 3
+    assert [step.ok for step in run.path if step.call.tool == "model"] == [True, False, True]
+    assert (run.usage.calls, run.usage.prompt, run.usage.completion) == (2, 200, 40)
+    assert run.outcome.ranking is not None
+    assert len(run.outcome.ranking) == 3
+
+
+@pytest.mark.parametrize(("status", "kind"), [(500, ServiceError), (401, CredentialsError)])
+def test_where_no_call_can_go_well_the_run_fails_with_its_steps(related, tmp_path, status, kind):
+    with ModelStub([failure(status, "no")]) as stub:
+        settings = served(stub, tmp_path)
+        run, problem = attempt(build_retriever("rerank", related, settings, {}), related, settings, QUERY)
+    assert isinstance(problem, kind)
+    assert run.outcome.status == "failed"
+    assert run.path[0].call.tool == "vss"
+    if status == 401:
+        assert len(stub.requests) <= 2  # the others are not even sent
+
+
+def test_a_run_is_repeated_from_its_kept_replies(related: SkbKB, tmp_path: Path):
+    with ModelStub([completion("0.5"), completion("0.7"), completion("0.6")]) as stub:
+        settings = served(stub, tmp_path)
+        system = build_retriever("rerank", related, settings, {"top_v": 3})
+        first, _ = attempt(system, related, settings, QUERY)
+        again, _ = attempt(build_retriever("rerank", related, settings, {"top_v": 3}), related, settings, QUERY)
+    assert len(stub.requests) == 3
+    assert again.outcome.ranking == first.outcome.ranking
+    assert (first.usage.calls, first.replayed.calls) == (3, 0)
+    assert (again.usage.calls, again.replayed.calls, again.replayed.prompt) == (0, 3, 300)
+
+
+def test_offline_a_stand_in_scores_and_is_named(related: SkbKB, tmp_path: Path):
+    settings = Settings(home=tmp_path)
+    run, problem = attempt(build_retriever("rerank", related, settings, {}), related, settings, QUERY)
+    assert problem is None
+    assert run.model == "standin"
+    assert run.outcome.ranking is not None
+    assert not list(tmp_path.glob("model-replies*"))

@@ -1,0 +1,217 @@
+"""BM25, VSS, Multi-VSS, fused ranks and graph-rank against scores worked out by hand on nine nodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kbnav.blobs import Blobs
+from kbnav.encoders import Vectors
+from kbnav.errors import UsageError
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.store import SKB
+from kbnav.retrieval.base import Trace
+from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
+from kbnav.retrieval.multi_vss import FILE, MultiVSS, MultiVSSOptions, aggregated, chunks
+from kbnav.retrieval.registry import build_retriever
+from kbnav.retrieval.rrf import RRF, RRFOptions
+from kbnav.settings import Settings
+from tests.retrieval.expand.conftest import QUERY, KeywordEncoder, Listening
+
+
+class CountingEncoder(KeywordEncoder):
+    """Keeps what it was asked to encode."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        self.asked.append(list(texts))
+        return super().encode(texts)
+
+
+def scores(kb: SkbKB, name: str, query: str, home: Path, k: int = 9, **options: object) -> dict[str, float]:
+    ranking = build_retriever(name, kb, Settings(home=home), options).retrieve(query, k)
+    assert [node.score for node in ranking.nodes] == sorted((node.score for node in ranking.nodes), reverse=True)
+    return {node.id: node.score for node in ranking.nodes}
+
+
+def test_vss_ranks_by_the_cosine_with_documents(related: SkbKB, tmp_path: Path):
+    found = scores(related, "vss", QUERY, tmp_path, k=6, relations="false")
+    wanted = {"lark": 1, "bob": 4 / 20**0.5, "crow": 2 / 6**0.5, "wren": 0.5**0.5, "finch": 0.5, "lark-town": 6**-0.5}
+    assert list(found) == list(wanted)
+    assert found == pytest.approx(wanted, abs=1e-5)
+
+
+def test_documents_with_relations_bring_what_neighbours_are_called(related: SkbKB, tmp_path: Path):
+    found = scores(related, "vss", QUERY, tmp_path)
+    # Bob mended the Storm Crow: storm twice, letter three times. Ann made it: storm once, beside her salt.
+    assert found["bob"] == pytest.approx(5 / 26**0.5, abs=1e-5)
+    assert found["ann"] == pytest.approx(0.5, abs=1e-5)
+    assert found["lark"] == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize(("relations", "found"), [("true", {"mew", "ann", "bob"}), ("false", {"mew"})])
+def test_bm25_finds_the_words_of_relations_only_where_they_are_indexed(related, tmp_path, relations, found):
+    assert set(scores(related, "bm25", "Mew", tmp_path, relations=relations)) == found
+
+
+def test_an_skb_without_relations_in_its_documents_says_how_to_get_them(guitars_plain: SkbKB, tmp_path: Path):
+    for name in ("bm25", "vss"):
+        with pytest.raises(UsageError, match="--relations"):
+            build_retriever(name, guitars_plain, Settings(home=tmp_path), {"relations": "true"})
+        assert scores(guitars_plain, name, "storm", tmp_path)
+
+
+@pytest.fixture
+def guitars_plain(tmp_path: Path, related_path: Path):
+    from kbnav.knowledge.skb.build import Options, build
+    from kbnav.knowledge.skb.importers.tables import TableSource
+
+    source = TableSource([related_path.parent / "n.jsonl"], [related_path.parent / "e.tsv"])
+    build(source, tmp_path / "plain.skb", Options(encoder=KeywordEncoder(), sparql=False))
+    kb = SkbKB(SKB.open(tmp_path / "plain.skb", KeywordEncoder()))
+    yield kb
+    kb.close()
+
+
+def test_only_candidates_are_ranked(related: SkbKB, tmp_path: Path):
+    for name in ("bm25", "vss", "multi-vss", "rrf", "graph-rank"):
+        found = scores(related, name, QUERY, tmp_path, candidates="town, guitar")
+        assert found
+        assert {related.skb.type_name(related.skb.number(node)) for node in found} <= {"town", "guitar"}, name
+    with pytest.raises(UsageError, match="there is no node type 'boat'"):
+        build_retriever("rrf", related, Settings(home=tmp_path), {"candidates": "boat"})
+
+
+def test_texts_and_relations_are_chunked_apart(related: SkbKB):
+    skb = related.skb
+    whole = list(chunks(skb, skb.number("bob"), 100))
+    assert len(whole) == 2
+    assert "letter after letter" in whole[0]
+    assert "Storm Crow" not in whole[0]
+    assert "Storm Crow" in whole[1]
+    parts = list(chunks(skb, skb.number("bob"), 4))
+    assert all(len(part.split()) <= 4 for part in parts)
+    assert " ".join(parts) == " ".join(whole)
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "wanted"),
+    [
+        # The chunk of Bob's text has 4/√20, that of his relations (the Storm Crow) 1/√2; Lark's have 1 and 0.
+        ("max", {"lark": 1.0, "bob": 4 / 20**0.5, "crow": 2 / 6**0.5}),
+        ("mean", {"bob": (4 / 20**0.5 + 0.5**0.5) / 2, "lark": 0.5, "crow": 1 / 6**0.5}),
+    ],
+)
+def test_multi_vss_puts_the_cosines_of_chunks_together(related, tmp_path, aggregate, wanted):
+    found = scores(related, "multi-vss", QUERY, tmp_path, k=3, aggregate=aggregate, relations="false")
+    assert list(found) == list(wanted)
+    assert found == pytest.approx(wanted, abs=1e-5)
+
+
+def test_aggregates_of_chunks():
+    cosines = np.array([0.1, 0.9, 0.5, 0.7], np.float32)
+    assert [aggregated(cosines, how) for how in ("max", "mean", "mean3")] == pytest.approx([0.9, 0.55, 0.7])
+    assert aggregated(cosines[:2], "mean3") == pytest.approx(0.5)
+
+
+def test_nodes_behind_the_first_follow_in_the_order_of_vss(related: SkbKB, tmp_path: Path):
+    found = scores(related, "multi-vss", QUERY, tmp_path, k=5, first=2, relations="false")
+    assert list(found) == ["lark", "bob", "crow", "wren", "finch"]
+    assert found["crow"] == pytest.approx(4 / 20**0.5 - 1, abs=1e-5)
+
+
+def test_chunks_are_embedded_once(related_path: Path, tmp_path: Path):
+    encoder = CountingEncoder()
+    with SKB.open(related_path, encoder) as skb:
+        for _ in range(2):
+            system = MultiVSS(SkbKB(skb), Blobs(tmp_path / FILE, "vectors"), MultiVSSOptions())
+            first = system.retrieve(QUERY, 9)
+    assert [len(texts) for texts in encoder.asked] == [1, len(set(encoder.asked[1])), 1]
+    assert len(encoder.asked[1]) > 9
+    assert system.retrieve(QUERY, 9) == first
+
+
+def test_ranks_are_fused_with_weights(related: SkbKB):
+    systems = [Listening("lark", "wren", "ann"), Listening("wren", "bob")]
+    hits = RRF(related.skb, systems, RRFOptions(weights=(1.0, 2.0), constant=1)).retrieve("?", 3)
+    assert hits.ids == ["wren", "bob", "lark"]
+    wanted = [1 / 3 + 2 / 2, 2 / 3, 1 / 2]
+    assert [node.score for node in hits.nodes] == pytest.approx(wanted, abs=1e-6)
+    assert systems[0].asked == [("?", 100)]
+    with pytest.raises(UsageError, match="1 weights for 2 systems"):
+        RRF(related.skb, systems, RRFOptions(weights=(1.0,)))
+
+
+GRAPH_ONLY = {"text_weight": 0, "query_weight": 0}
+
+
+def test_graph_rank_adds_up_what_is_reached_from_each_name(related: SkbKB, tmp_path: Path):
+    found = scores(
+        related, "graph-rank", "Which guitar was made by Ann Reed and mended by Bob Reed?", tmp_path, **GRAPH_ONLY
+    )
+    # Both relations are named in full: the crow is at the end of both best paths, Lark and Wren of Ann's alone.
+    assert found["crow"] == pytest.approx(1.0)
+    assert found["wren"] == pytest.approx(found["lark"])
+    assert 0.5 <= found["lark"] < 0.6  # and a little for paths of two relations that Bob's name leads along
+    assert set(found) <= {"crow", "lark", "wren", "finch"}
+
+
+def test_a_path_counts_less_the_less_it_fits(related: SkbKB):
+    trace = Trace()
+    system = GraphRank(related, GraphRankOptions(**GRAPH_ONLY, sharpness=4.0))
+    ranking = system.retrieve("Which guitar was mended by Bob Reed?", 9, trace)
+    found = {node.id: node.score for node in ranking.nodes}
+    said = {
+        line[4:].strip(): float(line[:5]) for line in trace.steps[0].observation.splitlines() if "Bob Reed <--" in line
+    }
+    best = [score for path, score in said.items() if path.endswith("<--mended by-- guitar")]
+    other = [score for path, score in said.items() if path.startswith("Bob Reed <--made by-- guitar")]
+    assert found["crow"] == 1.0
+    assert found["finch"] == pytest.approx(math.exp(4 * (other[0] - best[0])), rel=0.05)
+
+
+def test_text_decides_among_the_nodes_that_are_reached(related: SkbKB, tmp_path: Path):
+    found = list(scores(related, "graph-rank", "Which guitar made by Ann Reed was lost?", tmp_path))
+    assert found[0] == "wren"
+    assert set(found[:3]) == {"lark", "crow", "wren"}  # made by Ann
+
+
+def test_without_names_graph_rank_ranks_by_text(related: SkbKB):
+    trace = Trace()
+    ranking = build_retriever("graph-rank", related, Settings(), {}).retrieve("lost in a storm", 2, trace)
+    assert ranking.ids[0] == "wren"
+    assert [step.call.tool for step in trace.steps] == ["link", "follow", "describe"]
+    assert trace.steps[1].nodes == ()
+
+
+def test_graph_rank_answers_on_hetionet(shared_data: Path, tmp_path: Path):
+    """Answers counted from the edges' file: the genes bound by both of two compounds."""
+    import csv
+    import gzip
+
+    from kbnav.knowledge.skb.build import Options, build
+    from kbnav.knowledge.skb.importers.tables import TableSource
+
+    folder = shared_data / "hetionet"
+    with gzip.open(folder / "edges.tsv.gz", "rt", encoding="utf-8", newline="") as file:
+        bound = [(row[0], row[2]) for row in csv.reader(file, delimiter="\t") if row[1] == "CbG"]
+    both = {gene for compound, gene in bound if compound == "Compound::DB00675"}
+    both &= {gene for compound, gene in bound if compound == "Compound::DB00481"}
+    assert len(both) >= 2
+    build(
+        TableSource([folder / "nodes.jsonl.gz"], [folder / "edges.tsv.gz"]),
+        tmp_path / "h.skb",
+        Options(vectors=False, sparql=False),
+    )
+    kb = SkbKB(SKB.open(tmp_path / "h.skb"))
+    ranking = build_retriever("graph-rank", kb, Settings(), {}).retrieve(
+        "Which genes are bound by both Tamoxifen and Raloxifene?", 20
+    )
+    assert set(ranking.ids[: len(both)]) == both
+    kb.close()
