@@ -1,0 +1,103 @@
+"""``kbnav retrieve``, and retrieval systems in ``kbnav eval``, from the command line to the files they leave."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kbnav.apps.cli import app
+from kbnav.errors import UsageError
+from kbnav.options import Options, parse_set, read_options
+from kbnav.retrieval.rrf import RRFOptions
+from kbnav.trajectory import find_run, load_run
+
+QUERY = "What did the ship Patience carry?"
+
+
+@pytest.fixture(autouse=True)
+def home(demo_home: Path, demo_kb: object, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KBNAV_HOME", str(demo_home))
+    return demo_home
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_the_run_is_saved_and_shown(home: Path):
+    printed = run("retrieve", "--system", "bm25", "--kb", "demo", "--k", "3", "--candidates", "ship", QUERY)
+    assert "1. Patience (ship, ship:patience)" in printed
+    saved = load_run(find_run("last", home / "runs"))
+    assert (saved.system, saved.model, saved.question) == ("bm25", "none", QUERY)
+    assert saved.settings["options"] == {"candidates": ["ship"], "relations": None}
+    assert saved.outcome.ranking is not None
+    assert saved.outcome.ranking.ids[0] == "ship:patience"
+    assert "→ bm25" in run("show", "last")
+
+
+def test_json_and_csv_give_the_ranking(home: Path):
+    asked = ("retrieve", "--system", "rrf", "--set", "of=bm25,vss", "--set", "bm25.candidates=ship", "--kb", "demo")
+    document = json.loads(run(*asked, "--k", "4", "--json", QUERY))
+    assert [node["rank"] for node in document["ranking"]] == [1, 2, 3, 4]
+    assert document["ranking"][0].keys() >= {"rank", "name", "id", "type", "score", "document"}
+    rows = list(csv.DictReader(io.StringIO(run(*asked, "--k", "4", "--csv", QUERY))))
+    assert [row["id"] for row in rows] == [node["id"] for node in document["ranking"]]
+    assert load_run(find_run("last", home / "runs")).settings["options"]["stages"] == {"bm25": {"candidates": "ship"}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--system", "bm26"), "known: bm25, vss"),
+        (("--system", "bm25", "--set", "top_v=3"), "bm25 has no option 'top_v'; there are: candidates, relations"),
+        (("--system", "rerank", "--set", "top_v=none"), "rerank: top_v"),
+        (("--system", "bm25", "--set", "relations"), "name=value"),
+        (("--system", "bm25", "--candidates", "boat"), "no node type 'boat'"),
+        (("--system", "rrf", "--set", "of=bm25,best"), "no retrieval system 'best'"),
+        (("--system", "bm25", "--kb", "mini"), "answers from an SKB"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(arguments: tuple[str, ...], said: str):
+    asked = ["retrieve", "--kb", "demo", *arguments, QUERY]
+    with pytest.raises(UsageError, match="(?s)" + said.replace("'", ".")):
+        CliRunner().invoke(app, asked, catch_exceptions=False)
+
+
+def test_pairs_become_options():
+    given = parse_set(["of = bm25, vss", "weights=1,0.5", "depth=7", "bm25.relations=true", "bm25.candidates=a"])
+    options = read_options(RRFOptions, given, "rrf")
+    assert (options.of, options.weights, options.depth) == (("bm25", "vss"), (1.0, 0.5), 7)
+    assert options.stages == {"bm25": {"relations": "true", "candidates": "a"}}
+    with pytest.raises(UsageError, match="spinach has no option 'x'; there are: none"):
+        read_options(Options, {"x": 1}, "spinach")
+
+
+def test_a_retrieval_system_is_evaluated_resumed_and_compared(tmp_path: Path):
+    questions = [
+        ("q1", QUERY, ["ship:patience"]),
+        ("q2", "straight, light and white wood", ["material:hartsworth-spruce"]),
+    ]
+    lines = [json.dumps({"id": name, "question": text, "nodes": nodes}) for name, text, nodes in questions]
+    (tmp_path / "questions.jsonl").write_text("\n".join(lines))
+    fixed = ("eval", "run", "--dataset", str(tmp_path / "questions.jsonl"), "--kb", "demo")
+    for system in ("bm25", "graph-rank"):
+        run(*fixed, "--system", system, "--out", str(tmp_path / system), "--limit", "2")
+    scores = json.loads(run("eval", "score", str(tmp_path / "bm25"), "--json"))
+    assert "hit@1" in json.dumps(scores)
+    records = [json.loads(line) for line in (tmp_path / "bm25" / "questions.jsonl").read_text().splitlines()]
+    assert [record["run"]["outcome"]["ranking"]["nodes"][0][0] for record in records] == [
+        nodes[0] for *_, nodes in questions
+    ]
+    assert records[0]["run"]["path"][0]["call"]["tool"] == "bm25"
+    run(*fixed, "--system", "bm25", "--out", str(tmp_path / "bm25"), "--limit", "2")
+    assert len((tmp_path / "bm25" / "questions.jsonl").read_text().splitlines()) == 2
+    with pytest.raises(UsageError, match="another settings"):
+        run(*fixed, "--system", "bm25", "--out", str(tmp_path / "bm25"), "--limit", "2", "--set", "relations=false")
+    run("eval", "compare", str(tmp_path / "bm25"), str(tmp_path / "graph-rank"))
