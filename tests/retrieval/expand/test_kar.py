@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from kbnav.encoders import Vectors
 from kbnav.errors import UsageError
 from kbnav.evaluation.ablate import leave_out
+from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import Trace
@@ -20,7 +24,7 @@ from kbnav.retrieval.expand.neighbours import Surroundings
 from kbnav.retrieval.expand.similarity import Meaning, Words, similarity_for
 from kbnav.retrieval.registry import build_retriever
 from kbnav.settings import Settings
-from tests.retrieval.expand.conftest import QUERY, Listening, Script
+from tests.retrieval.expand.conftest import QUERY, KeywordEncoder, Listening, Script
 from tests.retrieval.expand.test_expansion import LARK, STRUCTURES, WREN
 
 Said = Callable[[Trace, str], list[str]]
@@ -249,3 +253,30 @@ def test_ablations_reach_the_system_by_name(guitars: SkbKB):
         build_retriever("vss", guitars, leave_out(settings, ["kg"]))
     with pytest.raises(UsageError, match="kar: without"):
         build_retriever("kar", guitars, settings, {"without": "rollback"})
+
+
+def test_names_met_again_are_not_encoded_again(skb: SKB):
+    encoded: list[str] = []
+
+    class Counting(KeywordEncoder):
+        def encode(self, texts: Sequence[str]) -> Vectors:
+            encoded.extend(texts)
+            return super().encode(texts)
+
+    with SKB.open(skb.data.parent, Counting()) as counted:
+        similarity = similarity_for(counted, "vss")
+        for nodes, expected in (([2, 3], ["storm", "Lark", "Wren"]), ([3, 5, 2], ["storm", "Storm Crow"])):
+            encoded.clear()
+            scores = similarity.names("storm")(np.array(nodes, np.int32))
+            assert encoded == expected
+        assert scores.tolist() == pytest.approx([0, 1, 0])
+
+
+@pytest.mark.parametrize("base", ["vss", "bm25"])
+def test_an_skb_without_nodes_has_no_answer_and_no_error(tmp_path: Path, base: str):
+    (tmp_path / "n.jsonl").write_text("")
+    (tmp_path / "e.tsv").write_text("source\trelation\ttarget\n")
+    build(TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"]), tmp_path / "none.skb", Options(sparql=False))
+    with SKB.open(tmp_path / "none.skb") as empty:
+        settings = Settings(kb="none", model="offline", options={"base": base})
+        assert len(build_retriever("kar", SkbKB(empty), settings).retrieve(QUERY, 3)) == 0

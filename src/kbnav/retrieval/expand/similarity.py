@@ -45,8 +45,8 @@ class Meaning:
 
     def __init__(self, skb: SKB, index: VectorIndex) -> None:
         self._skb, self._index = skb, index
-        self._names = np.zeros(index.vectors.shape, np.float32)  # pages that are never written take no memory
-        self._named = np.zeros(len(index.vectors), bool)
+        self._named = np.full(len(index.vectors), -1, np.int32)
+        self._names = np.empty((0, index.vectors.shape[1]), np.float32)
         self._lock = threading.Lock()
 
     def documents(self, query: str) -> Scorer:
@@ -60,13 +60,13 @@ class Meaning:
 
         def score(nodes: Nodes) -> Scores:
             with self._lock:
-                new = nodes[~self._named[nodes]]
+                new = nodes[self._named[nodes] < 0]
                 if len(new):
-                    self._names[new] = self._index.encoder.encode(
-                        [self._skb.nodes.label(node) for node in new.tolist()]
-                    )
-                    self._named[new] = True
-            scores: Scores = self._names[nodes] @ vector
+                    labels = [self._skb.nodes.label(node) for node in new.tolist()]
+                    rows = self._index.encoder.encode(labels)
+                    self._named[new] = np.arange(len(self._names), len(self._names) + len(new))
+                    self._names = np.concatenate([self._names, rows])
+                scores: Scores = self._names[self._named[nodes]] @ vector
             return scores
 
         return score
@@ -114,7 +114,7 @@ def similarity_for(skb: SKB, base: str) -> Similarity:
 
     Raises UsageError where the SKB has neither.
     """
-    if skb.vectors is not None and (base != "bm25" or skb.text is None):
+    if skb.vectors is not None and len(skb.vectors.vectors) and (base != "bm25" or skb.text is None):
         return Meaning(skb, skb.vectors)
     if skb.text is None:
         raise UsageError(f"{skb.meta.name} was built without vectors and without an index of texts")
