@@ -86,21 +86,24 @@ def pasemiqa_with(
     )
 
 
-def pasemiqa_offline(kb: SkbKB, settings: Settings) -> Agent:
-    """The plan followed with no language model: a baseline; with the planner ``none``, the SKB's offline policy."""
+def pasemiqa_offline(kb: SkbKB, settings: Settings, planner: Planner | None = None) -> Agent:
+    """The plan followed with no language model: a baseline; with the planner ``none``, the SKB's offline policy.
+
+    ``planner`` is used in place of the options'.
+    """
     from dataclasses import replace
 
     from kbnav.models.offline_skb.planned import PlanFollower
 
     options = read_options(PasemiqaOptions, settings.options, NAME)
-    if options.planner == "in-context":
+    if options.planner == "in-context" and not planner:
         raise UsageError("the planner in-context asks a model: name one with --model, or take another planner")
-    if options.planner == "none":
+    if options.planner == "none" and not planner:
         return replace(skb_offline(kb, settings), name=NAME)
     need_all_tools(settings, NAME)
     tools = PlanningTools(kb)
     toolbox = Toolbox.for_kb(kb, (tools.plan, tools.follow_path, vector_query, finish))
-    match, planner = open_planned(kb, settings, options)
+    match, planner = open_planned(kb, settings, options, planner)
     return Agent(
         name=NAME,
         model="offline",

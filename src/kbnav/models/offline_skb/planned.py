@@ -27,8 +27,9 @@ _BY_TEXT = 50
 class PlanFollower:
     """After the plan: its paths are followed in one turn, the question's text is searched for, and the ends are ranked.
 
-    First come the nodes that paths from the most of the question's names lead to; among them, those to which the plan
-    gives most probability, spread evenly over a path's ends (PASemiQA, equations 1 and 2), and whose documents fit.
+    The answer is what paths from the most of the question's names lead to, each by its likeliest path; nodes whose
+    documents fit the question come first. A plan's probabilities only order its paths: spread evenly over the ends of a
+    path, as in PASemiQA's equations 1 and 2, they favour paths with few ends, and answers are found less often.
     """
 
     kb: SkbKB
@@ -70,20 +71,18 @@ class PlanFollower:
         return str(paths[0]["types"][-1]) if paths and paths[0]["types"] else ""
 
     def _chosen(self, plan: Step, followed: Sequence[Step], texts: Sequence[Step]) -> list[str]:
-        """The ends of paths that the most names lead to, best first, of the best one's type."""
-        chances = {(tuple(p["relations"]), tuple(p["types"])): p["probability"] for p in plan.call.arguments["paths"]}
+        """The ends that the most names lead to, by each name's likeliest path; those that fit the text come first."""
+        order = [(tuple(path["relations"]), tuple(path["types"])) for path in plan.call.arguments["paths"]]
         names = self.kb.labels([str(step.call.arguments["entity_id"]) for step in followed])
-        mass: Counter[str] = Counter()
-        reached: defaultdict[str, set[str]] = defaultdict(set)
+        reached: defaultdict[str, dict[str, int]] = defaultdict(dict)
         for step in followed:
             given = step.call.arguments
-            start = str(given["entity_id"])
+            start, rank = str(given["entity_id"]), order.index((tuple(given["relations"]), tuple(given["types"])))
             for node in step.nodes:
-                mass[node] += chances.get((tuple(given["relations"]), tuple(given["types"])), 0.0) / len(step.nodes)
-                reached[node].add(names.get(start, start))
-        near = [node for step in texts for node in step.nodes if node in mass]
-        fused = [node for node, _ in reciprocal_rank_fusion([[node for node, _ in mass.most_common()], near])]
-        most = max(map(len, reached.values()), default=0)
-        ends = [node for node in fused if len(reached[node]) == most]
-        kinds = {node: one.kind for node, one in self.kb.entities(ends).items()}
-        return [node for node in ends if kinds[node] == kinds[ends[0]]]
+                own = reached[node]
+                own[names.get(start, start)] = min(rank, own.get(names.get(start, start), rank))
+        place = {node: (-len(ranks), sum(ranks.values())) for node, ranks in reached.items()}
+        near = [node for step in texts for node in step.nodes if node in place]
+        fused = [node for node, _ in reciprocal_rank_fusion([*(step.nodes for step in followed), near])]
+        best = min(place.values(), default=None)
+        return [node for node in fused if place[node] == best]
