@@ -90,8 +90,8 @@ def _plain(text: str) -> str:
 def sections(page: str, names: Names = Names()) -> Iterator[Section]:
     """The sections of a page, in order; the lead has no heading and is no section."""
     heads = [head for head in _HEADING.finditer(_blanked(page)) if head[1].strip()]
-    for head, following in zip(heads, [*heads[1:], None], strict=True):
-        end = following.start() if following else len(page)
+    ends = [*(head.start() for head in heads[1:]), len(page)]
+    for head, end in zip(heads, ends, strict=False):  # a page without sections has an end all the same
         heading = page[head.start(1) : head.end(1)].strip()
         yield Section(heading, head.start(), end, tuple(_comments(page, head.end(), end, names)))
 
@@ -204,7 +204,7 @@ def questions(
             text = comment.text[mention or 0 :].lstrip(" ,:;-–—\n") or comment.text
             if place == 0 and own and mention is None:
                 text = comment.text or section.heading
-            number = question_id(title, comment)
+            number = question_id(comment)
             if asked and text.strip() and number not in answered:
                 earlier = [c.marker for c in section.comments[:place] if c.marker]
                 yield Question(
@@ -216,9 +216,9 @@ def _asks(text: str) -> bool:
     return any(mark in text for mark in "?？؟;՞፧⸮")
 
 
-def question_id(title: str, comment: Comment) -> str:
-    """16 hexadecimal digits made of the page, who signed when, and the words."""
-    parts = "\0".join((title, comment.author, comment.time, " ".join(comment.text.split())))
+def question_id(comment: Comment) -> str:
+    """16 hexadecimal digits made of who signed when, and the words: the same on whatever page it is read."""
+    parts = "\0".join((comment.author, comment.time, " ".join(comment.text.split())))
     return hashlib.sha256(parts.encode("utf-8", "replace")).hexdigest()[:16]
 
 
@@ -231,7 +231,7 @@ def with_reply(page: str, question: Question, reply: str, names: Names = Names()
         return page
     for section in sections(page, names):
         for comment in section.comments:
-            if question_id(question.page, comment) == question.id:
+            if question_id(comment) == question.id:
                 body = page[: section.end].rstrip("\n")
                 rest = page[section.end :]
                 return f"{body}\n{reply.rstrip()}\n" + (f"\n{rest}" if rest else "")

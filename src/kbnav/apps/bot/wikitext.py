@@ -29,9 +29,9 @@ _MAGIC = re.compile(r"R(?=FC)|P(?=MID)|I(?=SBN)")
 def escape(text: str, *, lines: bool = False) -> str:
     """Text that means nothing but itself to MediaWiki, on one line unless ``lines``.
 
-    All ASCII but letters, digits, blanks and a few marks that mean nothing anywhere becomes numeric entities: then there
-    are no links, templates, tags, signatures, behaviour switches, list marks, or addresses. Control and direction
-    characters are dropped.
+    All ASCII but letters, digits, blanks and a few marks that mean nothing anywhere becomes numeric entities: then
+    there are no links, templates, tags, signatures, behaviour switches, list marks, or addresses. Control and
+    direction characters are dropped.
     """
     kept = "".join(char for char in text if char == "\n" or not _invisible(char) or char.isspace())
     if lines:

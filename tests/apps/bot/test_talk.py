@@ -1,0 +1,147 @@
+"""Reading talk pages: sections, signatures, what is a question, where a reply goes, who wants no bots."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbnav.apps.bot.talk import (
+    Names,
+    marker,
+    markers,
+    may_edit,
+    normal_user,
+    questions,
+    sections,
+    signed_at,
+    with_reply,
+)
+
+BOT = "KB bot"
+ANN = "[[User:Ann|Ann]] ([[User talk:Ann|talk]]) 12:34, 1 January 2026 (UTC)"
+BOB = "--[[User:bob_x|Bob]] 09:05, 2 January 2026 (UTC)"
+SELF = "[[User:KB bot|KB bot]] ([[User talk:KB bot|talk]]) 12:35, 1 January 2026 (UTC)"
+
+
+def asked(page: str, *, own: bool = True, **options) -> list[tuple[str, str]]:
+    """Author and text of the questions on the bot's page, or on another's."""
+    return [(one.author, one.text) for one in questions("User talk:KB bot", page, bot=BOT, own=own, **options)]
+
+
+def test_the_first_comment_of_a_section_is_a_question_with_its_author():
+    page = f"Welcome! {ANN}\n\n== Radium ==\nWho discovered radium? {ANN}\n\n=== More ===\nAnd polonium? {BOB}\n"
+    assert asked(page) == [("Ann", "Who discovered radium?")]
+
+
+def test_elsewhere_only_what_follows_a_mention_is_asked():
+    page = (
+        f"== Radium ==\nWho discovered radium? {ANN}\n:[[User:KB bot]]: who was it? {BOB}\n"
+        f":{{{{ping|KB bot|Ann}}}} and when? {BOB.replace('09:05', '09:06')}\n"
+    )
+    assert asked(page, own=False) == [("Bob x", "who was it?"), ("Bob x", "and when?")]
+
+
+def test_unsigned_text_bots_and_the_bot_itself_are_not_answered():
+    page = f"== A ==\nis this on?\n\n== B ==\nHow? {SELF}\n\n== C ==\nWhat? {BOB}\n\n== D ==\n{ANN}\n"
+    assert asked(page) == [("Bob x", "What?"), ("Ann", "D")]
+    assert asked(page, others=["bob x"]) == [("Ann", "D")]
+
+
+def test_a_follow_up_is_a_question_behind_a_reply_and_knows_what_came_before():
+    page = f"== A ==\nWho discovered radium? {ANN}\n"
+    (first,) = questions("P", page, bot=BOT, own=True)
+    page = with_reply(page, first, f":<!-- {marker(first.id)} -->Curie {SELF}") or ""
+    assert asked(page) == []
+    thanks = f"{page}::Thanks! {BOB}\n"
+    assert asked(thanks) == []
+    (second,) = questions("P", f"{page}::And polonium? {BOB}\n", bot=BOT, own=True)
+    assert (second.text, second.depth, second.earlier) == ("And polonium?", 2, (first.id,))
+
+
+def test_markup_that_is_not_read_hides_headings_and_signatures():
+    page = f"== A ==\n<nowiki>\n== B ==\nx {ANN}</nowiki> Why? {BOB}\n<!-- == C ==\n{ANN} -->\n"
+    assert [section.heading for section in sections(page)] == ["A"]
+    assert [author for author, _ in asked(page)] == ["Bob x"]
+
+
+def test_a_time_in_the_text_and_a_link_to_a_subpage_are_no_signatures():
+    text = "What happened at 12:34, 1 January 2026 (UTC)?\nSee [[User:Eve/draft]] 10:00, 1 May 2026 (UTC)."
+    page = f"== A ==\n{text} {ANN}\n"
+    assert [author for author, _ in asked(page)] == ["Ann"]
+
+
+def test_a_wiki_names_its_namespaces_in_its_own_language():
+    german = Names(frozenset({"benutzer", "benutzerin", "benutzer diskussion", "user"}))
+    page = "== A ==\nWer? [[Benutzerin:Ute|Ute]] ([[Benutzer Diskussion:Ute|D]]) 12:34, 1. Jan. 2026 (UTC)\n"
+    assert [one.author for one in questions("P", page, bot=BOT, own=True, names=german)] == ["Ute"]
+    assert asked(page) == []
+
+
+def test_a_question_is_the_same_wherever_its_section_moves_and_another_when_its_words_change():
+    page = f"== A ==\nWho? {ANN}\n"
+    (one,) = questions("P", page, bot=BOT, own=True)
+    (moved,) = questions("P", f"== Z ==\nx\n{page.replace('== A ==', '== B ==')}", bot=BOT, own=True)
+    (other,) = questions("P", page.replace("Who", "Whom"), bot=BOT, own=True)
+    assert one.id == moved.id != other.id
+
+
+def test_a_reply_goes_to_the_end_of_its_section_and_only_once():
+    page = f"lead\n\n== A ==\nWho? {ANN}\n:I wonder, too. {BOB}\n\n\n== B ==\nx\n"
+    (question,) = questions("P", page, bot=BOT, own=True)
+    reply = f":<!-- {marker(question.id)} -->Curie ~~~~\n"
+    new = with_reply(page, question, reply)
+    assert new == f"lead\n\n== A ==\nWho? {ANN}\n:I wonder, too. {BOB}\n{reply}\n== B ==\nx\n"
+    assert markers(new) == {question.id}
+    assert with_reply(new, question, reply) == new
+    assert with_reply("== A ==\nall gone\n", question, reply) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        ("", True),
+        ("{{nobots}}", False),
+        ("{{Nobots}}", False),
+        ("<nowiki>{{nobots}}</nowiki>", True),
+        ("{{bots}}", True),
+        ("{{bots|allow=all}}", True),
+        ("{{bots|allow=none}}", False),
+        ("{{bots|allow=OtherBot}}", False),
+        ("{{bots|allow=OtherBot, KB_bot}}", True),
+        ("{{bots|deny=all}}", False),
+        ("{{bots|deny=none}}", True),
+        ("{{bots|deny=OtherBot}}", True),
+        ("{{bots | deny = OtherBot,kB bot }}", False),
+        ("{{bots|optout=all}}", False),
+        ("{{bots|optout=nosource}}", True),
+    ],
+)
+def test_exclusion_templates(text, allowed):
+    assert may_edit(f"x {text} y", BOT, kind="answer") is allowed
+
+
+def test_names_and_times_of_signatures():
+    assert normal_user("bob_x ") == "Bob x"
+    assert str(signed_at("12:34, 1 January 2026 (UTC)")) == "2026-01-01 12:34:00+00:00"
+    assert signed_at("12:34, 1. Jan. 2026 (UTC)") is None
+
+
+WIKITEXT = st.lists(
+    st.sampled_from(["== H ==\n", "\n", ":", "{{", "}}", "[[", "]]", "<!--", "-->", "<nowiki>", "x?", ANN, SELF, "|"])
+).map("".join)
+
+
+@given(WIKITEXT)
+def test_whatever_a_page_holds_sections_cover_it_and_each_question_gets_one_reply(page):
+    found = list(sections(page))
+    assert all(one.start < one.end <= len(page) for one in found)
+    assert [one.start for one in found[1:]] == [one.end for one in found[:-1]]
+    for question in questions("P", page, bot=BOT, own=True):
+        new = with_reply(page, question, f":<!-- {marker(question.id)} -->A {SELF}")
+        assert new is not None
+        assert new.count(question.id) == 1
+        moved = replace(question, section="elsewhere")
+        assert with_reply(new, moved, ":x") == new

@@ -1,0 +1,81 @@
+"""Replies as wikitext: what is in them, and that nothing in them can act."""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbnav.answers import AnswerTable, Ranked, Ranking, Term
+from kbnav.apps.bot.wikitext import Style, edit_summary, escape, reply_text
+from kbnav.trajectory import Call, Outcome, Run, Step
+
+WD = "http://www.wikidata.org/entity/"
+TABLE = AnswerTable(
+    ("element",),
+    tuple((Term("uri", f"{WD}Q{number}"),) for number in range(1, 13)),
+    labels={"Q1": "radium", "Q2": "<b>|{{x}}"},
+)
+RUN = Run(
+    "run-1",
+    "Which?",
+    "spinach",
+    "m",
+    "en",
+    (Step(1, Call("execute_query", {}, "Look [[here]]")),),
+    (),
+    Outcome("answered", "finish", "SELECT ?x {\n ?x ?y '~~~~' }", TABLE, text="polonium, [[Category:X]]"),
+)
+
+
+def test_a_reply_holds_answer_ten_rows_query_link_steps_and_signature():
+    text = reply_text(RUN, Style("[[{id}]]", "https://q.example/#"), marker="kbnav:00", depth=2)
+    lines = text.splitlines()
+    assert lines[0] == "::<!-- kbnav:00 -->polonium, &#91;&#91;Category&#58;X&#93;&#93;"
+    assert lines[1] == '::{| class="wikitable"'
+    assert "| [[Q1]] radium" in lines
+    assert "| [[Q2]] &#60;b&#62;&#124;&#123;&#123;x&#125;&#125;" in lines
+    assert sum(line == "|-" for line in lines) == 10
+    assert "''12 rows, the first 10 shown''" in lines
+    assert "[https://q.example/#SELECT%20%3Fx%20%7B%0A%20%3Fx%20%3Fy%20%27~~~~%27%20%7D run it]" in text
+    assert "# Look &#91;&#91;here&#93;&#93; (execute&#95;query)" in lines
+    assert lines[-1] == "::~~~~"
+
+
+def test_a_ranking_and_runs_without_an_answer_are_told_as_such():
+    nodes = Ranking((Ranked("n1", 1.0, "Lute", "instrument"),))
+    ranked = replace(RUN, outcome=Outcome("best effort", "step budget", ranking=nodes, text="Lute", note="of 5"))
+    text = reply_text(ranked, Style(), marker="m", depth=1)
+    assert "the best I found so far: Lute" in text
+    assert "| Lute\n| n1\n| instrument" in text
+    for status, words in (("no answer", "could not find"), ("refused", "refused"), ("failed", "failed")):
+        outcome = Outcome(status, "gave up")
+        assert words in reply_text(replace(RUN, outcome=outcome, path=()), Style(), marker="m", depth=1)
+
+
+@given(st.text())
+def test_escaped_text_reads_the_same_and_has_no_mark_that_mediawiki_knows(text):
+    safe = escape(text)
+    assert re.fullmatch(r"(?:[A-Za-z0-9 .,?()%+$]|[^\x00-\x7f]|&#\d+;)*", safe)
+    assert not re.search(r"RFC|PMID|ISBN", safe)
+    assert not safe.startswith(" ")
+    seen = "".join(c for c in text if c.isspace() or unicodedata.category(c) not in ("Cc", "Cs", "Co", "Cn"))
+    assert html.unescape(safe).split() == re.sub(r"[\u202a-\u202e\u2066-\u2069]", "", seen).split()
+
+
+@given(st.text(), st.text())
+def test_a_summary_links_to_nothing_but_the_task(section, task):
+    summary = edit_summary(section, task)
+    assert summary.count("[[") == 1
+    assert summary.count("/*") == summary.count("*/") <= 1
+    assert "{" not in summary
+    assert "\n" not in summary
+
+
+def test_a_query_keeps_its_lines_and_tabs_become_blanks():
+    assert escape("a\n\tb ", lines=True) == "a\n    b"
+    assert escape("a\n\tb ") == "a b"
