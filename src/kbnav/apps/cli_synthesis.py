@@ -12,6 +12,7 @@ import typer
 if TYPE_CHECKING:
     from kbnav.evaluation.synthesis.records import Report, Synthesized
     from kbnav.knowledge.skb.store import SKB
+    from kbnav.settings import Settings
 
     Worder = Callable[[Synthesized, Sequence[str]], str | None]
 
@@ -19,7 +20,7 @@ _EVERY = 50
 
 
 def synthesize(
-    kb: Annotated[Path, typer.Option("--kb", help="Folder of the SKB.")],
+    kb: Annotated[str, typer.Option("--kb", help="demo, or the folder of an SKB.")],
     out: Annotated[Path, typer.Option("--out", help="File of the test questions (.jsonl); the others beside it.")],
     count: Annotated[int, typer.Option(min=1, help="Test questions.")] = 200,
     train: Annotated[int, typer.Option(min=0, help="Questions for training, in …-train.jsonl.")] = 0,
@@ -32,33 +33,38 @@ def synthesize(
     base_url: Annotated[str | None, typer.Option("--base-url", help="Any OpenAI-compatible endpoint.")] = None,
 ) -> None:
     """Make questions that need a relation path and a phrase of the answer's text, from a local knowledge base."""
+    from kbnav.errors import UsageError
     from kbnav.evaluation.synthesis.generate import Wanted, synthesize
     from kbnav.evaluation.synthesis.records import write_questions
     from kbnav.evaluation.synthesis.wording import Wording, load_wording
-    from kbnav.knowledge.skb.store import SKB
+    from kbnav.knowledge.open import open_kb
+    from kbnav.knowledge.skb.kb import SkbKB
+    from kbnav.settings import load_settings
 
     words = load_wording(wording) if wording else Wording()
-    with SKB.open(kb) as skb:
-        worder = _worder(skb, model, base_url)
-        wanted = Wanted(count, train, val, seed)
-        questions, report = synthesize(skb, wanted, words, worder=worder, progress=_show)
+    settings = load_settings(kb=kb, model=model or "offline", base_url=base_url)
+    wanted = Wanted(count, train, val, seed)
+    with open_kb(settings) as base:
+        if not isinstance(base, SkbKB):
+            raise UsageError(f"questions are made from an SKB, and {base.name} is none")
+        worder = _worder(base.skb, settings)
+        questions, report = synthesize(base.skb, wanted, words, worder=worder, progress=_show)
     files = write_questions(out, questions, report)
     _print(report, files)
     raise typer.Exit(0 if len(questions) == count + train + val else 1)
 
 
-def _worder(skb: SKB, model: str | None, base_url: str | None) -> Worder | None:
+def _worder(skb: SKB, settings: Settings) -> Worder | None:
     """What asks the model; None where none is named."""
-    if model is None or model == "offline":
+    if settings.model == "offline":
         return None
     from kbnav.evaluation.synthesis.writer import model_worder
     from kbnav.models.calls import open_calls
-    from kbnav.settings import load_settings
 
     def names_of(question: Synthesized) -> list[str]:
         return [skb.nodes.label(skb.number(node)) for node in question.answers]
 
-    return model_worder(open_calls(load_settings(model=model, base_url=base_url)), names_of)
+    return model_worder(open_calls(settings), names_of)
 
 
 def _show(done: int, total: int) -> None:

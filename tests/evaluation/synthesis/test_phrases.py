@@ -128,7 +128,7 @@ def test_clauses_nest_and_agree() -> None:
 
 def test_relations_without_words_are_quoted() -> None:
     question, _ = Wording().question(parse_template("city -twinned_with-> city"), ["Rome"], "", random.Random(3))
-    assert "cities that Rome has under 'twinned with'" in question
+    assert "cities that are the 'twinned with' of Rome" in question
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -127,7 +127,7 @@ def load_wording(name: str) -> Wording:
 def _clause(leg: Leg) -> str:
     """The clause of a relation without words of its own: its name is quoted, whatever part of speech it is."""
     name = leg.relation.replace("_", " ").strip()
-    return f"that {{0}} [has|have] under '{name}'" if leg.direction == "out" else f"that have {{0}} under '{name}'"
+    return f"that are the '{name}' of {{0}}" if leg.direction == "out" else f"whose '{name}' is {{0}}"
 
 
 def _plural(noun: str) -> str:
