@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import schemathesis
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 
@@ -32,8 +32,5 @@ def test_no_made_up_request_breaks_the_server_or_is_answered_otherwise_than_desc
         def holds(case: schemathesis.Case) -> None:
             response = case.call(base_url=server.url, session=visit.http, timeout=60)
             case.validate_response(response, checks=CHECKS)
-
-        operation.schema.given  # noqa: B018
-        from hypothesis import given
 
         given(case=operation.as_strategy())(holds)()

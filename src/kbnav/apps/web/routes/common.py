@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, HTTPException, Request
 from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
 
 from kbnav.apps.web.runner import Runner
 from kbnav.apps.web.security import Visitor
@@ -38,6 +39,24 @@ def _visitor(request: Request) -> Visitor:
 PartsOf = Annotated[Any, Depends(_parts)]
 RunnerOf = Annotated[Any, Depends(_runner)]
 VisitorOf = Annotated[Any, Depends(_visitor)]
+
+
+class Problem(BaseModel):
+    """Why a request was refused."""
+
+    detail: str
+
+
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    401: {"model": Problem, "description": "Nobody is logged in."},
+    404: {"model": Problem, "description": "There is none, or it is another's."},
+    409: {"model": Problem, "description": "Not now: the session is at another question, or the run has not ended."},
+    422: {"model": Problem, "description": "The request is not as described, or cannot be done."},
+    429: {"model": Problem, "description": "A limit is reached."},
+    502: {"model": Problem, "description": "A service that is needed failed."},
+    503: {"model": Problem, "description": "The server is shutting down."},
+}
+"""What every route may answer instead."""
 
 
 def own_session(parts: Parts, visitor: Visitor, session_id: str) -> Session:

@@ -14,16 +14,33 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from kbnav.apps.web.results import from_document, text_of
-from kbnav.apps.web.routes.common import PartsOf, RunnerOf, VisitorOf, finished, sse, sse_event
+from kbnav.apps.web.routes.common import REFUSALS, PartsOf, RunnerOf, VisitorOf, finished, sse, sse_event
 from kbnav.apps.web.store import StoredRun
 from kbnav.errors import UsageError
 from kbnav.question import checked_question
 from kbnav.trajectory import Outcome, Turn
 
-router = APIRouter(prefix="/v1")
 SHOWN_ROWS = 20
 MOST_TURNS = 20
 _ESCAPED = str.maketrans({char: "\\" + char for char in "\\`*_{}[]<>()#+-!|~&"})
+
+
+class ErrorData(BaseModel):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class Failure(BaseModel):
+    """An error in OpenAI's form."""
+
+    error: ErrorData
+
+
+router = APIRouter(prefix="/v1", responses={status: {**said, "model": Failure} for status, said in REFUSALS.items()})
 
 
 class Part(BaseModel):
@@ -92,7 +109,7 @@ def models(parts: PartsOf, visitor: VisitorOf) -> Models:  # noqa: ARG001 - must
     return Models(data=[Model(id="/".join(choice)) for choice in _choices(parts)])
 
 
-@router.post("/chat/completions", responses={404: {"description": "No such model."}, 429: {"description": "A limit."}})
+@router.post("/chat/completions", responses={400: {"model": Failure, "description": "The last message asks nothing."}})
 async def completions(
     asked: Conversation, request: Request, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf
 ) -> Response:

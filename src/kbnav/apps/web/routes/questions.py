@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kbnav.answers import encodable
 from kbnav.apps.web.routes.common import (
+    REFUSALS,
     PartsOf,
     RunnerOf,
     VisitorOf,
@@ -25,16 +26,7 @@ from kbnav.apps.web.security import NOBODY
 from kbnav.apps.web.store import Session, StoredRun, unguessable
 from kbnav.question import LONGEST_QUESTION
 
-router = APIRouter(prefix="/api")
-_REFUSALS: dict[int | str, dict[str, Any]] = {
-    401: {"description": "Nobody is logged in."},
-    404: {"description": "There is none, or it is another's."},
-}
-_ASKED: dict[int | str, dict[str, Any]] = {
-    **_REFUSALS,
-    409: {"description": "The session is still at another question."},
-    429: {"description": "A limit on questions is reached."},
-}
+router = APIRouter(prefix="/api", responses=REFUSALS)
 
 
 class Body(BaseModel):
@@ -152,7 +144,7 @@ def run_data(parts: Any, run: StoredRun, *, shared: bool = False) -> RunData:
     )
 
 
-@router.get("/options", responses=_REFUSALS)
+@router.get("/options")
 def options(parts: PartsOf, visitor: VisitorOf) -> Options:
     """Knowledge bases, systems and models to choose from."""
     service = parts.service
@@ -163,7 +155,7 @@ def options(parts: PartsOf, visitor: VisitorOf) -> Options:
     )
 
 
-@router.post("/ask", responses=_ASKED)
+@router.post("/ask")
 async def ask(asked: Asked, request: Request, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf) -> dict[str, Any]:
     """Ask one question and wait for the answer. Hanging up stops it."""
     choice = parts.service.chosen(asked.kb, asked.system, asked.model)
@@ -171,20 +163,20 @@ async def ask(asked: Asked, request: Request, parts: PartsOf, runner: RunnerOf, 
     return await finished(runner, run, request)
 
 
-@router.get("/sessions", responses=_REFUSALS)
+@router.get("/sessions")
 def sessions(parts: PartsOf, visitor: VisitorOf) -> list[SessionData]:
     """One's own sessions, newest first. Clients without a cookie or a token have no list."""
     return [] if visitor is NOBODY else [session_data(one) for one in parts.store.sessions(visitor.owner)]
 
 
-@router.post("/sessions", status_code=201, responses=_REFUSALS)
+@router.post("/sessions", status_code=201)
 def new_session(choice: Choice, parts: PartsOf, visitor: VisitorOf) -> SessionData:
     """Begin a session with one system on one knowledge base."""
     kb, system, model = parts.service.chosen(choice.kb, choice.system, choice.model)
     return session_data(parts.store.add_session(visitor.owner, kb, system, model))
 
 
-@router.get("/sessions/{session_id}", responses=_REFUSALS)
+@router.get("/sessions/{session_id}")
 def session(session_id: str, parts: PartsOf, visitor: VisitorOf) -> SessionPage:
     """A session with everything that happened in it."""
     found = own_session(parts, visitor, session_id)
@@ -192,7 +184,7 @@ def session(session_id: str, parts: PartsOf, visitor: VisitorOf) -> SessionPage:
     return SessionPage(**session_data(found).model_dump(), runs=runs)
 
 
-@router.delete("/sessions/{session_id}", status_code=204, responses=_REFUSALS)
+@router.delete("/sessions/{session_id}", status_code=204)
 def delete_session(session_id: str, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf) -> Response:
     """Forget a session; a question under way is stopped."""
     found = own_session(parts, visitor, session_id)
@@ -203,7 +195,7 @@ def delete_session(session_id: str, parts: PartsOf, runner: RunnerOf, visitor: V
     return Response(status_code=204)
 
 
-@router.post("/sessions/{session_id}/questions", status_code=202, responses=_ASKED)
+@router.post("/sessions/{session_id}/questions", status_code=202)
 def ask_next(session_id: str, asked: Question, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf) -> RunData:
     """Ask the next question of a session; it knows the earlier ones."""
     found = own_session(parts, visitor, session_id)
@@ -211,7 +203,7 @@ def ask_next(session_id: str, asked: Question, parts: PartsOf, runner: RunnerOf,
     return run_data(parts, runner.ask(visitor.owner, asked.question, choice, session=found.id))
 
 
-@router.get("/runs/{run_id}", responses=_REFUSALS)
+@router.get("/runs/{run_id}")
 def run(run_id: str, parts: PartsOf, visitor: VisitorOf) -> RunData:
     """A question with everything that happened so far."""
     return run_data(parts, own_run(parts, visitor, run_id))
@@ -219,7 +211,7 @@ def run(run_id: str, parts: PartsOf, visitor: VisitorOf) -> RunData:
 
 @router.get(
     "/runs/{run_id}/events",
-    responses={**_REFUSALS, 200: {"content": {"text/event-stream": {}}, "description": "Server-sent events."}},
+    responses={200: {"content": {"text/event-stream": {}}, "description": "Server-sent events."}},
     response_class=StreamingResponse,
 )
 def events(
@@ -246,14 +238,14 @@ def events(
     return sse(stream())
 
 
-@router.post("/runs/{run_id}/stop", status_code=204, responses=_REFUSALS)
+@router.post("/runs/{run_id}/stop", status_code=204)
 def stop(run_id: str, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf) -> Response:
     """End a run at once, also in the middle of a model's call."""
     runner.stop(own_run(parts, visitor, run_id))
     return Response(status_code=204)
 
 
-@router.put("/runs/{run_id}/opinion", status_code=204, responses=_REFUSALS)
+@router.put("/runs/{run_id}/opinion", status_code=204)
 def set_opinion(run_id: str, opinion: Opinion, parts: PartsOf, visitor: VisitorOf) -> Response:
     """Say whether an answer was good; the last word counts."""
     note = encodable(opinion.note).replace("\x00", "")
@@ -261,7 +253,7 @@ def set_opinion(run_id: str, opinion: Opinion, parts: PartsOf, visitor: VisitorO
     return Response(status_code=204)
 
 
-@router.post("/runs/{run_id}/share", responses={**_REFUSALS, 409: {"description": "It has not ended."}})
+@router.post("/runs/{run_id}/share")
 def share(run_id: str, parts: PartsOf, visitor: VisitorOf) -> Shared:
     """Make an unguessable link by which anybody who reaches this server can read the run."""
     found = own_run(parts, visitor, run_id)
@@ -272,14 +264,14 @@ def share(run_id: str, parts: PartsOf, visitor: VisitorOf) -> Shared:
     return Shared(share=link, path=f"/share/{link}")
 
 
-@router.delete("/runs/{run_id}/share", status_code=204, responses=_REFUSALS)
+@router.delete("/runs/{run_id}/share", status_code=204)
 def unshare(run_id: str, parts: PartsOf, visitor: VisitorOf) -> Response:
     """Take the link back."""
     parts.store.share(own_run(parts, visitor, run_id).id, None)
     return Response(status_code=204)
 
 
-@router.get("/shared/{share_id}", responses={404: {"description": "Nothing is shared there."}})
+@router.get("/shared/{share_id}")
 def shared(share_id: str, parts: PartsOf) -> RunData:
     """A run that is shared, without what is its owner's alone."""
     found = parts.store.shared(share_id)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, HTTPException, Query, Response
 from pydantic import BaseModel, Field
 
 from kbnav.apps.web.results import from_document, ordered, table_result
-from kbnav.apps.web.routes.common import PartsOf, VisitorOf
+from kbnav.apps.web.routes.common import REFUSALS, PartsOf, VisitorOf
 from kbnav.apps.web.routes.questions import Body
 from kbnav.apps.web.store import StoredResult, unguessable
 from kbnav.apps.web.telling import query_data, result_data
@@ -16,13 +16,9 @@ from kbnav.errors import TellModel
 from kbnav.knowledge.sparql.prefixes import entity_ids
 from kbnav.knowledge.sparql.present import comment_labels
 
-router = APIRouter(prefix="/api")
+router = APIRouter(prefix="/api", responses=REFUSALS)
 MOST_ROWS_A_PAGE = 500
 LONGEST_QUERY = 50_000
-_GONE: dict[int | str, dict[str, Any]] = {
-    401: {"description": "Nobody is logged in."},
-    404: {"description": "There is none, or it is another's."},
-}
 Start = Annotated[int, Query(ge=0, le=1_000_000)]
 Count = Annotated[int, Query(ge=1, le=MOST_ROWS_A_PAGE)]
 Column = Annotated[str, Query(max_length=200, description="Name of the column to sort by; empty: as it came.")]
@@ -45,14 +41,7 @@ class Rows(BaseModel):
     rows: list[list[dict[str, str] | None]]
 
 
-@router.post(
-    "/queries",
-    responses={
-        **_GONE,
-        429: {"description": "Too many queries are running."},
-        502: {"description": "The service failed."},
-    },
-)
+@router.post("/queries")
 def run_query(asked: SparqlQuery, parts: PartsOf, visitor: VisitorOf) -> dict[str, Any]:
     """Run a read-only SPARQL query; its result is kept for a day."""
     served = parts.service.kb(asked.kb or next(iter(parts.service.kbs)))
@@ -74,7 +63,7 @@ def run_query(asked: SparqlQuery, parts: PartsOf, visitor: VisitorOf) -> dict[st
     return {**query_data(asked.query, labelled, served), "result": result_data(stored.id, result)}
 
 
-@router.get("/results/{result_id}/rows", responses=_GONE)
+@router.get("/results/{result_id}/rows")
 def rows(
     result_id: str,
     parts: PartsOf,
@@ -88,19 +77,19 @@ def rows(
     return _rows(parts, _own(parts, visitor, result_id), start, count, sort, descending)
 
 
-@router.get("/results/{result_id}/csv", responses={**_GONE, 200: {"content": {"text/csv": {}}}})
+@router.get("/results/{result_id}/csv", responses={200: {"content": {"text/csv": {}}}})
 def csv(result_id: str, parts: PartsOf, visitor: VisitorOf) -> Response:
     """The whole result as comma-separated values."""
     return _csv(_own(parts, visitor, result_id))
 
 
-@router.get("/results/{result_id}/json", responses=_GONE)
+@router.get("/results/{result_id}/json")
 def json(result_id: str, parts: PartsOf, visitor: VisitorOf) -> Response:
     """The whole result as SPARQL JSON results; a ranking as a list of its nodes."""
     return _json(_own(parts, visitor, result_id))
 
 
-@router.get("/shared/{share_id}/rows", responses=_GONE)
+@router.get("/shared/{share_id}/rows")
 def shared_rows(
     share_id: str,
     parts: PartsOf,
@@ -113,13 +102,13 @@ def shared_rows(
     return _rows(parts, _shared(parts, share_id), start, count, sort, descending)
 
 
-@router.get("/shared/{share_id}/csv", responses={**_GONE, 200: {"content": {"text/csv": {}}}})
+@router.get("/shared/{share_id}/csv", responses={200: {"content": {"text/csv": {}}}})
 def shared_csv(share_id: str, parts: PartsOf) -> Response:
     """As for one's own, of a run that is shared."""
     return _csv(_shared(parts, share_id))
 
 
-@router.get("/shared/{share_id}/json", responses=_GONE)
+@router.get("/shared/{share_id}/json")
 def shared_json(share_id: str, parts: PartsOf) -> Response:
     """As for one's own, of a run that is shared."""
     return _json(_shared(parts, share_id))

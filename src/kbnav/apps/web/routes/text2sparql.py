@@ -7,19 +7,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from kbnav.apps.web.routes.common import PartsOf, RunnerOf, VisitorOf, finished
+from kbnav.apps.web.routes.common import REFUSALS, PartsOf, RunnerOf, VisitorOf, finished
 from kbnav.apps.web.routes.pages import front_page
 from kbnav.question import LONGEST_QUESTION
 
-router = APIRouter()
+router = APIRouter(responses=REFUSALS)
 
 
 @router.get(
     "/",
     responses={
         200: {"content": {"application/json": {}, "text/html": {}}, "description": "The query, or the page."},
-        404: {"description": "No such data set."},
-        422: {"description": "No query answers the question."},
     },
 )
 async def query_for(

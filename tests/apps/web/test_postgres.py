@@ -1,0 +1,91 @@
+"""Servers that share their sessions in a real PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.apps.web.parts import Explorer, Visit, served_process
+
+MARIE = "Which elements were discovered by Marie Curie?"
+USER = "postgres"
+"""Who runs it where the tests are run by root, as whom PostgreSQL refuses to."""
+
+
+@pytest.fixture
+def database() -> Iterator[str]:
+    """The URL of a PostgreSQL that is started for the test; it skips where there is none."""
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not programs:
+        pytest.skip("no PostgreSQL: install Debian's package postgresql")
+    # A socket's path must be short, and the folder must be its user's.
+    folder = Path(tempfile.mkdtemp(prefix="kbnav-pg-", dir="/tmp"))
+    data, asked = folder / "data", {"cwd": "/", "check": True, "stdout": subprocess.DEVNULL}
+    if os.geteuid() == 0:
+        owner = pwd.getpwnam(USER)
+        os.chown(folder, owner.pw_uid, owner.pw_gid)
+        asked |= {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    control = str(programs[-1] / "pg_ctl")
+    subprocess.run(
+        [programs[-1] / "initdb", "-D", data, "-U", "kbnav", "--auth=trust", "--no-sync", "-E", "UTF8"], **asked
+    )
+    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+    subprocess.run([control, "-D", data, "-w", "-l", folder / "log", "-o", options, "start"], **asked)
+    try:
+        yield f"postgresql://kbnav@127.0.0.1:{port}/postgres"
+    finally:
+        subprocess.run([control, "-D", data, "-m", "immediate", "stop"], **asked)
+        shutil.rmtree(folder)
+
+
+def test_two_servers_share_sessions_stop_each_others_runs_and_take_over_from_a_dead_one(
+    fresh_home: Path, database: str
+):
+    environment = {"KBNAV_WEB__DATABASE": database, "KBNAV_WEB__TOKENS": '{"alice": "a-token-of-alice-0123456789"}'}
+    headers = {"Authorization": "Bearer a-token-of-alice-0123456789"}
+    with Explorer(held=1) as model:
+        options = ("--model", "stub", "--base-url", model.base_url)
+        with (
+            served_process(fresh_home, *options, environment=environment) as (one, process),
+            served_process(fresh_home, *options, environment=environment) as (two, _),
+        ):
+            first, second = Visit(one, headers), Visit(two, headers)
+            session = first.session()
+            stopped = first.ask(session, MARIE)
+            assert model.waiting.wait(60)
+            assert second("POST", f"/api/sessions/{session}/questions", {"question": MARIE}).status_code == 409
+            assert second("POST", f"/api/runs/{stopped['id']}/stop").status_code == 204
+            assert second.ended(stopped["id"])["status"] == "stopped"
+
+            run = first.ask(session, MARIE)
+            begun = [event["kind"] for event, _ in zip(second.events(run["id"]), range(3), strict=False)]
+            assert begun == ["started", "call", "step"]
+            process.kill()
+            process.wait()
+            model.go_on.set()
+            ended = second.ended(run["id"])
+            assert (ended["status"], ended["answer"]["text"]) == ("done", "Polonium and radium.")
+            assert "resumed" in [event["kind"] for event in ended["events"]]
+            assert len(second("GET", f"/api/sessions/{session}").json()["runs"]) == 2
+            rows = second("GET", f"/api/results/{run['id']}/rows").json()["rows"]
+            assert [cell["id"] for (cell,) in rows] == ["Q979", "Q1128"]
+
+
+def test_several_workers_serve_one_address(fresh_home: Path, database: str):
+    with served_process(fresh_home, "--workers", "2", environment={"KBNAV_WEB__DATABASE": database}) as (url, process):
+        visit = Visit(url)
+        session = visit.session(kb="mini")
+        run = visit.answered(session, "Who discovered polonium?")
+        assert run["answer"]["text"] == "Marie Curie, Pierre Curie"
+        process.terminate()
+        process.wait(60)
