@@ -83,18 +83,21 @@ class RogPolicy:
         return call_for(state, self.toolbox, [(FINISH, thought, {"nodes": nodes})], usage)
 
 
-def retrieval(plan: Step, kb: SkbKB, toolbox: Toolbox, question: str) -> list[Wanted]:
-    """The calls that retrieve a plan's paths, the most probable first, from every node that each may begin at."""
+def retrieval(plan: Step, kb: SkbKB, toolbox: Toolbox, query: str) -> list[Wanted]:
+    """The calls that retrieve a plan's paths, the most probable first, from every node that each may begin at.
+
+    ``query`` is what their ends are ranked by.
+    """
     arguments = plan.call.arguments
     kinds = {node: one.kind for node, one in kb.entities(arguments["nodes"]).items()}
     wanted: list[Wanted] = []
     for path in arguments["paths"]:
         if path["relations"]:
             about = f"Following the plan's path of probability {path['probability']:.2f}."
-            given = {"relations": path["relations"], "types": path["types"]}
+            given = {"relations": path["relations"], "types": path["types"], "query": query}
             wanted += [(FOLLOW, about, {"entity_id": node, **given}) for node in planned_starts(arguments, path, kinds)]
         elif TEXT_SEARCH in toolbox.names:
-            wanted.append((TEXT_SEARCH, "The plan says text.", {"text": question, "limit": _BY_TEXT}))
+            wanted.append((TEXT_SEARCH, "The plan says text.", {"text": query, "limit": _BY_TEXT}))
     return wanted
 
 

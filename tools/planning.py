@@ -60,7 +60,13 @@ class PlanningTools:
         return Observation("\n".join(lines), nodes=tuple(known))
 
     def follow_path(
-        self, context: Context, thought: str, entity_id: str, relations: list[str], types: list[str]
+        self,
+        context: Context,
+        thought: str,
+        entity_id: str,
+        relations: list[str],
+        types: list[str],
+        query: str = "",
     ) -> Observation:
         """Follow a path of relations from a node, and see where it leads.
 
@@ -69,8 +75,9 @@ class PlanningTools:
             entity_id: The id of the node to begin with.
             relations: The relations in order, with ^ before one that is followed backwards.
             types: The node types on the way, the first node's included; empty for any.
+            query: What the ends are ranked by; the question where it is empty.
         """
-        found = self.walk(context, entity_id, relations, types)
+        found = self.walk(entity_id, relations, types, query or context.question)
         skb = self.kb.skb
         if not found.walks:
             return Observation("The path leads nowhere from there.")
@@ -101,7 +108,7 @@ class PlanningTools:
             "\n".join([f"{head}.", *lines]), nodes=tuple(skb.id(end) for end in shown), facts=tuple(facts)
         )
 
-    def walk(self, context: Context, entity_id: str, relations: Sequence[str], types: Sequence[str]) -> Instances:
+    def walk(self, entity_id: str, relations: Sequence[str], types: Sequence[str], query: str) -> Instances:
         """The instances of a path. Raises UnknownId, and BadArguments for a path that is too short or too long."""
         if not 0 < len(relations) <= _LONGEST:
             raise BadArguments(f"follow_path: give one to {_LONGEST} relations.")
@@ -116,7 +123,7 @@ class PlanningTools:
             )
             for name, kind in zip(relations, list(types[1:]) or [""] * len(relations), strict=True)
         ]
-        return instances(skb, skb.number(entity_id), hops, query=context.question, limit=SHOWN)
+        return instances(skb, skb.number(entity_id), hops, query=query, limit=SHOWN)
 
 
 def _path_text(path: PathGiven) -> str:

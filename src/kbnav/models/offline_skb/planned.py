@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ class PlanFollower:
             return call_for(state, self.toolbox, wanted[: max(1, room(state, self.budget) - 1)])
         texts = [step for step in path if step.call.tool == TEXT_SEARCH]
         if not texts and TEXT_SEARCH in self.toolbox.names and room(state, self.budget) > 0:
-            given = {"text": context.question, "node_type": self._asked(plan), "limit": _BY_TEXT}
+            given = {"text": self._text(plan, context), "node_type": self._asked(plan), "limit": _BY_TEXT}
             return call_for(state, self.toolbox, [(TEXT_SEARCH, "Which of them fit what the question says?", given)])
         nodes = self._chosen(plan, followed, texts)
         said = "What the plan's paths lead to." if nodes else "The paths lead nowhere; what fits the words best."
@@ -56,7 +57,7 @@ class PlanFollower:
 
     def _wanted(self, plan: Step, context: Context) -> list[Wanted]:
         """Paths from the nodes they may begin at, the likeliest of each node before the next of any."""
-        calls = [one for one in retrieval(plan, self.kb, self.toolbox, context.question) if one[0] == FOLLOW]
+        calls = [one for one in retrieval(plan, self.kb, self.toolbox, self._text(plan, context)) if one[0] == FOLLOW]
         turn: Counter[str] = Counter()
         placed = []
         for call in calls:
@@ -64,6 +65,13 @@ class PlanFollower:
             placed.append((turn[node], call))
             turn[node] += 1
         return [call for _, call in sorted(placed, key=lambda pair: pair[0])][:_CALLS]
+
+    def _text(self, plan: Step, context: Context) -> str:
+        """The question without the names of the plan's nodes, which say where paths begin and not what is asked for."""
+        text = context.question
+        for name in sorted(self.kb.labels(plan.call.arguments["nodes"]).values(), key=len, reverse=True):
+            text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", " ", text, flags=re.IGNORECASE)
+        return " ".join(text.split()) if re.search(r"\w", text) else context.question
 
     def _asked(self, plan: Step) -> str:
         """The type that the likeliest path ends at; any for the path ``text``."""
