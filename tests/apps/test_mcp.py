@@ -16,7 +16,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from kbnav.agents.choice import build_agent
-from kbnav.apps.mcp import ASK, http_app
+from kbnav.apps.mcp import ASK, build_server, http_app
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.settings import Settings
 from tests.apps.web.parts import until
@@ -28,7 +28,11 @@ QUERY = "SELECT ?who { wd:Q979 wdt:P61 ?who }"
 def http_server(mini_kb: KnowledgeBase, tmp_path: Path) -> Iterator[str]:
     """The server over HTTP, in a thread."""
     agent = build_agent(mini_kb, Settings(home=tmp_path, language="en"))
-    server = uvicorn.Server(uvicorn.Config(http_app(agent), port=0, log_level="error", timeout_graceful_shutdown=1))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            http_app(build_server(agent), agent.settings.web), port=0, log_level="error", timeout_graceful_shutdown=1
+        )
+    )
     thread = threading.Thread(target=server.run)
     thread.start()
     until(lambda: server.started)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
+
+from kbnav.errors import UsageError
 
 
 def serve(
@@ -26,9 +30,10 @@ def serve(
     ] = None,
 ) -> None:
     """Serve the chat page, its APIs and their description until interrupted (docs/serve.md)."""
-    from kbnav.apps.web.server import serve as serve_web
     from kbnav.settings import load_settings
 
+    with _extra("web"):
+        from kbnav.apps.web.server import serve as serve_web
     settings = load_settings(base_url=base_url)
     given = _given(kbs=tuple(kb or ()), models=tuple(model or ()), host=host, port=port, workers=workers)
     settings = settings.model_copy(update={"web": settings.web.model_copy(update=given)})
@@ -50,7 +55,7 @@ def mcp(
     import asyncio
 
     from kbnav.agents.choice import build_agent
-    from kbnav.apps.mcp import http_app, run_stdio
+    from kbnav.apps.mcp import build_server, http_app, run_stdio
     from kbnav.knowledge.open import open_kb
     from kbnav.settings import load_settings
 
@@ -59,17 +64,28 @@ def mcp(
     settings = settings.model_copy(update={"web": web})
     with open_kb(settings) as base:
         agent = build_agent(base, settings, system)
+        with _extra("mcp"):
+            server = build_server(agent)
         if not http:
-            asyncio.run(run_stdio(agent))
+            asyncio.run(run_stdio(server))
             return
-        from kbnav.apps.web.security import checked
-        from kbnav.apps.web.server import run_app
-
+        with _extra("web"):
+            from kbnav.apps.web.security import checked
+            from kbnav.apps.web.server import run_app
         run_app(
-            lambda: http_app(agent),
+            lambda: http_app(server, web),
             checked(web),
             ready=lambda address: print(f"MCP at {address}mcp; Ctrl-C ends it", flush=True),
         )
+
+
+@contextmanager
+def _extra(name: str) -> Iterator[None]:
+    """Says which extra is missing, where a package is. Raises UsageError."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UsageError(f"this needs {error.name}: install kbnav with the extra {name} (docs/serve.md)") from error
 
 
 def _given(**options: object) -> dict[str, object]:
@@ -81,8 +97,10 @@ def opinions() -> None:
     """Print what readers thought of answers, one JSON record a line, for evaluation."""
     from contextlib import ExitStack
 
-    from kbnav.apps.web.server import open_store
     from kbnav.settings import load_settings
+
+    with _extra("web"):
+        from kbnav.apps.web.server import open_store
 
     with ExitStack() as stack:
         store, _ = open_store(load_settings(), stack)

@@ -11,6 +11,7 @@ from kbnav.apps.console import answer_json
 from kbnav.errors import KbnavError
 from kbnav.language import question_language
 from kbnav.session import ask
+from kbnav.settings import Web
 from kbnav.stopping import Brake
 from kbnav.tools.observation import Context
 from kbnav.trajectory import versions
@@ -123,23 +124,22 @@ def _result(text: str, data: dict[str, Any] | None = None, *, failed: bool = Fal
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=data, is_error=failed)
 
 
-async def run_stdio(agent: Agent) -> None:
+async def run_stdio(server: Server[Any]) -> None:
     """Talk over standard input and output until the client hangs up."""
     from mcp.server.stdio import stdio_server
 
-    server = build_server(agent)
     async with stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())
 
 
-def http_app(agent: Agent) -> ASGIApp:
+def http_app(server: Server[Any], web: Web) -> ASGIApp:
     """The same over HTTP at ``/mcp``, behind the gate that the chat page is behind."""
     from mcp.server.transport_security import TransportSecuritySettings
 
     from kbnav.apps.web.security import Gate
 
-    app = build_server(agent).streamable_http_app(
+    app = server.streamable_http_app(
         stateless_http=True,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # the gate does it
     )
-    return Gate(app, agent.settings.web)
+    return Gate(app, web)
