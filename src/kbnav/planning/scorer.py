@@ -91,7 +91,9 @@ class Scorer:
             training: How.
         """
         words, rarity = _vocabulary(questions.texts)
-        parts = tuple(sorted(frozenset().union(*candidates.parts)))
+        # A part that no right path has could only learn to be wrong.
+        right = np.flatnonzero(target.sum(axis=0)).tolist()
+        parts = tuple(sorted(frozenset().union(*(candidates.parts[place] for place in right))))
         shape = len(words) + questions.vectors.shape[1] + 1, len(parts)
         start = cls(words, rarity, parts, np.zeros(shape, np.float32))
         weights, scale = _descend(start, questions, candidates, target, possible, training or Training())
