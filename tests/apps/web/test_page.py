@@ -85,6 +85,15 @@ def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page: Page, server
     page.wait_for_selector(".sparql .rows td.number")
     assert "P1086: atomic number" in page.input_value("textarea.query")
     assert page.locator(".sparql .chart rect").count() > 10
+    warsaw, paris = ('"Point(21.0 52.2)"^^geo:wktLiteral', '"Point(2.4 48.9)"^^geo:wktLiteral')
+    page.fill("textarea.query", f"SELECT * {{ VALUES (?element ?at) {{ (wd:Q979 {warsaw}) (wd:Q1128 {paris}) }} }}")
+    page.click("text=Run the query")
+    page.wait_for_selector(".sparql .map")
+    assert page.locator(".sparql .map .place").all_inner_texts() == ["polonium", "radium"]
+    east, west = page.locator(".sparql .map circle").evaluate_all(
+        "all => all.map(one => Number(one.getAttribute('cx')))"
+    )
+    assert east > west
     page.fill("textarea.query", "SELECT ?element { ?element wdt:P1086 ")
     page.click("text=Run the query")
     assert re.search("line 1", page.inner_text(".sparql .problem:visible"))

@@ -178,7 +178,7 @@ function out(address) {
 /** A thumb; not every machine has a font with one. */
 function hand(turned) {
   return s("svg", { viewBox: "0 0 24 24", class: "hand", "aria-hidden": "true" },
-    s("path", { transform: `rotate(${turned} 12 12)`, d: "M2 10h4v11H2zM8 21V10l4-8c2 0 3 1 2.6 3.4L14 9h6c1.600 2.200 2.600 1.800 3.600L20 19c-.4 1.300-1.200 2-2.500 2z" }));
+    s("path", { transform: `rotate(${turned} 12 12)`, d: "M2 10h4v11H2z M8 21V10l4-8c2 0 3 1 2.6 3.4L14 9h6c1.5 0 2.2 1 1.9 2.3l-1.7 7.9c-.3 1.2-1.1 1.8-2.2 1.8z" }));
 }
 
 function action(call) {
