@@ -35,7 +35,8 @@ _KNOWN = 30
 _SAME_NAME = 8
 _PASSAGE = 160
 """Characters of a neighbour's document that are shown."""
-_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n(?=\w[\w ]{0,30}: )")
+"""Where a document is divided: behind sentences, and before fields."""
 _NUMBER = re.compile(r"\d+")
 _MARKS = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
 
@@ -139,8 +140,8 @@ class WalkingTools:
 
 def passage(query: str, document: str) -> str:
     """The sentence of a document that shares most with a query, else its first; the lines that head it are left out."""
-    lines = [line for line in document.splitlines() if line.strip() and not line.startswith("- ")]
-    parts = [part for line in lines for part in _SENTENCE.split(line.strip())]
+    text = "\n".join(line for line in document.splitlines() if not line.startswith("- ")).strip()
+    parts = [part for part in _SENTENCE.split(text) if part]
     scores = relevance(query, parts)
     best = max(range(len(parts)), key=lambda place: scores[place], default=None)
     return "" if best is None else cut(parts[best], _PASSAGE)

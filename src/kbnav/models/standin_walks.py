@@ -19,7 +19,8 @@ from kbnav.relevance import relevance
 _QUESTION = re.compile(r"^Question: (.+?)(?: \(asked after: .*\))?$", re.MULTILINE)
 _NUMBERED = re.compile(r"^(\d+)\. (.+)$", re.MULTILINE)
 _MOST = re.compile(r"at most (\d+)")
-_ID = re.compile(r"\(([^()\s]+(?: [^()\s]+)*)\)(?= -- |$| ;| \[generated\])")
+_LINK = re.compile(r"^(?:- )?(.+?) -- .+? --> (.+?)(?: \[generated\])?$")
+_BRACKETS = re.compile(r"\(([^()]+)\)$")
 _NAMED = re.compile(r"^- .+ \(([^()]+)\): .+$", re.MULTILINE)
 _PATH = re.compile(r"^- (.+) \[(\d\.\d\d)\]$", re.MULTILINE)
 _HOP = re.compile(r"<-- (.+?) -- |-- (.+?) --> ")
@@ -72,11 +73,18 @@ def _named(prompt: str) -> str:
 
 def _far_ends(prompt: str) -> list[str]:
     """Of each line's last link the end that fewer lines speak of, seldom where they begin; common ones first."""
-    lines = [line for line in prompt.splitlines() if line.startswith("- ")]
-    spoken = Counter(node for line in lines for node in dict.fromkeys(_ID.findall(line)))
-    last = [_ID.findall(line.split(" ; ")[-1])[::-1] for line in lines]
+    lines = [line.split(" ; ") for line in prompt.splitlines() if line.startswith("- ")]
+    spoken = Counter(node for links in lines for node in dict.fromkeys(end for link in links for end in _ends(link)))
+    last = [_ends(links[-1])[::-1] for links in lines]
     ends = Counter(min(pair, key=lambda node: spoken[node]) for pair in last if pair)
     return [node for node, _ in ends.most_common(_ANSWERS)]
+
+
+def _ends(link: str) -> list[str]:
+    """The ids of the two ends of ``A (id) -- relation --> B (id)``; an end without one is its own id."""
+    found = _LINK.match(link)
+    ends = found.groups() if found else ()
+    return [bracketed[1] if (bracketed := _BRACKETS.search(end)) else end for end in ends]
 
 
 def _unknown(prompt: str) -> str:  # noqa: ARG001 - as all replies
@@ -129,7 +137,7 @@ def _relations(path: str) -> list[str]:
 
 def _others(result: str, node: str) -> list[str]:
     lines = [line for line in result.splitlines() if line.startswith("- ")]
-    return [end for line in lines for end in _ID.findall(line) if end != node]
+    return [end for line in lines for end in _ends(line) if end != node]
 
 
 def _calls(tool: str, arguments: Sequence[dict[str, Any]]) -> AIMessage:

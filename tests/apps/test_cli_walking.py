@@ -1,0 +1,119 @@
+"""--system and --set on the command line: what runs, what is refused with one line, and the sweep."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from kbnav.apps import cli
+
+QUESTION = "Which ship built by Marit Skarrow was painted yellow?"
+
+
+@pytest.fixture
+def kbnav(capfd, monkeypatch, tmp_path, demo_home):
+    """Run a command as a person would; gives exit code, output and error output."""
+    monkeypatch.setenv("KBNAV_HOME", str(demo_home))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["kbnav", *arguments])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        out, error = capfd.readouterr()
+        return code, out, error
+
+    return run
+
+
+def test_pasemiqa_answers_offline_by_its_plan_and_show_prints_it(kbnav):
+    code, out, _ = kbnav("ask", "--kb", "demo", "--system", "pasemiqa", "--set", "planner=ranker", QUESTION)
+    assert code == 0
+    assert "The question names these nodes:" in out
+    assert "Keeper" in out
+    assert "more nodes seen on the way: --csv and --json have them" in out
+    code, shown, _ = kbnav("show", "last")
+    assert code == 0
+    assert "pasemiqa with offline on demo" in shown
+    assert "→ follow_path person:marit-skarrow" in shown
+
+
+def test_csv_and_json_have_every_node_with_its_basis(kbnav):
+    asked = ("ask", "--kb", "demo", "--system", "pasemiqa", "--quiet", QUESTION)
+    _, out, _ = kbnav(*asked, "--csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert rows[0]["id"] == "ship:keeper"
+    assert [row["basis"] for row in rows][:1] + [row["basis"] for row in rows][-1:] == ["", "seen"]
+    _, out, _ = kbnav(*asked, "--json")
+    ranking = json.loads(out)["ranking"]
+    assert [(record["id"], record["basis"]) for record in ranking] == [(row["id"], row["basis"]) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--kb", "demo", "--system", "tog"], "the system tog needs a model: name one with --model"),
+        (["--kb", "demo", "--system", "gog", "--model", "replay:run.json"], "the system gog needs a model"),
+        (["--kb", "demo", "--system", "frog"], "no agent 'frog'; known: spinach, skb, pasemiqa, tog, rog, gog"),
+        (["--kb", "demo", "--system", "pasemiqa", "--set", "width=3"], "pasemiqa has no option 'width'; there are: "),
+        (["--kb", "demo", "--system", "pasemiqa", "--set", "k=none"], "pasemiqa: k: Input should be a valid integer"),
+        (["--kb", "demo", "--system", "pasemiqa", "--set", "k"], "--set takes name=value, not 'k'"),
+        (["--kb", "demo", "--set", "k=3"], "skb has no option 'k'; there are: none"),
+        (["--kb", "mini", "--system", "rog"], "the system rog plans by the schema of an SKB"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_one_line(kbnav, arguments, message):
+    code, _, error = kbnav("ask", "--quiet", *arguments, "Which ship?")
+    assert code == 2
+    assert len(error.splitlines()) == 1
+    assert message in error
+
+
+def test_a_sweep_runs_each_value_and_prints_them_side_by_side(kbnav, tmp_path):
+    line = json.dumps({"id": "1", "question": QUESTION, "nodes": ["ship:keeper"]})
+    (tmp_path / "q.jsonl").write_text(line + "\n")
+    given = ["--dataset", "q.jsonl", "--kb", "demo", "--out", "sweep"]
+    code, out, _ = kbnav("eval", "sweep", *given, "--vary", "planner=none,ranker")
+    assert code == 0
+    last = out.strip().splitlines()[-2:]
+    assert [one.split()[0] for one in last] == ["planner=none", "planner=ranker"]
+    assert all("hit@1 100.00" in one and "calls a question" in one for one in last)
+    assert json.loads((tmp_path / "sweep" / "planner=none" / "run.json").read_text())["settings"]["options"] == {
+        "planner": "none", "trained": "", "matching": "hybrid", "k": 10, "rounds": 10,
+    }  # fmt: skip
+    code, _, error = kbnav("eval", "sweep", *given, "--vary", "k=3,500")
+    assert code == 2
+    assert "pasemiqa: k: Input should be less than or equal to 50" in error
+    assert not (tmp_path / "sweep" / "k=3").exists()
+
+
+def test_agents_that_name_their_answer_are_scored_by_macro_f1_too(kbnav, tmp_path):
+    # Two questions: Keeper and Little Auk are named for both. Gold {Keeper}: F1 2/3; gold of two others: 0.
+    asked = [("1", ["ship:keeper"]), ("2", ["ship:heron", "ship:gannet"])]
+    lines = [json.dumps({"id": name, "question": QUESTION, "nodes": nodes}) for name, nodes in asked]
+    (tmp_path / "q.jsonl").write_text("\n".join(lines) + "\n")
+    code, out, _ = kbnav("eval", "run", "--system", "pasemiqa", "--dataset", "q.jsonl", "--kb", "demo", "--out", "r")
+    assert code == 0
+    assert "f1         33.33" in out
+    code, out, _ = kbnav("eval", "run", "--system", "bm25", "--dataset", "q.jsonl", "--kb", "demo", "--out", "b")
+    assert "mrr" in out
+    assert "f1 " not in out
+    code, out, _ = kbnav("eval", "compare", "r", "b")
+    assert code == 0
+    assert "mrr" in out
+
+
+def test_a_chat_prints_its_system_and_options_to_go_on_with():
+    ended = CliRunner().invoke(
+        cli.app, ["chat", "--kb", "demo", "--system", "pasemiqa", "--set", "k=5", "--set", "rounds=4"], input="\n"
+    )
+    assert ended.exit_code == 0
+    assert "--kb demo --system pasemiqa --set k=5 --set rounds=4" in " ".join(ended.output.split())
