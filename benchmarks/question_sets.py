@@ -1,6 +1,7 @@
 """Make the four SKBs and their question sets that docs/synthesis.md speaks of.
 
-    python -m benchmarks.question_sets OUT [--data ../shared/data] [--debian DEB] [--wordnet WN] [--encoder minilm]
+    python -m benchmarks.question_sets OUT [--data ../shared/data] [--debian DEB] [--wordnet WN]
+        [--encoder none] [--relations]
 
 ``DEB`` and ``WN`` are what ``examples/debian_packages.py`` and ``examples/wordnet.py`` wrote. The two are cut to a part
 that can be embedded in minutes on a few cores; Hetionet and WN18RR are taken whole. What is there already is kept; a
@@ -129,9 +130,11 @@ def main() -> None:
     parser.add_argument("--debian", type=Path)
     parser.add_argument("--wordnet", type=Path)
     parser.add_argument("--encoder", default="minilm", help="none: no vectors")
+    parser.add_argument("--relations", action="store_true", help="index documents with their relations as well")
     chosen = parser.parse_args()
     vectors = chosen.encoder != "none"
-    options = Options(vectors=vectors, encoder=encoders.load(chosen.encoder) if vectors else None)
+    encoder = encoders.load(chosen.encoder) if vectors else None
+    options = Options(vectors=vectors, encoder=encoder, relations=chosen.relations)
     for name, folder in sources(chosen).items():
         skb_folder = chosen.out / f"{name}.skb"
         if not (skb_folder / "meta.json").is_file():

@@ -28,11 +28,19 @@ from kbnav.settings import load_settings
 
 METRICS = ("hit@1", "hit@5", "recall@20", "mrr")
 AGENT = "skb"
+SYSTEMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "bm25": ("bm25", {"relations": False}),
+    "bm25-relations": ("bm25", {"relations": True}),
+    "vss": ("vss", {"relations": False}),
+    "vss-relations": ("vss", {"relations": True}),
+    **{name: (name, {}) for name in (*RETRIEVERS, AGENT) if name not in ("bm25", "vss")},
+}
+"""What is compared, by the name in the table: a system with its options; on documents alone, or with relations."""
 ON_BM25: Mapping[str, Mapping[str, Any]] = {
     "rerank": {"first": "bm25"},
     **{name: {"base": "bm25"} for name in ("prf", "hyde", "rar", "agr", "kar")},
 }
-"""Options of systems that search by vectors unless told otherwise."""
+"""Options, where there are no vectors, of systems that search by them unless told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +56,19 @@ class Row:
     calls: float
 
 
-def run_one(folder: Path, kb: str, system: str, out: Path, *, limit: int | None, jobs: int) -> Row:
+def run_one(folder: Path, kb: str, name: str, out: Path, *, limit: int | None, jobs: int) -> Row:
     """Run, or go on with, one system on one SKB, and score it. Raises UsageError where it lacks what it needs."""
-    options = {} if read_meta(folder / f"{kb}.skb").encoder else dict(ON_BM25.get(system, {}))
-    settings = load_settings(kb=str(folder / f"{kb}.skb"), model="offline", language="en", options=options)
+    system, options = SYSTEMS[name]
+    if not read_meta(folder / f"{kb}.skb").encoder:
+        options = {**options, **ON_BM25.get(system, {})}
+    settings = load_settings(kb=str(folder / f"{kb}.skb"), model="offline", language="en", options=dict(options))
     dataset = load_file("jsonl", folder / "questions" / f"{kb}.jsonl", name=kb)
-    where = out / kb / system
+    where = out / kb / name
     evaluate(Plan(system, dataset, settings, limit=limit, jobs=jobs), where)
     saved, scores = read_saved_run(where), score_folder(where)
     runs = [record.run for record in saved.records.values()]
     return Row(
-        system,
+        name,
         saved.info.model,
         len(runs),
         sum(bool(record.error) for record in saved.records.values()),
@@ -94,13 +104,13 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--kb", action="append", help="default: every SKB that has questions")
-    parser.add_argument("--system", action="append", help=f"default: {', '.join(RETRIEVERS)}, {AGENT}")
+    parser.add_argument("--system", action="append", choices=SYSTEMS, help="repeatable; default: all")
     parser.add_argument("--limit", type=int, help="only the first so many questions")
     parser.add_argument("--jobs", type=int, default=1)
     chosen = parser.parse_args()
     known = [path.stem for path in sorted(chosen.folder.glob("*.skb"))]
     for kb in chosen.kb or [name for name in known if (chosen.folder / "questions" / f"{name}.jsonl").is_file()]:
-        systems = chosen.system or [*RETRIEVERS, AGENT]
+        systems = chosen.system or list(SYSTEMS)
         found = list(rows(chosen.folder, kb, systems, chosen.out, limit=chosen.limit, jobs=chosen.jobs))
         vectors = read_meta(chosen.folder / f"{kb}.skb").encoder or "no vectors"
         asked = max((row.questions for row in found), default=0)
