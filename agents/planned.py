@@ -81,15 +81,12 @@ def open_planned(
     Raises UsageError for a planner that is not there or not for this SKB, DataError for a damaged one.
     """
     from kbnav.models.calls import open_calls
-    from kbnav.planning.in_context import InContext
 
     match = NodeMatcher(kb.skb, options.matching).match
     if planner:
         return match, planner
     trained = Path(options.trained) if options.trained else None
-    if options.planner == "in-context":
-        return match, InContext(kb.skb, open_calls(settings))
-    return match, open_planner(options.planner, kb.skb, trained=trained)
+    return match, open_planner(options.planner, kb.skb, trained=trained, calls=lambda: open_calls(settings))
 
 
 def planned_starts(arguments: Mapping[str, Any], path: PathGiven, kinds: Mapping[str, str]) -> list[str]:
