@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,7 @@ class Seq2Seq:
             raise UsageError("no questions to train the planner on")
         chosen = schedule or Schedule()
         torch.manual_seed(chosen.seed)
-        model, tokenizer = _with_lora(base) if base else _new(examples, PathSchema.of(skb))
+        model, tokenizer = _with_lora(base) if base else _new(examples)
         _descend(model, tokenizer, examples, chosen, chosen.lora_rate if base else chosen.rate)
         model.eval()
         _save(out, skb, model, tokenizer, base)
@@ -113,8 +114,10 @@ class Seq2Seq:
         import torch
 
         trie, paths = self._trie(starts)
+        if paths == 1:
+            return [(TEXT, 1.0)]
         asked = torch.tensor([_prompt(self._tokenizer, question, starts)])
-        length = asked.shape[1]
+        length, ended = asked.shape[1], [self._tokenizer.eos_token_id]
         with torch.no_grad():
             written = self._model.generate(
                 input_ids=asked,
@@ -124,13 +127,14 @@ class Seq2Seq:
                 max_new_tokens=max(map(len, trie)) + 1,
                 length_penalty=0.0,  # scores are then sums of logarithms
                 do_sample=False,
-                prefix_allowed_tokens_fn=lambda _, ids: trie[tuple(ids[length:].tolist())],
+                # A beam that has ended is asked on, for as long as the others go.
+                prefix_allowed_tokens_fn=lambda _, ids: trie.get(tuple(ids[length:].tolist()), ended),
                 pad_token_id=self._tokenizer.pad_token_id,
                 eos_token_id=self._tokenizer.eos_token_id,
                 return_dict_in_generate=True,
                 output_scores=True,
             )
-        scores = written.sequences_scores.tolist() if paths > 1 else [0.0]
+        scores = written.sequences_scores.tolist()
         texts = self._tokenizer.batch_decode(written.sequences[:, length:], skip_special_tokens=False)
         found = [(parse_paths(text), score) for text, score in zip(texts, scores, strict=True)]
         return [(path[0], float(torch.tensor(score).exp())) for path, score in found if path]
@@ -205,8 +209,8 @@ def _loss(model: Any, padding: int, pairs: Sequence[tuple[list[int], list[int], 
     return (lost.sum(dim=1) * shares).sum() / shares.sum()
 
 
-def _new(examples: Sequence[Example], schema: PathSchema) -> tuple[Any, Any]:
-    """A small GPT-2 with random weights, and a tokenizer trained on the questions that has a token for each hop."""
+def _new(examples: Sequence[Example]) -> tuple[Any, Any]:
+    """A small GPT-2 with random weights, and a tokenizer trained on the questions and paths."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
@@ -220,10 +224,9 @@ def _new(examples: Sequence[Example], schema: PathSchema) -> tuple[Any, Any]:
         show_progress=False,
     )
     prompts = (render("planner/train.md", question=one.question, types=sorted(one.starts)) for one in examples)
-    raw.train_from_iterator(prompts, trainer)
+    paths = (path_text(path.hops) for one in examples for path in one.label)
+    raw.train_from_iterator(chain(prompts, paths), trainer)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token=_END, pad_token=_PAD)
-    hops = {str(hop) for path in schema.paths(1) for hop in path.hops}
-    tokenizer.add_tokens([*sorted(f"{mark}{hop}" for hop in hops for mark in (OPEN, BETWEEN)), path_text(TEXT)])
     config = GPT2Config(
         vocab_size=len(tokenizer),
         n_positions=_POSITIONS,
