@@ -80,6 +80,6 @@ def clinic_path(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="session")
 def clinic(clinic_path: Path) -> Iterator[SkbKB]:
-    kb = SkbKB(SKB.open(clinic_path), query_timeout=2.0)
+    kb = SkbKB(SKB.open(clinic_path), query_timeout=30.0)
     yield kb
     kb.close()
