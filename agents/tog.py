@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 NAME = "tog"
 _TOPICS = 3
+_SAID = 3
+"""Links that the last step names."""
 _FOUND = 20
 """Neighbours of one node and relation that are looked at; the authors draw 5 at random."""
 
@@ -152,7 +154,9 @@ class TogPolicy:
         answers, cost = self._enough(state, [*earlier, *kept])
         usage += cost
         if answers:
-            return call_for(state, self.toolbox, [self._finish("What is known suffices.", answers)], usage)
+            support = [fact_text(fact) for fact in (*kept, *earlier) if {fact.source, fact.target} & set(answers)]
+            said = f"Supported by: {'; '.join(support[:_SAID])}{' and more' if len(support) > _SAID else ''}."
+            return call_for(state, self.toolbox, [self._finish(said, answers)], usage)
         beam = list(dict.fromkeys(fact.target for fact in kept))[: self.options.width]
         names = names_of(kept)
         said = ", ".join(names[node] for node in beam)

@@ -53,7 +53,7 @@ def test_relations_are_scored_then_links_and_the_answer_is_named_once_it_is_know
     assert (run.outcome.status, run.outcome.text, run.outcome.note) == (
         "answered",
         "Coldwick",
-        "What is known suffices.",
+        "Supported by: The Mill (h1) -- located in --> Coldwick (t1).",
     )
     assert run.usage.calls == 6
     assert load_run(tmp_path / "runs" / f"{run.id}.json") == run
