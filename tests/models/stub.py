@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -77,7 +77,8 @@ class ModelStub:
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(reply.body)))
                 self.end_headers()
-                self.wfile.write(reply.body)
+                with suppress(ConnectionError):  # who asked may have hung up
+                    self.wfile.write(reply.body)
 
             def log_message(self, *args: object) -> None:
                 pass

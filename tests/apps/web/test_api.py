@@ -125,6 +125,26 @@ def test_a_deleted_session_is_forgotten(visit: Visit):
     assert session not in [one["id"] for one in visit("GET", "/api/sessions").json()]
 
 
+def test_a_question_that_waits_is_stopped_at_once_and_one_that_is_deleted_leaves_nothing(
+    fresh_home: Path, held_model: Explorer
+):
+    with Server(web_settings(fresh_home, **held_model.options(), web_runs=1, web_questions_per_day=2)) as server:
+        visit = Visit(server.url)
+        session = visit.session()
+        first = visit.ask(session, MARIE)["id"]
+        assert held_model.waiting.wait(60)
+        second = visit.ask(visit.session(), MARIE)["id"]
+        assert visit("GET", f"/api/runs/{second}").json()["status"] == "queued"
+        visit("POST", f"/api/runs/{second}/stop")
+        assert visit.ended(second)["status"] == "stopped"
+        store = server.app.state.parts.store
+        assert visit("DELETE", f"/api/sessions/{session}").status_code == 204
+        until(lambda: not server.app.state.runner.busy)
+        assert store.events(first) == []
+        asked = visit("POST", f"/api/sessions/{visit.session()}/questions", {"question": MARIE})
+        assert asked.status_code == 429  # what is deleted was asked all the same
+
+
 @pytest.mark.parametrize(
     ("method", "path", "headers", "status"),
     [

@@ -62,7 +62,7 @@ def test_two_servers_share_sessions_stop_each_others_runs_and_take_over_from_a_d
             first, second = Visit(one, headers), Visit(two, headers)
             session = first.session()
             stopped = first.ask(session, MARIE)
-            assert model.waiting.wait(60)
+            assert model.waiting.wait(200)
             assert second("POST", f"/api/sessions/{session}/questions", {"question": MARIE}).status_code == 409
             assert second("POST", f"/api/runs/{stopped['id']}/stop").status_code == 204
             assert second.ended(stopped["id"])["status"] == "stopped"

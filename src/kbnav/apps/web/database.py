@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
 
 Rows = list[tuple[Any, ...]]
+_TABLES = 0x6B626E6176
+"""A number that stands for kbnav's tables."""
 
 
 class Database(Protocol):
@@ -83,3 +86,18 @@ def open_postgres(url: str) -> Iterator[ConnectionPool[Any]]:
         raise UsageError(f"cannot reach the database of web.database: {type(error).__name__}") from error
     with pool:
         yield pool
+
+
+@contextmanager
+def alone(pool: ConnectionPool[Any]) -> Iterator[None]:
+    """Make tables one server after another: at the same time, PostgreSQL would refuse one of them.
+
+    The lock is tried and not waited for, because an index that is built beside other work waits for whoever waits.
+    """
+    with pool.connection() as connection:
+        while not connection.execute("SELECT pg_try_advisory_lock(%s)", (_TABLES,)).fetchone()[0]:
+            time.sleep(0.1)
+        try:
+            yield
+        finally:
+            connection.execute("SELECT pg_advisory_unlock(%s)", (_TABLES,))

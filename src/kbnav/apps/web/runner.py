@@ -20,7 +20,7 @@ from fastapi import HTTPException
 
 from kbnav.apps.web.results import result_of
 from kbnav.apps.web.service import Service
-from kbnav.apps.web.store import Status, Store, StoredEvent, StoredResult, StoredRun, unguessable
+from kbnav.apps.web.store import DAY, Status, Store, StoredEvent, StoredResult, StoredRun, unguessable
 from kbnav.apps.web.telling import Secrets, Teller, answer_data, failed_answer
 from kbnav.errors import KbnavError, Stopped, UsageError
 from kbnav.models.chat import cost_of
@@ -38,7 +38,9 @@ TICK = 0.5
 """Seconds between looks at limits, and at what other workers ask for."""
 _BEAT = 4
 """Ticks between signs of life."""
-RESULT_AGE = 24 * 3600.0
+_SWEEP = 1200
+"""Ticks between looks for what is too old."""
+STOPPED = "Stopped on request."
 _LOG = logging.getLogger("kbnav.web")
 
 
@@ -177,11 +179,19 @@ class Runner:
 
     def stop(self, run: StoredRun) -> None:
         """End a run at once, in whichever process it is."""
-        live = self._live.get(run.id)
-        if live:
+        answer = {**failed_answer(STOPPED), "status": "stopped"}
+        if self._store.end_queued(run.id, answer):
+            self._store.add_event(run.id, 1, {"kind": "end", "status": "stopped", "answer": answer})
+            self._changes.tell(run.id)
+        elif live := self._live.get(run.id):
             live.brake.stop()
         elif run.under_way:
             self._store.ask_to_stop(run.id)
+
+    @property
+    def busy(self) -> bool:
+        """Whether this process has questions that wait or are answered."""
+        return bool(self._live)
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[StoredEvent | None]:
         """The events of a run behind a number, as they happen, until its end; None now and then while nothing does."""
@@ -231,7 +241,7 @@ class Runner:
     def _answer(self, live: _Live) -> None:
         """Answer a question, from its first event to its last; whatever happens, it ends."""
         run = live.run
-        if not self._store.begin(run.id, self.worker):
+        if not self._store.begin(run.id, self.worker):  # stopped or deleted while it waited, or another's now
             return
         live.deadline = time.monotonic() + self._limits.question_seconds
         told = self._store.events(run.id)
@@ -251,7 +261,9 @@ class Runner:
             status, answer = "failed", failed_answer("An error in kbnav itself; the server's log says more.")
         answer = self._hide.hidden_in(answer)
         tell({"kind": "end", "status": status, "answer": answer})
-        self._store.end(run.id, self.worker, status, answer)
+        if not self._store.end(run.id, self.worker, status, answer) and self._store.run(run.id) is None:
+            self._store.forget_run(run.id)
+            self._saver.delete_thread(run.session)
 
     def _attempt(self, live: _Live, teller: Teller) -> Attempt:
         run, brake = live.run, live.brake
@@ -302,7 +314,8 @@ class Runner:
             try:
                 if ticks % _BEAT == 0:
                     self._bury()
-                    self._store.delete_old_results(RESULT_AGE)
+                if ticks % _SWEEP == 0:
+                    self._store.delete_old(DAY)
                 self._beat()
             except Exception as error:  # noqa: BLE001 - a database that is away for a moment must not end the watch
                 _LOG.error("watch: %s", self._hide.hidden(repr(error)))
@@ -332,7 +345,7 @@ def _is_dead(worker: str, seen: float) -> bool:
     host, process, _ = worker.rsplit(":", 2)
     if time.time() - seen > LEASE:
         return True
-    if host != socket.gethostname():
+    if host != socket.gethostname() or os.name == "nt":  # where a signal of 0 is none
         return False
     if int(process) == os.getpid():  # an earlier process of the same number, as in a container
         return True

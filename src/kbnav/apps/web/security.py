@@ -30,6 +30,8 @@ SHORTEST_TOKEN = 16
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _OPEN = ("/health", "/ready", "/static/", "/login", "/share/", "/api/shared/")
 """What needs no identity: nothing of anybody's is behind it but what was shared."""
+_PROBES = frozenset({"/health", "/ready"})
+"""Asked by the address, and not by a name."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOG = logging.getLogger("kbnav.web")
 
@@ -181,7 +183,7 @@ class Gate:
     def _visit(self, scope: Scope) -> tuple[Visitor | None, Response | None]:
         """Who comes, and the answer to those who may not come in."""
         headers, path = Headers(scope=scope), scope["path"]
-        if host_name(headers.get("host", "")) not in self._names:
+        if path not in _PROBES and host_name(headers.get("host", "")) not in self._names:
             return None, _refusal(path, 421, "this name is not served here; the operator sets web.hosts")
         if problem := self._crosses(scope, headers):
             return None, _refusal(path, 403, problem)

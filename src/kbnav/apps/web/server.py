@@ -12,7 +12,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -22,11 +22,12 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
 
-from kbnav.apps.web.database import PostgresDatabase, SqliteDatabase, open_postgres, open_sqlite
+from kbnav.apps.web.database import PostgresDatabase, SqliteDatabase, alone, open_postgres, open_sqlite
+from kbnav.apps.web.results import Result, from_document
 from kbnav.apps.web.runner import Runner
 from kbnav.apps.web.security import Gate, checked, problem
 from kbnav.apps.web.service import Service, open_service
-from kbnav.apps.web.store import Store
+from kbnav.apps.web.store import Store, StoredResult
 from kbnav.apps.web.telling import Secrets
 from kbnav.errors import KbnavError, ServiceError, StopRun, UsageError
 from kbnav.session import postgres_sessions, sqlite_sessions
@@ -38,18 +39,20 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 DATABASE = "web.sqlite"
+RESULTS_AT_HAND = 16
 DESCRIPTION = "Ask questions of knowledge bases, watch how they are answered, and page through the results."
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What the routes work with; ``runner`` is there while the server runs."""
+    """What the routes work with. ``results`` has those that were looked at last, ready to be paged."""
 
     settings: Settings
     service: Service
     store: Store
     saver: BaseCheckpointSaver[Any]
     hide: Secrets
+    results: Callable[[str], tuple[StoredResult, Result] | None]
 
 
 def open_store(settings: Settings, stack: ExitStack) -> tuple[Store, BaseCheckpointSaver[Any]]:
@@ -58,11 +61,13 @@ def open_store(settings: Settings, stack: ExitStack) -> tuple[Store, BaseCheckpo
     url = settings.web.database.get_secret_value()
     if url:
         pool = stack.enter_context(open_postgres(url))
-        store, saver = Store(PostgresDatabase(pool)), postgres_sessions(pool)
+        with alone(pool):
+            store, saver = Store(PostgresDatabase(pool)), postgres_sessions(pool)
+            store.set_up()
     else:
         database: SqliteDatabase = stack.enter_context(open_sqlite(settings.home / DATABASE))
         store, saver = Store(database), stack.enter_context(sqlite_sessions(settings.home))
-    store.set_up()
+        store.set_up()
     return store, saver
 
 
@@ -81,8 +86,15 @@ def make_app(settings: Settings) -> FastAPI:
                 *(token.get_secret_value() for token in settings.web.tokens.values()),
             ]
         )
-        parts = Parts(settings, stack.enter_context(open_service(settings)), store, saver, hide)
+        service = stack.enter_context(open_service(settings))
+        results = lru_cache(maxsize=RESULTS_AT_HAND)(partial(_read_result, store))
+        parts = Parts(settings, service, store, saver, hide, results)
         return _build(parts, stack.pop_all())
+
+
+def _read_result(store: Store, result_id: str) -> tuple[StoredResult, Result] | None:
+    stored = store.result(result_id)
+    return (stored, from_document(stored.document)) if stored else None
 
 
 def _build(parts: Parts, stack: ExitStack) -> FastAPI:

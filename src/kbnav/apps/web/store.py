@@ -34,6 +34,9 @@ _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS web_results (
         id TEXT PRIMARY KEY, owner TEXT NOT NULL, kb TEXT NOT NULL, language TEXT NOT NULL, session TEXT NOT NULL,
         made DOUBLE PRECISION NOT NULL, document TEXT NOT NULL)""",
+    # Apart from the runs, because a deleted session has been asked all the same.
+    "CREATE TABLE IF NOT EXISTS web_asked (owner TEXT NOT NULL, made DOUBLE PRECISION NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS web_asked_owner ON web_asked (owner, made)",
     """CREATE TABLE IF NOT EXISTS web_opinions (
         run TEXT PRIMARY KEY, thumb TEXT NOT NULL, note TEXT NOT NULL, made DOUBLE PRECISION NOT NULL)""",
 )
@@ -157,6 +160,8 @@ class Store:
              run.beat, int(run.stopping), run.share, run.made, json.dumps(run.answer)),
         )  # fmt: skip
         self._run("UPDATE web_sessions SET title = ? WHERE id = ? AND title = ''", (run.question[:200], run.session))
+        if added:
+            self._run("INSERT INTO web_asked (owner, made) VALUES (?, ?)", (run.owner, run.made))
         return bool(added)
 
     def run(self, run_id: str) -> StoredRun | None:
@@ -183,7 +188,7 @@ class Store:
     def asked_today(self, owner: str) -> int:
         """Questions of an owner in the last 24 hours."""
         return int(
-            self._run("SELECT COUNT(*) FROM web_runs WHERE owner = ? AND made > ?", (owner, time.time() - DAY))[0][0]
+            self._run("SELECT COUNT(*) FROM web_asked WHERE owner = ? AND made > ?", (owner, time.time() - DAY))[0][0]
         )
 
     def begin(self, run_id: str, worker: str) -> bool:
@@ -204,6 +209,20 @@ class Store:
                 (status, json.dumps(answer), run_id, worker),
             )
         )
+
+    def end_queued(self, run_id: str, answer: Mapping[str, Any]) -> bool:
+        """Stop a run that has not begun; False where it has."""
+        return bool(
+            self._run(
+                "UPDATE web_runs SET status = 'stopped', answer = ? WHERE id = ? AND status = 'queued' RETURNING id",
+                (json.dumps(answer), run_id),
+            )
+        )
+
+    def forget_run(self, run_id: str) -> None:
+        """Forget what a run has left behind, whose session was deleted meanwhile."""
+        for table, column in (("web_events", "run"), ("web_opinions", "run"), ("web_results", "id")):
+            self._run(f"DELETE FROM {table} WHERE {column} = ?", (run_id,))
 
     def ask_to_stop(self, run_id: str) -> None:
         """Tell the worker of a run, wherever it is, to stop it."""
@@ -268,9 +287,15 @@ class Store:
         found, owner, kb, language, session, document = rows[0]
         return StoredResult(found, owner, kb, language, session, json.loads(document))
 
-    def delete_old_results(self, age: float) -> None:
-        """Forget results of queries run again by hand that are older than ``age`` seconds."""
+    def result_owner(self, result_id: str) -> str | None:
+        """Whose a table or ranking is."""
+        rows = self._run("SELECT owner FROM web_results WHERE id = ?", (result_id,))
+        return str(rows[0][0]) if rows else None
+
+    def delete_old(self, age: float) -> None:
+        """Forget results without a session, and that something was asked, after ``age`` seconds."""
         self._run("DELETE FROM web_results WHERE session = '' AND made < ?", (time.time() - age,))
+        self._run("DELETE FROM web_asked WHERE made < ?", (time.time() - age,))
 
     def set_opinion(self, run_id: str, thumb: str, note: str) -> None:
         """Keep what a reader thinks of an answer, instead of what they thought before."""

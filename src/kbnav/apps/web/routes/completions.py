@@ -13,7 +13,7 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from kbnav.apps.web.results import from_document, text_of
+from kbnav.apps.web.results import text_of
 from kbnav.apps.web.routes.common import REFUSALS, PartsOf, RunnerOf, VisitorOf, finished, sse, sse_event
 from kbnav.apps.web.store import StoredRun
 from kbnav.errors import UsageError
@@ -207,9 +207,9 @@ def _written(answer: Mapping[str, Any], parts: Any) -> str:
     blocks = [answer["text"] or answer["note"] or f"({answer['status']})"]
     if answer["status"] == "best effort":
         blocks.insert(0, "Out of budget; the best found so far:")
-    stored = parts.store.result(answer["result"]["id"]) if answer.get("result") else None
-    if stored:
-        table = from_document(stored.document).table
+    found = parts.results(answer["result"]["id"]) if answer.get("result") else None
+    if found:
+        table = found[1].table
         rows = [[_plain(text_of(cell, table.labels)) for cell in row] for row in table.rows[:SHOWN_ROWS]]
         lines = [[_plain(name) for name in table.columns], ["---"] * len(table.columns), *rows]
         blocks.append("\n".join(f"| {' | '.join(line)} |" for line in lines))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Query, Response
 from pydantic import BaseModel, Field
 
-from kbnav.apps.web.results import from_document, ordered, table_result
+from kbnav.apps.web.results import Result, ordered, table_result
 from kbnav.apps.web.routes.common import REFUSALS, PartsOf, VisitorOf
 from kbnav.apps.web.routes.questions import Body
 from kbnav.apps.web.store import StoredResult, unguessable
@@ -80,13 +80,13 @@ def rows(
 @router.get("/results/{result_id}/csv", responses={200: {"content": {"text/csv": {}}}})
 def csv(result_id: str, parts: PartsOf, visitor: VisitorOf) -> Response:
     """The whole result as comma-separated values."""
-    return _csv(_own(parts, visitor, result_id))
+    return _csv(_own(parts, visitor, result_id)[1])
 
 
 @router.get("/results/{result_id}/json")
 def json(result_id: str, parts: PartsOf, visitor: VisitorOf) -> Response:
     """The whole result as SPARQL JSON results; a ranking as a list of its nodes."""
-    return _json(_own(parts, visitor, result_id))
+    return _json(_own(parts, visitor, result_id)[1])
 
 
 @router.get("/shared/{share_id}/rows")
@@ -105,32 +105,32 @@ def shared_rows(
 @router.get("/shared/{share_id}/csv", responses={200: {"content": {"text/csv": {}}}})
 def shared_csv(share_id: str, parts: PartsOf) -> Response:
     """As for one's own, of a run that is shared."""
-    return _csv(_shared(parts, share_id))
+    return _csv(_shared(parts, share_id)[1])
 
 
 @router.get("/shared/{share_id}/json")
 def shared_json(share_id: str, parts: PartsOf) -> Response:
     """As for one's own, of a run that is shared."""
-    return _json(_shared(parts, share_id))
+    return _json(_shared(parts, share_id)[1])
 
 
-def _own(parts: Any, visitor: Any, result_id: str) -> StoredResult:
-    found: StoredResult | None = parts.store.result(result_id)
-    if found is None or found.owner != visitor.owner:
+def _own(parts: Any, visitor: Any, result_id: str) -> tuple[StoredResult, Result]:
+    found = parts.results(result_id) if parts.store.result_owner(result_id) == visitor.owner else None
+    if found is None:
         raise HTTPException(404, "you have no such result")
-    return found
+    return found  # type: ignore[no-any-return]
 
 
-def _shared(parts: Any, share_id: str) -> StoredResult:
+def _shared(parts: Any, share_id: str) -> tuple[StoredResult, Result]:
     run = parts.store.shared(share_id)
-    found: StoredResult | None = parts.store.result(run.id) if run else None
+    found = parts.results(run.id) if run and parts.store.result_owner(run.id) else None
     if found is None:
         raise HTTPException(404, "nothing is shared here, or no longer")
-    return found
+    return found  # type: ignore[no-any-return]
 
 
-def _rows(parts: Any, stored: StoredResult, start: int, count: int, sort: str, descending: bool) -> Rows:
-    result = from_document(stored.document)
+def _rows(parts: Any, found: tuple[StoredResult, Result], start: int, count: int, sort: str, descending: bool) -> Rows:
+    stored, result = found
     table = result.table
     if sort and sort not in table.columns:
         raise HTTPException(422, f"no column {sort!r}; there are: {', '.join(table.columns)}")
@@ -140,12 +140,12 @@ def _rows(parts: Any, stored: StoredResult, start: int, count: int, sort: str, d
     return Rows(columns=list(table.columns), start=start, total=len(table.rows), rows=cells)
 
 
-def _csv(stored: StoredResult) -> Response:
-    return _download(from_document(stored.document).csv, "text/csv; charset=utf-8", "csv")
+def _csv(result: Result) -> Response:
+    return _download(result.csv, "text/csv; charset=utf-8", "csv")
 
 
-def _json(stored: StoredResult) -> Response:
-    return _download(from_document(stored.document).json, "application/json", "json")
+def _json(result: Result) -> Response:
+    return _download(result.json, "application/json", "json")
 
 
 def _download(text: str, kind: str, ending: str) -> Response:
