@@ -139,11 +139,11 @@ class WalkingTools:
 
 
 def passage(query: str, document: str) -> str:
-    """The sentence of a document that shares most with a query, else its first; the lines that head it are left out."""
+    """The sentence of a document that shares most with a query, else its longest; the lines at its head are no text."""
     text = "\n".join(line for line in document.splitlines() if not line.startswith("- ")).strip()
     parts = [part for part in _SENTENCE.split(text) if part]
     scores = relevance(query, parts)
-    best = max(range(len(parts)), key=lambda place: scores[place], default=None)
+    best = max(range(len(parts)), key=lambda place: (scores[place], len(parts[place])), default=None)
     return "" if best is None else cut(parts[best], _PASSAGE)
 
 
