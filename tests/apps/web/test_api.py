@@ -233,7 +233,8 @@ def test_a_refused_key_reaches_neither_page_nor_log(fresh_home: Path, caplog: py
             assert "refused the key: Incorrect API key provided: [hidden]" in run["answer"]["note"]
             assert key not in json.dumps(visit("GET", f"/api/sessions/{session}").json())
             assert key not in visit("GET", f"/s/{session}").text
-        assert stub.headers[0]["Authorization"] == f"Bearer {key}"
+        sent = {name.casefold(): value for name, value in stub.headers[0].items()}
+        assert sent["authorization"] == f"Bearer {key}"
     assert "POST /api/sessions/{session_id}/questions 202" in caplog.text
     assert key not in caplog.text
     told = [record.getMessage() for record in caplog.records if not record.name.startswith("urllib3")]
