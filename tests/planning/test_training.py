@@ -51,10 +51,46 @@ def path(text: str) -> RelationPath:
 def test_labels_are_uniform_over_the_shortest_paths(
     clinic: SKB, schema: PathSchema, nodes: list[str], answers: list[str], expected: list[str]
 ) -> None:
-    label = path_label(clinic, schema, list(map(clinic.number, nodes)), list(map(clinic.number, answers)))
+    numbers = list(map(clinic.number, nodes)), list(map(clinic.number, answers))
+    label = path_label(clinic, schema, *numbers, share="paths")
     assert label == {one: pytest.approx(1 / len(expected)) for one in map(path, expected)} or (
         not expected and label == {TEXT_PATH: 1.0}
     )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "answers", "expected"),
+    [
+        # half for each node; three paths lead from the drug, one from the disease
+        (
+            ["dA", "x1"],
+            ["g2"],
+            {
+                "drug binds gene ppi gene": 1 / 6,
+                "drug blocks gene ppi gene": 1 / 6,
+                "drug treats disease associated gene": 1 / 6,
+                "disease associated gene": 1 / 2,
+            },
+        ),
+        (["x1"], ["g1", "g2", "dA"], {"disease associated gene": 1.0}),  # two answers against one
+        (
+            ["x1", "p1"],
+            ["dA"],
+            {
+                "disease ^treats drug": 1 / 2,
+                "pathway ^part_of gene ^binds drug": 1 / 4,
+                "pathway ^part_of gene ^blocks drug": 1 / 4,
+            },
+        ),
+        (["x1", "dB"], ["dA"], {"disease ^treats drug": 1.0}),  # no path leads from the other drug
+        (["x1"], ["x1"], {}),
+    ],
+)
+def test_labels_by_nodes_give_each_matched_node_an_equal_share(
+    clinic: SKB, schema: PathSchema, nodes: list[str], answers: list[str], expected: dict[str, float]
+) -> None:
+    label = path_label(clinic, schema, list(map(clinic.number, nodes)), list(map(clinic.number, answers)))
+    assert label == ({path(text): pytest.approx(share) for text, share in expected.items()} or {TEXT_PATH: 1.0})
 
 
 def test_questions_become_examples_by_the_nodes_they_name(clinic: SKB) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.base import Hop, Way
 from kbnav.planning.schema import TEXT_PATH, PathSchema, RelationPath
 
+Share = Literal["paths", "nodes"]
+"""What a label is divided among: see ``path_label``."""
 MOST_ANSWERS = 50
 """Gold answers of one question that paths are looked for to."""
 
@@ -52,10 +55,13 @@ def made_from(meta: Mapping[str, Any]) -> tuple[RelationPath, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def examples(questions: Iterable[Asked], skb: SKB, matcher: NodeMatcher, *, known: bool = False) -> Iterator[Example]:
+def examples(
+    questions: Iterable[Asked], skb: SKB, matcher: NodeMatcher, *, known: bool = False, share: Share = "nodes"
+) -> Iterator[Example]:
     """The questions with their matched nodes and labels; answers that the SKB lacks are left out.
 
-    With ``known``, the label is uniform over the paths a question was made from, where it has them.
+    ``share`` is that of ``path_label``. With ``known``, the label is uniform over the paths a question was made from,
+    where it has them.
     """
     schema = PathSchema.of(skb)
     for question in questions:
@@ -64,19 +70,35 @@ def examples(questions: Iterable[Asked], skb: SKB, matcher: NodeMatcher, *, know
         if known and question.paths:
             label = dict.fromkeys(question.paths, 1.0 / len(question.paths))
         else:
-            label = path_label(skb, schema, nodes, answers[:MOST_ANSWERS])
+            label = path_label(skb, schema, nodes, answers[:MOST_ANSWERS], share)
         yield Example(question.text, tuple(map(skb.id, nodes)), frozenset(map(skb.type_name, nodes)), label)
 
 
-def path_label(skb: SKB, schema: PathSchema, nodes: Sequence[int], answers: Sequence[int]) -> dict[RelationPath, float]:
-    """The target distribution: uniform over the shortest paths from each matched node to each answer, of 1 or 2 hops.
+def path_label(
+    skb: SKB, schema: PathSchema, nodes: Sequence[int], answers: Sequence[int], share: Share = "nodes"
+) -> dict[RelationPath, float]:
+    """The target distribution over the shortest paths from the matched nodes to the answers, of 1 or 2 hops each.
 
-    ``text`` alone where no path is so short, or every matched node is itself an answer.
+    With ``paths`` it is uniform over all of them (PASemiQA, equation 3). With ``nodes`` each matched node has an equal
+    share, which is divided among those of its paths that lead to the most answers: so a node that was matched wrongly,
+    from which many paths lead somehow to the answers, does not outweigh the right one. For one node and one answer the
+    two are the same. ``text`` alone where there is no path, as where every matched node is itself an answer.
     """
-    found = {path for node in nodes for answer in answers for path in shortest_paths(skb, schema, node, answer)}
+    reaching = [
+        Counter(path for answer in answers for path in shortest_paths(skb, schema, node, answer)) for node in nodes
+    ]
+    found = [paths for paths in reaching if paths]
     if not found:
         return {TEXT_PATH: 1.0}
-    return dict.fromkeys(sorted(found), 1.0 / len(found))
+    if share == "paths":
+        every = sorted(set().union(*found))
+        return dict.fromkeys(every, 1.0 / len(every))
+    label: defaultdict[RelationPath, float] = defaultdict(float)
+    for paths in found:
+        best = [path for path, count in paths.items() if count == max(paths.values())]
+        for path in best:
+            label[path] += 1.0 / len(best) / len(found)
+    return dict(sorted(label.items()))
 
 
 def shortest_paths(skb: SKB, schema: PathSchema, source: int, target: int) -> set[RelationPath]:
