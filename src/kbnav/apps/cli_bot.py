@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from kbnav.apps.bot.bot import Bot
+    from kbnav.apps.bot.bot import Answer, Bot
     from kbnav.apps.bot.ledger import Ledger
     from kbnav.apps.bot.wiki import Wiki
+    from kbnav.apps.bot.wikitext import Style
     from kbnav.settings import Settings
     from kbnav.trajectory import Run
 
@@ -39,21 +43,27 @@ def run(
 
     settings = _settings(kb=kb, model=model, base_url=base_url)
     with _opened(settings, edit) as bot, stop_on_signals() as stop:
-        while not stop.is_set():
-            for said in bot.tick():
-                _say(f"{said.question}  {said.text}")
-                if stop.is_set():
-                    break
-            if once or stop.wait(settings.bot.poll):
+        for said in bot.tick() if once else bot.rounds(stop.wait):
+            _say(f"{said.question:16}  {said.text}")
+            if stop.is_set():
                 break
 
 
+DryOption = Annotated[bool, typer.Option("--dry", help="Of dry runs, whose state is kept apart.")]
+
+
 @app.command()
-def status() -> None:
-    """List the questions the bot has seen, and how far each is."""
-    with _ledger(_settings(), edit=True) as ledger:
+def status(
+    dry: DryOption = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")] = False,
+) -> None:
+    """List the questions the bot has seen, and how far each is. It may be running."""
+    with _ledger(_settings(), edit=not dry, alone=False) as ledger:
         for entry in ledger.entries():
             question = entry.question
+            if as_json:
+                _say(json.dumps(asdict(entry), ensure_ascii=False))
+                continue
             when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(entry.changed_at))
             _say(f"{question.id}  {entry.status:8}  {when}  {question.page}: {question.author}: {question.text}")
             if entry.note:
@@ -63,48 +73,60 @@ def status() -> None:
 @app.command()
 def replay(
     question: Annotated[str, typer.Argument(help="Id of a question, or the start of one, as status prints it.")],
+    dry: DryOption = False,
+    kb: KbOption = None,
+    model: ModelOption = None,
+    base_url: UrlOption = None,
 ) -> None:
-    """Print how a question was answered, and the reply's wikitext; nothing is asked or edited."""
+    """Answer a question again, and print the run and the reply's wikitext; nothing is posted or remembered."""
     from rich.console import Console
 
+    from kbnav.apps.bot.bot import turns
+    from kbnav.apps.bot.talk import marker
+    from kbnav.apps.bot.wikitext import reply_text
     from kbnav.apps.console import print_run
     from kbnav.errors import UsageError
 
-    settings = _settings()
-    with _ledger(settings, edit=True) as ledger:
+    settings = _settings(kb=kb, model=model, base_url=base_url)
+    with _ledger(settings, edit=not dry, alone=False) as ledger:
         entry = ledger.entry(question)
-    if entry is None:
-        raise UsageError(f"no question {question!r}, or several")
-    found = _find_run(settings, entry.run)
-    if found:
-        print_run(Console(), found, settings.endpoints.query_page)
-    _say(entry.reply or "no reply was made")
+        if entry is None:
+            raise UsageError(f"no question {question!r}, or several")
+        asked = entry.question
+        history = turns(ledger, asked, partial(_find_run, settings))
+    with _asking(settings) as answer:
+        found = answer(asked, history)
+    print_run(Console(), found, settings.endpoints.query_page)
+    _say(reply_text(found, _style(settings), marker=marker(asked.id), depth=asked.depth + 1))
 
 
 @contextmanager
 def _opened(settings: Settings, edit: bool) -> Iterator[Bot]:
     """A bot that is logged in."""
-    from functools import partial
-
-    from kbnav.agents.choice import build_agent
     from kbnav.apps.bot.bot import Bot
-    from kbnav.apps.bot.wikitext import Style
+
+    wiki = _wiki(settings)
+    with _ledger(settings, edit=edit) as ledger, _asking(settings) as answer:
+        find_run = partial(_find_run, settings)
+        yield Bot(wiki, ledger, answer, find_run, settings.bot, _style(settings), edits=edit)
+
+
+@contextmanager
+def _asking(settings: Settings) -> Iterator[Answer]:
+    """What answers: the agent of the settings, which saves its runs."""
+    from kbnav.agents.choice import build_agent
     from kbnav.knowledge.open import open_kb
     from kbnav.session import ask
 
-    wiki = _wiki(settings)
-    with _ledger(settings, edit=edit) as ledger, open_kb(settings) as base:
+    with open_kb(settings) as base:
         agent = build_agent(base, settings)
-        style = Style(settings.bot.entity_link, settings.endpoints.query_page)
-        yield Bot(
-            wiki,
-            ledger,
-            lambda question, history: ask(agent, question.text, history=history),
-            partial(_find_run, settings),
-            settings.bot,
-            style,
-            edits=edit,
-        )
+        yield lambda question, history: ask(agent, question.text, history=history)
+
+
+def _style(settings: Settings) -> Style:
+    from kbnav.apps.bot.wikitext import Style
+
+    return Style(settings.bot.entity_link, settings.endpoints.query_page)
 
 
 def _wiki(settings: Settings) -> Wiki:
@@ -132,15 +154,12 @@ def _wiki(settings: Settings) -> Wiki:
 
 
 @contextmanager
-def _ledger(settings: Settings, *, edit: bool) -> Iterator[Ledger]:
+def _ledger(settings: Settings, *, edit: bool, alone: bool = True) -> Iterator[Ledger]:
     """The bot's state; that of dry runs is kept apart."""
     from kbnav.apps.bot.ledger import Ledger
 
-    ledger = Ledger(settings.home / ("bot.sqlite" if edit else "bot-dry.sqlite"))
-    try:
+    with closing(Ledger(settings.home / ("bot.sqlite" if edit else "bot-dry.sqlite"), alone=alone)) as ledger:
         yield ledger
-    finally:
-        ledger.close()
 
 
 def _find_run(settings: Settings, name: str) -> Run | None:

@@ -16,7 +16,6 @@ from kbnav.apps.bot.talk import (
     normal_user,
     questions,
     sections,
-    signed_at,
     with_reply,
 )
 
@@ -123,14 +122,58 @@ def test_exclusion_templates(text, allowed):
     assert may_edit(f"x {text} y", BOT, kind="answer") is allowed
 
 
-def test_names_and_times_of_signatures():
+def test_names_of_users():
     assert normal_user("bob_x ") == "Bob x"
-    assert str(signed_at("12:34, 1 January 2026 (UTC)")) == "2026-01-01 12:34:00+00:00"
-    assert signed_at("12:34, 1. Jan. 2026 (UTC)") is None
+
+
+@pytest.mark.parametrize("zone", ["CEST", "+03", "+0545"])
+def test_a_wiki_signs_in_its_own_time_zone(zone):
+    assert asked(f"== A ==\nWho? {ANN.replace('UTC', zone)}\n") == [("Ann", "Who?")]
+
+
+@pytest.mark.parametrize("opening", ["<!-- see", "<includeonly>"])
+def test_a_reply_stays_visible_where_something_is_never_closed(opening):
+    page = f"== A ==\nWho? {ANN}\n{opening} x\n== B ==\nWhat? {BOB}\n"
+    assert asked(page) == [("Ann", "Who?")]
+    (question,) = questions("P", page, bot=BOT, own=True)
+    assert with_reply(page, question, ":R") == f"== A ==\nWho? {ANN}\n:R\n\n{opening} x\n== B ==\nWhat? {BOB}\n"
+
+
+def test_a_tag_that_is_never_closed_is_plain_text_and_a_heading_may_have_a_comment():
+    page = f"== A == <!-- old -->\nWhat is <pre>? {ANN}\n== B ==\nWho? {BOB}\n"
+    assert asked(page) == [("Ann", "What is <pre>?"), ("Bob x", "Who?")]
+
+
+@pytest.mark.parametrize("piece", ["<pre>", "<!--", "[[", "[[ ", "{{", "== ", "12:34, ", "{{bots|", "<nowiki>x", "\n:"])
+def test_large_hostile_pages_are_read_in_linear_time(piece):
+    page = f"== A ==\nWho? {ANN}\n" + piece * 60_000
+    (question,) = questions("P", page, bot=BOT, own=True)
+    assert question.text == "Who?"
+    assert ":R" in (with_reply(page, question, ":R") or "")
+    assert may_edit(page, BOT)
 
 
 WIKITEXT = st.lists(
-    st.sampled_from(["== H ==\n", "\n", ":", "{{", "}}", "[[", "]]", "<!--", "-->", "<nowiki>", "x?", ANN, SELF, "|"])
+    st.sampled_from(
+        [
+            "== H ==\n",
+            "\n",
+            ":",
+            "{{",
+            "}}",
+            "[[",
+            "]]",
+            "<!--",
+            "-->",
+            "<nowiki>",
+            "<pre>",
+            "</pre>",
+            "x?",
+            ANN,
+            SELF,
+            "|",
+        ]
+    )
 ).map("".join)
 
 

@@ -41,7 +41,7 @@ def test_a_reply_holds_answer_ten_rows_query_link_steps_and_signature():
     assert "| [[Q2]] &#60;b&#62;&#124;&#123;&#123;x&#125;&#125;" in lines
     assert sum(line == "|-" for line in lines) == 10
     assert "''12 rows, the first 10 shown''" in lines
-    assert "[https://q.example/#SELECT%20%3Fx%20%7B%0A%20%3Fx%20%3Fy%20%27~~~~%27%20%7D run it]" in text
+    assert "[https://q.example/#SELECT%20%3Fx%20%7B%0A%20%3Fx%20%3Fy%20%27%7E%7E%7E%7E%27%20%7D run it]" in text
     assert "# Look &#91;&#91;here&#93;&#93; (execute&#95;query)" in lines
     assert lines[-1] == "::~~~~"
 

@@ -9,35 +9,37 @@ from __future__ import annotations
 import difflib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from kbnav.apps.bot.ledger import OPEN, Entry, Ledger
-from kbnav.apps.bot.talk import Names, Question, marker, markers, may_edit, questions, with_reply
+from kbnav.apps.bot.ledger import Entry, Ledger, Status
+from kbnav.apps.bot.talk import Question, marker, markers, may_edit, questions, with_reply
 from kbnav.apps.bot.wiki import Page, Site, Wiki
-from kbnav.apps.bot.wikitext import Style, edit_summary, reply_text
-from kbnav.errors import FATAL, StopRun
+from kbnav.apps.bot.wikitext import Style, apology, edit_summary, reply_text
+from kbnav.errors import FATAL, ServiceError, StopRun
 from kbnav.settings import Bot as Rules
 from kbnav.trajectory import Run, Turn
 
-TRIES = 3
-"""How often an answer is tried before the bot says that it failed."""
+TRIES = 8
+"""How often an answer is tried before the bot says that it failed; with the default poll, within two hours."""
+LONGEST_WAIT = 3600.0
+"""Seconds between two tries at most."""
 _CONFLICTS = 10
 _DAY = 24 * 3600.0
 
 Answer = Callable[[Question, Sequence[Turn]], Run]
-"""Answers a question that follows earlier ones; raises StopRun where a service failed."""
+"""Answers a question that follows earlier ones; raises StopRun where that failed."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """Something an operator may want to read."""
+    """Something an operator may want to read; ``question`` is an id, empty where it is about no single one."""
 
     question: str
     text: str
 
 
 class Bot:
-    """Answers on one wiki. ``tick`` does one round; nothing is kept in memory that a restart would need."""
+    """Answers on one wiki. Nothing is kept in memory that a restart would need."""
 
     def __init__(
         self,
@@ -60,12 +62,13 @@ class Bot:
             find_run: a saved run by its id.
             rules: pages, quotas and names.
             style: of the replies.
-            edits: False: nothing is saved on the wiki; ``tick`` says what would be.
+            edits: False: nothing is saved on the wiki; what would be is said, once.
             clock: seconds since 1970.
         """
         self._wiki, self._ledger, self._answer, self._find_run = wiki, ledger, answer, find_run
         self._rules, self._style, self._edits, self._clock = rules, style, edits, clock
         self._site: Site | None = None
+        self._shut = ""
 
     @property
     def task_page(self) -> str:
@@ -73,154 +76,201 @@ class Bot:
         return self._rules.task_page or f"User:{self._wiki.account}"
 
     @property
-    def own_pages(self) -> tuple[str, ...]:
-        """Pages on which every section is a question."""
-        return tuple(dict.fromkeys((f"User talk:{self._wiki.account}", *self._rules.pages)))
+    def talk_page(self) -> str:
+        """The bot's own talk page."""
+        return f"User talk:{self._wiki.account}"
+
+    @property
+    def shutoff_page(self) -> str:
+        """The page that stops all edits while it holds any text."""
+        return self._rules.shutoff_page or f"User:{self._wiki.account}/shutoff"
+
+    def rounds(self, stop: Callable[[float], bool]) -> Iterator[Said]:
+        """Tick until ``stop``, which waits for so many seconds, says so; services that fail are waited out.
+
+        Raises CredentialsError and Banned, after which nothing would fare better.
+        """
+        failures = 0
+        while True:
+            try:
+                yield from self.tick()
+                failures = 0
+            except FATAL:
+                raise
+            except ServiceError as error:
+                failures += 1
+                yield Said("", f"{error}; looking again in {self._wait(failures):.0f} s")
+            if stop(self._wait(failures)):
+                return
+
+    def _wait(self, failures: int) -> float:
+        return float(min(self._rules.poll * 2.0**failures, max(LONGEST_WAIT, self._rules.poll)))
 
     def tick(self) -> Iterator[Said]:
-        """Look for questions once, and see to those that are open. Raises StopRun where going on is useless."""
+        """Look for questions once, and see to those that are open. Raises ServiceError where the round must end."""
+        self._wiki.check_account()
         yield from self.look()
-        for entry in self._ledger.entries(OPEN):
-            if said := self._see_to(entry):
-                yield Said(entry.question.id, said)
+        for entry in self._ledger.due(self._clock()):
+            shut, page = self._wiki.read(self.shutoff_page, entry.question.page)
+            if self._is_shut(shut):
+                if not self._shut:
+                    self._shut = f"shut off by {self.shutoff_page}"
+                    yield Said("", self._shut)
+                return
+            self._shut = ""
+            yield Said(entry.question.id, self._see_to(entry, page))
 
     def look(self) -> Iterator[Said]:
         """Read what changed, and remember what is asked."""
-        if self._site is None:
-            self._site = self._wiki.site()
-        for title, revision in self._wiki.revisions(self.own_pages).items():
-            if self._ledger.mark(f"page {title}") != str(revision):
-                yield from self._read(title, own=True)
+        own = tuple(dict.fromkeys((self.talk_page, *self._rules.pages)))
+        for title, revision in self._wiki.revisions(own).items():
+            mark = self._ledger.mark(f"page {title}")
+            if mark != str(revision):
+                # What stood on a page before the bot came is not for it; on its own talk page everything is.
+                yield from self._read(title, own=True, old=not mark and title != self.talk_page)
         if self._rules.mentions:
-            yield from self._look_for_mentions(self._site)
+            yield from (self._look_at_notifications(own) if self._known.echo else self._look_at_changes(own))
 
-    def _look_for_mentions(self, site: Site) -> Iterator[Said]:
-        if site.echo:
-            found = self._wiki.mentions()
-            for title in dict.fromkeys(title for _, title in found if title not in self.own_pages):
-                yield from self._read(title, own=False)
-            if self._edits:
-                self._wiki.mark_read([number for number, _ in found])
-            return
+    def _look_at_notifications(self, own: Sequence[str]) -> Iterator[Said]:
+        found = self._wiki.mentions()
+        first = not self._ledger.mark("notifications")
+        for title in dict.fromkeys(title for _, title in found if title and title not in own):
+            yield from self._read(title, own=False, old=first)
+        if self._edits:
+            self._wiki.mark_read([number for number, _ in found])
+        self._ledger.set_mark("notifications", "read")
+
+    def _look_at_changes(self, own: Sequence[str]) -> Iterator[Said]:
         since = self._ledger.mark("changes")
-        titles, newest = self._wiki.changed_since(since, site.talk)
-        if since:  # at the very first look there is no telling old mentions from new ones
+        if since:
+            titles, newest = self._wiki.changed_since(since, self._known.talk)
             for title in titles:
-                if title not in self.own_pages:
-                    yield from self._read(title, own=False)
-        self._ledger.set_mark("changes", newest or "2000-01-01T00:00:00Z")
+                if title not in own:
+                    yield from self._read(title, own=False, old=False)
+            self._ledger.set_mark("changes", newest)
+        else:
+            self._ledger.set_mark("changes", self._known.time)
 
-    def _read(self, title: str, *, own: bool) -> Iterator[Said]:
-        page = self._wiki.read(title)
-        if page is None or self._site is None:
+    def _read(self, title: str, *, own: bool, old: bool) -> Iterator[Said]:
+        """Remember the questions of a page that are not known yet; ``old``: as such, not to be answered."""
+        (page,) = self._wiki.read(title)
+        if page is None:
             return
-        asked = list(questions(title, page.text, bot=self._wiki.account, own=own, names=self._site.names))
-        unwanted = self._wiki.bots_and_blocked(question.author for question in asked) if asked else set()
-        for question in asked:
-            if question.author not in unwanted and self._ledger.add(question, self._clock()):
-                yield Said(question.id, f"{title} § {question.section}: {question.author} asks: {question.text}")
-                if why := self._over_quota(question):
-                    self._ledger.update(question.id, self._clock(), status="refused", note=why)
-                    yield Said(question.id, why)
+        asked = questions(title, page.text, bot=self._wiki.account, own=own, names=self._known.names)
+        new = [question for question in asked if self._ledger.entry(question.id) is None]
+        unwanted = self._wiki.bots_and_blocked(question.author for question in new) if new else set()
+        editors = self._wiki.editors(title) if new else set()
+        for question in new:
+            status: Status = "refused"
+            if old:
+                status, why = "old", "was there before the bot first looked"
+            elif question.author in unwanted:
+                why = f"{question.author} is a bot, or blocked"
+            elif question.author not in editors:
+                why = f"signed by {question.author}, who has not edited the page"
+            elif not (why := self._over_quota(question)):
+                status = "seen"
+            if self._ledger.add(question, self._clock(), status=status, note=why) and not old:
+                told = f"{title} § {question.section}: {question.author} asks: {question.text}"
+                yield Said(question.id, f"{told}\n{status}: {why}" if why else told)
         if own:
             self._ledger.set_mark(f"page {title}", str(page.revision))
 
     def _over_quota(self, question: Question) -> str:
-        """Why a question that was just remembered is not answered; empty where it is."""
+        """Why a new question is not answered; empty where it is."""
         since = self._clock() - _DAY
-        if self._ledger.asked_since(since, question.author) > self._rules.questions_per_user_per_day:
+        if self._ledger.asked_since(since, question.author) >= self._rules.questions_per_user_per_day:
             return f"{question.author} has asked {self._rules.questions_per_user_per_day} questions in a day"
-        if self._ledger.asked_since(since) > self._rules.questions_per_day:
+        if self._ledger.asked_since(since) >= self._rules.questions_per_day:
             return f"{self._rules.questions_per_day} questions were asked in a day"
         return ""
 
-    def _see_to(self, entry: Entry) -> str:
-        """Bring an open question one step or more further; what happened."""
+    def _see_to(self, entry: Entry, page: Page | None) -> str:
+        """Bring an open question to its end, or to the next try; what happened."""
+        question, tries = entry.question, entry.tries + 1
+        if over := self._over_already(entry, page):
+            return over
+        # Written before trying, so that a question that kills the process is not tried for ever.
+        self._ledger.update(question.id, self._clock(), tries=tries, due=self._clock() + self._wait(tries))
+        try:
+            reply = entry.reply or self._have_answered(question, tries)
+            return self._post(question, reply)
+        except ServiceError as error:
+            self._ledger.update(question.id, self._clock(), note=str(error))
+            raise
+
+    def _over_already(self, entry: Entry, page: Page | None) -> str:
+        """Why a question needs no reply any more, or may get none; empty where it waits for one."""
         question = entry.question
-        page = self._wiki.read(question.page)
-        if page is None or with_reply(page.text, question, "", self._names) is None:
+        if page is None or with_reply(page.text, question, "", self._known.names) is None:
             return self._end(question, "gone", "the question is no longer on its page")
         if question.id in markers(page.text):
             return self._end(question, "posted", "the reply is on the page already", revision=page.revision)
         if not may_edit(page.text, self._wiki.account):
             return self._end(question, "refused", f"{question.page} does not want bots")
-        if why := self._shut_off():
-            return why
-        if entry.status == "seen":
-            said = self._have_answered(entry)
-            if said:
-                return said
-            entry = self._ledger.entry(question.id) or entry
-        return self._post(entry)
+        if page.denied:
+            self._wiki.check_account()  # a block of the account is no matter of this page
+            return self._end(question, "refused", f"{question.page} cannot be edited: {page.denied}")
+        return ""
 
-    def _have_answered(self, entry: Entry) -> str:
-        """Answer and keep the reply; what went wrong, empty where nothing did."""
-        question, tries = entry.question, entry.tries + 1
-        self._ledger.update(question.id, self._clock(), tries=tries)
+    def _have_answered(self, question: Question, tries: int) -> str:
+        """Answer and keep the reply. Raises ServiceError where it is to be tried again."""
+        run, note = "", ""
         try:
-            run = self._answer(question, self._history(question))
+            if tries > TRIES:
+                raise StopRun(f"given up after {TRIES} tries")
+            found = self._answer(question, turns(self._ledger, question, self._find_run))
+            reply = reply_text(found, self._style, marker=marker(question.id), depth=question.depth + 1)
+            run = found.id
         except FATAL:
             raise
         except StopRun as error:
-            if tries < TRIES:
-                self._ledger.update(question.id, self._clock(), note=str(error))
-                return f"not answered, will be tried again: {error}"
-            sorry = ":" * (question.depth + 1) + f"<!-- {marker(question.id)} -->"
-            sorry += "Something failed while I looked for an answer; please ask again later. ~~~~"
-            self._ledger.update(question.id, self._clock(), status="answered", reply=sorry, note=str(error))
-            return ""
-        reply = reply_text(run, self._style, marker=marker(question.id), depth=question.depth + 1)
-        self._ledger.update(question.id, self._clock(), status="answered", reply=reply, run=run.id, note="")
-        return ""
+            if isinstance(error, ServiceError) and tries < TRIES:
+                raise
+            reply, note = apology(marker=marker(question.id), depth=question.depth + 1), str(error)
+        self._ledger.update(question.id, self._clock(), status="answered", reply=reply, run=run, note=note, tries=0)
+        return reply
 
-    def _history(self, question: Question) -> list[Turn]:
-        """The earlier questions of the section with what was found, as far as their runs are still there."""
-        turns = []
-        for number in question.earlier:
-            entry = self._ledger.entry(number)
-            run = self._find_run(entry.run) if entry and entry.run else None
-            if run:
-                turns.append(Turn(run.question, run.path, run.outcome))
-        return turns
-
-    def _post(self, entry: Entry) -> str:
+    def _post(self, question: Question, reply: str) -> str:
         """Put the reply on its page, on whatever the page has become meanwhile."""
-        question = entry.question
         for _ in range(_CONFLICTS):
-            page = self._wiki.read(question.page)
-            text = with_reply(page.text, question, entry.reply, self._names) if page else None
-            if page is None or text is None:
-                return self._end(question, "gone", "the question is no longer on its page")
-            if text == page.text:
-                return self._end(question, "posted", "the reply is on the page already", revision=page.revision)
+            shut, page = self._wiki.read(self.shutoff_page, question.page)
+            entry = self._ledger.entry(question.id)
+            if entry and (over := self._over_already(entry, page)):
+                return over
+            text = with_reply(page.text, question, reply, self._known.names) if page else None
+            if self._is_shut(shut) or page is None or text is None:
+                self._ledger.update(question.id, self._clock(), due=0)
+                return f"shut off by {self.shutoff_page}"
             if not self._edits:
-                return _diff(page, text)
-            if not may_edit(page.text, self._wiki.account):
-                return self._end(question, "refused", f"{question.page} does not want bots")
-            if why := self._shut_off():
-                return why
+                return self._end(question, "shown", _diff(page, text))
             done = self._wiki.edit(page, text, edit_summary(question.section, self.task_page))
             if done.status == "saved":
                 return self._end(question, "posted", f"posted as revision {done.revision}", revision=done.revision)
             if done.status == "refused":
                 return self._end(question, "refused", done.why)
-        return "others keep editing the page; will be tried again"
+        raise ServiceError(f"others keep editing {question.page}")
 
-    def _end(self, question: Question, status: str, note: str, *, revision: int = 0) -> str:
-        if self._edits:
-            self._ledger.update(question.id, self._clock(), status=status, note=note, revision=revision)
+    def _end(self, question: Question, status: Status, note: str, *, revision: int = 0) -> str:
+        self._ledger.update(question.id, self._clock(), status=status, note=note, revision=revision)
         return note
 
-    def _shut_off(self) -> str:
-        """Why nothing may be edited now; empty where it may."""
-        title = self._rules.shutoff_page or f"User:{self._wiki.account}/shutoff"
-        page = self._wiki.read(title)
-        return f"shut off by {title}" if page and page.text.strip() else ""
+    @staticmethod
+    def _is_shut(page: Page | None) -> bool:
+        return page is not None and bool(page.text.strip())
 
     @property
-    def _names(self) -> Names:
-        site = self._site = self._site or self._wiki.site()
-        return site.names
+    def _known(self) -> Site:
+        if self._site is None:
+            self._site = self._wiki.site()
+        return self._site
+
+
+def turns(ledger: Ledger, question: Question, find_run: Callable[[str], Run | None]) -> list[Turn]:
+    """The earlier questions of a question's section with what was found, as far as their runs are still there."""
+    entries = [ledger.entry(number) for number in question.earlier]
+    runs = [find_run(entry.run) for entry in entries if entry and entry.run]
+    return [Turn(run.question, run.path, replace(run.outcome, table=None)) for run in runs if run]
 
 
 def _diff(page: Page, text: str) -> str:

@@ -2,43 +2,49 @@
 
 from __future__ import annotations
 
+import fcntl
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from kbnav.apps.bot.talk import Question
 from kbnav.errors import UsageError
 
-Status = Literal["seen", "answered", "posted", "gone", "refused", "failed"]
+Status = Literal["seen", "answered", "posted", "shown", "gone", "refused", "old"]
 """``seen``: to be answered; ``answered``: the reply is kept and to be posted; the others are ends.
 
-``gone``: the question is no longer on its page; ``refused``: the page, the wiki or a quota does not allow a reply;
-``failed``: it could not be answered, however often it was tried.
+``shown``: a dry run printed what it would post; ``gone``: the question is no longer on its page; ``refused``: the
+page, the wiki or a quota does not allow a reply; ``old``: it was there before the bot first looked.
 """
-OPEN: tuple[Status, ...] = ("seen", "answered")
 _TABLES = """
 CREATE TABLE IF NOT EXISTS questions (
     id TEXT PRIMARY KEY, page TEXT NOT NULL, section TEXT NOT NULL, author TEXT NOT NULL, time TEXT NOT NULL,
     text TEXT NOT NULL, depth INTEGER NOT NULL, earlier TEXT NOT NULL, status TEXT NOT NULL DEFAULT 'seen',
-    tries INTEGER NOT NULL DEFAULT 0, run TEXT NOT NULL DEFAULT '', reply TEXT NOT NULL DEFAULT '',
-    revision INTEGER NOT NULL DEFAULT 0, note TEXT NOT NULL DEFAULT '', seen_at REAL NOT NULL, changed_at REAL NOT NULL
+    tries INTEGER NOT NULL DEFAULT 0, due REAL NOT NULL DEFAULT 0, run TEXT NOT NULL DEFAULT '',
+    reply TEXT NOT NULL DEFAULT '', revision INTEGER NOT NULL DEFAULT 0, note TEXT NOT NULL DEFAULT '',
+    seen_at REAL NOT NULL, changed_at REAL NOT NULL
 );
 CREATE INDEX IF NOT EXISTS by_status ON questions (status);
+CREATE INDEX IF NOT EXISTS by_time ON questions (seen_at);
 CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A question and how far it is. ``run`` is the id of its saved run, ``revision`` that of the posted edit."""
+    """A question and how far it is.
+
+    ``tries`` counts attempts since the last success, ``due`` is when the next may be (seconds since 1970), ``run`` is
+    the id of its saved run, ``revision`` that of the posted edit.
+    """
 
     question: Question
     status: Status
     tries: int = 0
+    due: float = 0.0
     run: str = ""
     reply: str = ""
     revision: int = 0
@@ -47,70 +53,84 @@ class Entry:
 
 
 class Ledger:
-    """Every change is on the disk when the call returns. Used by one process at a time, from any thread."""
+    """Every change is on the disk when the call returns. One process writes, from any thread; others may read."""
 
-    def __init__(self, path: Path) -> None:
-        """Open or make the file. Raises UsageError where it cannot be, or where another bot has it open."""
+    def __init__(self, path: Path, *, alone: bool = True) -> None:
+        """Open or make the file; ``alone``: as the one that writes.
+
+        Raises UsageError where it cannot be, or where another bot is running on it.
+        """
         self._lock = threading.Lock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=2)
-            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._alone = path.with_suffix(".lock").open("a")
+            if alone:
+                fcntl.flock(self._alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.executescript(_TABLES)
+        except BlockingIOError as error:
+            raise UsageError(f"another bot is running on {path}") from error
         except (OSError, sqlite3.Error) as error:
-            hint = "; is another bot running?" if "locked" in str(error) else ""
-            raise UsageError(f"cannot open the bot's state {path}: {error}{hint}") from error
+            raise UsageError(f"cannot open the bot's state {path}: {error}") from error
 
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+        self._alone.close()
 
-    def add(self, question: Question, now: float) -> bool:
+    def add(self, question: Question, now: float, *, status: Status = "seen", note: str = "") -> bool:
         """Remember a question; False where it was known already."""
         row = (question.id, question.page, question.section, question.author, question.time, question.text)
-        with self._writing() as db:
-            done = db.execute(
-                "INSERT OR IGNORE INTO questions (id, page, section, author, time, text, depth, earlier, seen_at, "
-                "changed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*row, question.depth, ",".join(question.earlier), now, now),
+        more = (question.depth, ",".join(question.earlier), status, note, now, now)
+        with self._lock:
+            done = self._db.execute(
+                "INSERT OR IGNORE INTO questions (id, page, section, author, time, text, depth, earlier, status, note, "
+                "seen_at, changed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*row, *more),
             )
         return done.rowcount == 1
 
-    def update(self, question_id: str, now: float, **changes: str | int) -> None:
-        """Change columns of a question: ``status``, ``tries``, ``run``, ``reply``, ``revision``, ``note``."""
+    def update(self, question_id: str, now: float, **changes: str | float) -> None:
+        """Change columns of a question: ``status``, ``tries``, ``due``, ``run``, ``reply``, ``revision``, ``note``."""
         columns = ", ".join(f"{name} = ?" for name in changes)
-        with self._writing() as db:
-            db.execute(
-                f"UPDATE questions SET {columns}, changed_at = ? WHERE id = ?",  # names are this module's own
+        with self._lock:
+            self._db.execute(
+                f"UPDATE questions SET {columns}, changed_at = ? WHERE id = ?",  # names are the callers' own
                 (*changes.values(), now, question_id),
             )
 
-    def entries(self, statuses: Sequence[Status] = ()) -> list[Entry]:
-        """Questions, the oldest first; all, or those of some statuses."""
-        chosen = f"WHERE status IN ({', '.join('?' * len(statuses))})" if statuses else ""
-        query = (
-            "SELECT id, page, section, author, time, text, depth, earlier, status, tries, run, reply, revision, note, "
-            f"changed_at FROM questions {chosen} ORDER BY seen_at, rowid"
-        )
-        with self._lock:
-            return [_entry(row) for row in self._db.execute(query, tuple(statuses))]
+    def entries(self) -> list[Entry]:
+        """All questions, the oldest first."""
+        return self._select("ORDER BY seen_at, rowid")
+
+    def due(self, now: float) -> list[Entry]:
+        """The questions that something is to be done for now, the oldest first."""
+        return self._select("WHERE status IN ('seen', 'answered') AND due <= ? ORDER BY seen_at, rowid", now)
 
     def entry(self, question_id: str) -> Entry | None:
-        """One question by its id or the start of it."""
-        found = [entry for entry in self.entries() if entry.question.id.startswith(question_id)]
+        """One question by its id, or by the start of it where that is enough."""
+        found = self._select("WHERE id >= ? AND id < ? LIMIT 2", question_id, question_id + "g")
         return found[0] if len(found) == 1 else None
 
     def asked_since(self, when: float, author: str = "") -> int:
         """Questions that were answered, or are to be, since a time; of one user, or of all."""
         with self._lock:
             row = self._db.execute(
-                "SELECT count(*) FROM questions WHERE seen_at >= ? AND status NOT IN ('refused', 'gone') "
+                "SELECT count(*) FROM questions WHERE seen_at >= ? AND status NOT IN ('refused', 'gone', 'old') "
                 "AND (? = '' OR author = ?)",
                 (when, author, author),
             ).fetchone()
         return int(row[0])
+
+    def _select(self, condition: str, *values: str | float) -> list[Entry]:
+        query = (
+            "SELECT id, page, section, author, time, text, depth, earlier, status, tries, due, run, reply, revision, "
+            f"note, changed_at FROM questions {condition}"  # conditions are this module's own
+        )
+        with self._lock:
+            return [_entry(row) for row in self._db.execute(query, values)]
 
     def mark(self, name: str) -> str:
         """Where reading of a stream of events stopped; empty at first."""
@@ -120,18 +140,13 @@ class Ledger:
 
     def set_mark(self, name: str, value: str) -> None:
         """Remember where reading stopped."""
-        with self._writing() as db:
-            db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, value))
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
-            yield self._db
+            self._db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, value))
 
 
-def _entry(row: Sequence[str]) -> Entry:
-    number, page, section, author, time, text, depth, earlier, status, tries, run, reply, revision, note, changed = row
-    question = Question(
-        number, page, section, author, time, text, int(depth), tuple(name for name in earlier.split(",") if name)
-    )
-    return Entry(question, status, int(tries), run, reply, int(revision), note, float(changed))  # type: ignore[arg-type]
+def _entry(row: Sequence[Any]) -> Entry:
+    number, page, section, author, signed, text, depth, earlier, *state = row
+    before = tuple(name for name in earlier.split(",") if name)
+    question = Question(number, page, section, author, signed, text, depth, before)
+    status, tries, due, run, reply, revision, note, changed = state
+    return Entry(question, status, tries, due, run, reply, revision, note, changed)

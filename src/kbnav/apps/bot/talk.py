@@ -10,13 +10,21 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 MARKER = "kbnav:"
 _MARK = re.compile(rf"<!--\s*{MARKER}([0-9a-f]{{16}})\s*-->")
-_HEADING = re.compile(r"^==(?!=)(.*?)(?<!=)==[ \t]*(?:<!--.*?-->)?[ \t]*$", re.MULTILINE)
+_HEADING = re.compile(r"^==(?!=)(.*?)(?<!=)==[ \t]*$", re.MULTILINE)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_TIME = re.compile(r"\b\d{1,2}[:.]\d{2}\b[^\n\[\]]{4,60}?\(UTC\)")
+_TIME = re.compile(r"\b\d{1,2}[:.]\d{2}\b[^\n\[\]]{4,60}?\((?:[A-Z]{2,5}|[+-]\d{2}(?::?\d{2})?)\)")
+_LINK = re.compile(r"\[\[([^\[\]|\n]{1,300})(?:\|[^\[\]\n]{0,300})?\]\]")
+_TEMPLATE = re.compile(r"\{\{([^{}|]{1,100})(?:\|([^{}]{0,5000}))?\}\}")
+_OPENING = re.compile(
+    r"<(!--|(?:includeonly|nowiki|pre|syntaxhighlight|source|math)\b(?=[^<>]{0,500}(?<!/)>))", re.IGNORECASE
+)
+_TO_THE_END = ("!--", "includeonly")
+"""What hides all that follows where it is not closed; of other tags the opening alone is plain text then."""
+_SIGNATURE = 500
+"""Characters before a time in which the signer's name stands; MediaWiki keeps signatures shorter."""
 _INDENT = re.compile(r"^[:*#]+")
 
 
@@ -32,6 +40,12 @@ class Names:
         if not colon or _plain(space) not in self.user:
             return ""
         return normal_user(name.partition("#")[0]) if "/" not in name else ""
+
+    def linked(self, text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[str, int, int]]:
+        """Users whose pages are linked, each with start and end of the link."""
+        for link in _LINK.finditer(text, start, len(text) if end is None else end):
+            if user := self.user_of(link[1].strip().removeprefix(":")):
+                yield user, link.start(), link.end()
 
 
 @dataclass(frozen=True)
@@ -89,22 +103,46 @@ def _plain(text: str) -> str:
 
 def sections(page: str, names: Names = Names()) -> Iterator[Section]:
     """The sections of a page, in order; the lead has no heading and is no section."""
-    heads = [head for head in _HEADING.finditer(_blanked(page)) if head[1].strip()]
+    seen = _blanked(page)
+    heads = [head for head in _HEADING.finditer(seen) if head[1].strip()]
     ends = [*(head.start() for head in heads[1:]), len(page)]
     for head, end in zip(heads, ends, strict=False):  # a page without sections has an end all the same
         heading = page[head.start(1) : head.end(1)].strip()
-        yield Section(heading, head.start(), end, tuple(_comments(page, head.end(), end, names)))
+        yield Section(heading, head.start(), end, tuple(_comments(page, seen, head.end(), end, names)))
+
+
+def _hidden(page: str) -> Iterator[tuple[int, int, bool]]:
+    """Start and end of what MediaWiki does not read as talk, and whether it is closed; in time linear in the page."""
+    never_closed: set[str] = set()
+    at = 0
+    while opening := _OPENING.search(page, at):
+        name = opening[1].lower()
+        at = opening.end()
+        if name in never_closed:
+            continue
+        closing = re.compile("-->" if name == "!--" else rf"</{name}\s{{0,9}}>", re.IGNORECASE).search(page, at)
+        if closing:
+            at = closing.end()
+            yield opening.start(), at, True
+        elif name in _TO_THE_END:
+            yield opening.start(), len(page), False
+            return
+        else:
+            never_closed.add(name)
 
 
 def _blanked(page: str) -> str:
-    """The page with what is not parsed (comments, nowiki, pre, code) replaced by as many dots; line breaks stay."""
-    pattern = r"<!--.*?(?:-->|\Z)|<(nowiki|pre|syntaxhighlight|source)\b[^<>]*(?<!/)>.*?(?:</\1\s*>|\Z)"
-    found = re.compile(pattern, re.DOTALL | re.IGNORECASE)
-    return found.sub(lambda match: re.sub(r"[^\n]", ".", match[0]), page)
+    """The page with what is not parsed replaced by as many dots, and comments by blanks; line breaks stay."""
+    parts, at = [], 0
+    for start, end, _ in _hidden(page):
+        blank = " " if page.startswith("<!--", start) else "."
+        parts += [page[at:start], re.sub(r"[^\n]", blank, page[start:end])]
+        at = end
+    return "".join([*parts, page[at:]])
 
 
-def _comments(page: str, start: int, end: int, names: Names) -> Iterator[Comment]:
-    seen, begin = _blanked(page), start
+def _comments(page: str, seen: str, start: int, end: int, names: Names) -> Iterator[Comment]:
+    begin = start
     for time in _TIME.finditer(seen, start, end):
         signature = _signature(seen, begin, time.start(), names)
         if signature is None:
@@ -132,18 +170,13 @@ def _line_end(page: str, at: int, end: int) -> int:
     return end if found < 0 else found + 1
 
 
-_LINK = re.compile(r"\[\[\s*:?([^\[\]|\n]+?)\s*(?:\|[^\[\]\n]*)?\]\]")
-
-
 def _signature(text: str, start: int, end: int, names: Names) -> tuple[str, int] | None:
     """Who signed before a time: the last user linked in its line, and where the run of links to that user begins."""
-    line = max(start, text.rfind("\n", start, end) + 1)
-    links = [(names.user_of(link[1]), link.start()) for link in _LINK.finditer(text, line, end)]
-    users = [(user, at) for user, at in links if user]
+    line = max(start, end - _SIGNATURE, text.rfind("\n", start, end) + 1)
+    users = [(user, at) for user, at, _ in names.linked(text, line, end)]
     if not users:
         return None
-    author = users[-1][0]
-    first = users[-1][1]
+    author, first = users[-1]
     for user, at in reversed(users):
         if user != author or first - at > 200:
             break
@@ -166,12 +199,28 @@ def _depth(raw: str) -> int:
 
 
 def _mentions(text: str, names: Names) -> dict[str, int]:
-    found = {user: link.end() for link in _LINK.finditer(text) if (user := names.user_of(link[1]))}
-    for template in re.finditer(r"\{\{\s*(?:ping|reply to|re|@|u|user link)\s*\|([^{}]*)\}\}", text, re.IGNORECASE):
-        found |= {
-            normal_user(name): template.end() for name in template[1].split("|") if name.strip() and "=" not in name
-        }
+    seen = _blanked(text)
+    found = {user: end for user, _, end in names.linked(seen)}
+    for name, values, end in _templates(seen):
+        if name in _PINGS:
+            found |= {normal_user(value): end for key, value in values if key.isdecimal() and value}
     return found
+
+
+_PINGS = ("ping", "reply to", "re", "@", "u", "user link")
+
+
+def _templates(seen: str) -> Iterator[tuple[str, list[tuple[str, str]], int]]:
+    """Name in lower case, parameters (unnamed ones counted from 1) and end of each template without braces in it.
+
+    mwparserfromhell is not used: it takes minutes for a page of unclosed braces, which anybody may write.
+    """
+    for found in _TEMPLATE.finditer(seen):
+        values = []
+        for number, part in enumerate((found[2] or "").split("|") if found[2] else (), 1):
+            key, equals, value = part.partition("=")
+            values.append((key.strip().lower(), value.strip()) if equals else (str(number), part.strip()))
+        yield _plain(found[1]), values, found.end()
 
 
 def questions(
@@ -225,15 +274,17 @@ def question_id(comment: Comment) -> str:
 def with_reply(page: str, question: Question, reply: str, names: Names = Names()) -> str | None:
     """The page with a reply at the end of the section of its question; None where the question is no longer there.
 
-    A page that holds the question's marker is given back as it is: it has been answered.
+    A page that holds the question's marker is given back as it is: it has been answered. Where something that is
+    never closed would hide the end of the section, the reply goes before it.
     """
     if question.id in markers(page):
         return page
     for section in sections(page, names):
         for comment in section.comments:
             if question_id(comment) == question.id:
-                body = page[: section.end].rstrip("\n")
-                rest = page[section.end :]
+                unclosed = [start for start, _, closed in _hidden(page) if not closed and start >= comment.start]
+                end = min([section.end, *unclosed])
+                body, rest = page[:end].rstrip("\n"), page[end:]
                 return f"{body}\n{reply.rstrip()}\n" + (f"\n{rest}" if rest else "")
     return None
 
@@ -253,31 +304,21 @@ def may_edit(page: str, bot: str, *, kind: str = "") -> bool:
 
     ``kind`` is the kind of message, for ``optout``. Names compare as user names do; ``all`` and ``none`` are known.
     """
-    visible = _blanked(page)
-    if re.search(r"\{\{\s*nobots\s*\}\}", visible, re.IGNORECASE):
-        return False
     me = normal_user(bot)
-    for found in re.finditer(r"\{\{\s*(nobots|bots)\s*\|([^{}]*)\}\}", visible, re.IGNORECASE):
-        options = dict(part.split("=", 1) for part in found[2].split("|") if "=" in part)
-        named = {
-            key.strip().lower(): {item.strip().lower() if item.strip().lower() in ("all", "none") else normal_user(item)
-                                  for item in value.split(",") if item.strip()}
-            for key, value in options.items()
-        }  # fmt: skip
-        if found[1].lower() == "nobots" and not named:
+    for name, values, _ in _templates(_blanked(page)):
+        if name == "nobots" and not values:
             return False
-        if named.get("allow") and not ({me, "all"} & named["allow"]):
-            return False
-        if {me, "all"} & named.get("deny", set()):
-            return False
-        if kind and {"all", normal_user(kind)} & named.get("optout", set()):
-            return False
+        if name in ("bots", "nobots"):
+            named = {key: {_listed(item) for item in value.split(",") if item.strip()} for key, value in values}
+            if named.get("allow") and not ({me, "all"} & named["allow"]):
+                return False
+            if {me, "all"} & named.get("deny", set()):
+                return False
+            if kind and {"all", normal_user(kind)} & named.get("optout", set()):
+                return False
     return True
 
 
-def signed_at(time: str) -> datetime | None:
-    """The time of a signature in English; None in another language."""
-    try:
-        return datetime.strptime(time.removesuffix("(UTC)").strip(), "%H:%M, %d %B %Y").replace(tzinfo=UTC)
-    except ValueError:
-        return None
+def _listed(item: str) -> str:
+    plain = item.strip().lower()
+    return plain if plain in ("all", "none") else normal_user(item)

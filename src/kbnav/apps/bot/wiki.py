@@ -8,31 +8,32 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kbnav.apps.bot.talk import Names, normal_user
-from kbnav.errors import CredentialsError, ServiceError
+from kbnav.errors import CredentialsError, ServiceError, TellModel
 from kbnav.knowledge.wikidata.http import HttpClient, Reply, Request
 from kbnav.knowledge.wikidata.replies import read_api, read_json
 
 MAXLAG = "5"
 _BATCH = 50
+_PROJECT = 4
+"""The namespace of a wiki's pages on itself, where village pumps are."""
 _CONFLICTS = {"editconflict", "articleexists", "missingrev", "nosuchrevid"}
-_LOGGED_OUT = {"badtoken", "notoken", "assertuserfailed", "assertbotfailed", "assertnameduserfailed", "notloggedin"}
-_STOPPED = {"blocked", "autoblocked", "globalblocking-blockedtext-user", "systemblocked", "permissiondenied"}
-_REFUSED = (
-    "protectedpage", "protectednamespace", "cascadeprotected", "abusefilter", "spamblacklist", "spamdetected",
-    "titleblacklist", "contenttoobig", "customcssjsprotected", "noedit", "cantcreate", "nocreate", "missingtitle",
-    "pagedeleted", "hookaborted", "tpt-", "captcha",
-)  # fmt: skip
+_LOGGED_OUT = {"badtoken", "notoken", "assertuserfailed", "assertnameduserfailed", "notloggedin", "readapidenied"}
+_FORMAT = {"format": "json", "formatversion": "2", "errorformat": "bc", "maxlag": MAXLAG}
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page as it was read: ``revision`` and ``timestamp`` are of its text, ``read_at`` is the wiki's clock."""
+    """A page as it was read: ``revision`` and ``timestamp`` are of its text, ``read_at`` is the wiki's clock.
+
+    ``denied`` is why this account may not edit it, such as protection; empty where it may.
+    """
 
     title: str
     text: str
     revision: int
     timestamp: str
     read_at: str
+    denied: str = ""
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,15 @@ class Edit:
 
 @dataclass(frozen=True)
 class Site:
-    """What a bot must know of a wiki: how it names users, which namespaces are for talk, whether it notifies."""
+    """What a bot must know of a wiki.
+
+    How it names users, which namespaces are for talk, whether it notifies (Echo), and the time by its clock.
+    """
 
     names: Names
     talk: tuple[int, ...]
     echo: bool
+    time: str
 
 
 class Wiki:
@@ -72,7 +77,8 @@ class Wiki:
         self._http = http
         self._user, self._password, self._flagged = user, password, flagged
         self._pause, self._clock, self._sleep = pause, clock, sleep
-        self._edited_at = -pause
+        self._edited_at = clock() - pause
+        self._logged_in = False
         self._token = ""
 
     @property
@@ -82,17 +88,36 @@ class Wiki:
 
     def login(self) -> None:
         """Log in with the bot password. Raises CredentialsError where it is refused."""
+        self._logged_in, self._token = False, ""
         token = self._query(meta="tokens", type="login")["tokens"]["logintoken"]
-        reply = self._post(action="login", lgname=self._user, lgpassword=self._password, lgtoken=token)
+        account = {"lgname": self._user, "lgpassword": self._password, "lgtoken": token}
+        reply = self._call({"action": "login", **account}, post=True)
         said = reply.get("login", {})
         if said.get("result") != "Success":
             reason = said.get("reason") or said.get("result")
             raise CredentialsError(f"the wiki does not log {self._user!r} in: {reason}")
-        self._token = ""
+        self._logged_in = True
+
+    def check_account(self) -> None:
+        """Raise CredentialsError where the account may not edit at all: blocked, or without a right it needs."""
+        user = self._query(meta="userinfo", uiprop="blockinfo|rights")["userinfo"]
+        if "blockid" in user and not user.get("blockpartial"):
+            raise CredentialsError(
+                f"{self.account} is blocked by {user.get('blockedby')}: {user.get('blockreason') or 'no reason given'}"
+            )
+        for right, remedy in (
+            ("edit", "grant its bot password 'Edit existing pages'"),
+            (
+                "bot",
+                "ask for the bot flag and grant its bot password 'High-volume editing', or set bot.flagged = false",
+            ),
+        ):
+            if right not in user.get("rights", ()) and (self._flagged or right != "bot"):
+                raise CredentialsError(f"{self.account} lacks the right {right!r}: {remedy}")
 
     def site(self) -> Site:
         """Namespaces and extensions of the wiki."""
-        found = self._query(meta="siteinfo", siprop="namespaces|namespacealiases|extensions")
+        found = self._query(meta="siteinfo", siprop="general|namespaces|namespacealiases|extensions")
         spaces = {int(space["id"]): space for space in found["namespaces"].values()}
         user = {
             str(spaces[number].get(key, "")).replace("_", " ").lower()
@@ -101,9 +126,8 @@ class Wiki:
         }
         user |= {str(one["alias"]).lower() for one in found.get("namespacealiases", ()) if one["id"] in (2, 3)}
         echo = any(one.get("name") == "Echo" for one in found.get("extensions", ()))
-        return Site(
-            Names(frozenset(name for name in user if name)), tuple(sorted(n for n in spaces if n > 0 and n % 2)), echo
-        )
+        talk = sorted(number for number in spaces if number > 0 and (number % 2 or number == _PROJECT))
+        return Site(Names(frozenset(name for name in user if name)), tuple(talk), echo, str(found["general"]["time"]))
 
     def revisions(self, titles: Sequence[str]) -> dict[str, int]:
         """The newest revision of each page, by the title asked for; missing pages are left out."""
@@ -117,18 +141,22 @@ class Wiki:
                     found[renamed.get(page["title"], page["title"])] = int(page["lastrevid"])
         return found
 
-    def read(self, title: str) -> Page | None:
-        """A page's text; None where there is no such page."""
-        reply = self._call(
-            action="query", titles=title, prop="revisions", rvprop="content|ids|timestamp", rvslots="main",
-            curtimestamp="1",
-        )  # fmt: skip
-        (page,) = reply["query"]["pages"]
-        if not page.get("revisions"):
-            return None
-        revision = page["revisions"][0]
-        text = str(revision.get("slots", {}).get("main", {}).get("content", ""))
-        return Page(title, text, int(revision["revid"]), str(revision["timestamp"]), str(reply.get("curtimestamp", "")))
+    def read(self, *titles: str) -> list[Page | None]:
+        """The pages of up to 50 different titles, at one moment; None for those that do not exist."""
+        reply = self._call({
+            "action": "query", "titles": "|".join(dict.fromkeys(titles)), "prop": "revisions|info", "rvslots": "main",
+            "rvprop": "content|ids|timestamp", "intestactions": "edit", "intestactionsdetail": "full",
+            "curtimestamp": "1",
+        })  # fmt: skip
+        found = reply["query"]
+        renamed = {one["to"]: one["from"] for one in found.get("normalized", ())}
+        pages = {renamed.get(page["title"], page["title"]): page for page in found["pages"]}
+        return [_page(title, pages[title], str(reply.get("curtimestamp", ""))) for title in titles]
+
+    def editors(self, title: str) -> set[str]:
+        """Who made the last 500 edits of a page."""
+        (page,) = self._query(titles=title, prop="revisions", rvprop="user", rvlimit="500")["pages"]
+        return {normal_user(str(one["user"])) for one in page.get("revisions", ()) if "user" in one}
 
     def bots_and_blocked(self, users: Iterable[str]) -> set[str]:
         """Those of the users that are bots, or that may not edit now."""
@@ -145,15 +173,15 @@ class Wiki:
         return found
 
     def changed_since(self, since: str, spaces: Sequence[int]) -> tuple[list[str], str]:
-        """Titles changed by people after a timestamp (oldest first), and the timestamp to go on from."""
+        """Titles changed by people from a timestamp on (oldest first), and the timestamp to go on from."""
         found: dict[str, None] = {}
         newest, more = since, dict[str, str]()
         while True:
-            reply = self._call(
-                action="query", list="recentchanges", rcnamespace="|".join(map(str, spaces)), rcdir="newer",
-                rcprop="title|timestamp", rcshow="!bot", rctype="edit|new", rclimit="500",
-                **({"rcstart": since} if since else {}), **more,
-            )  # fmt: skip
+            reply = self._call({
+                "action": "query", "list": "recentchanges", "rcnamespace": "|".join(map(str, spaces)),
+                "rcdir": "newer", "rcprop": "title|timestamp", "rcshow": "!bot", "rctype": "edit|new",
+                "rclimit": "500", "rcstart": since, **more,
+            })  # fmt: skip
             for change in reply["query"]["recentchanges"]:
                 found[str(change["title"])] = None
                 newest = max(newest, str(change["timestamp"]))
@@ -173,76 +201,98 @@ class Wiki:
     def mark_read(self, ids: Sequence[str]) -> None:
         """Tell Echo that notifications were seen to."""
         if ids:
-            self._post(action="echomarkread", list="|".join(ids), token=self._csrf())
+            self._call({"action": "echomarkread", "list": "|".join(ids)}, post=True, token=True)
 
     def edit(self, page: Page, text: str, summary: str) -> Edit:
         """Save a page as it was read with another text.
 
-        Raises CredentialsError where the account is blocked or logged out for good, ServiceError where the wiki stays
-        read-only or lagged longer than the limits allow.
+        Raises CredentialsError where the account may not edit at all, ServiceError where the wiki stays read-only or
+        lagged for longer than the limits allow.
         """
         wait = self._edited_at + self._pause - self._clock()
         if wait > 0:
             self._sleep(wait)
-        for attempt in range(3):
-            code, reply = self._try_edit(page, text, summary)
-            if code in _LOGGED_OUT and attempt < 2:
-                self.login()
-                continue
-            break
+        reply = self._send(
+            {
+                "action": "edit", "title": page.title, "text": text, "summary": summary, "bot": "1", "nocreate": "1",
+                "baserevid": str(page.revision), "basetimestamp": page.timestamp, "starttimestamp": page.read_at,
+                "assert": "bot" if self._flagged else "user",
+            },
+            post=True,
+            token=True,
+        )  # fmt: skip
         self._edited_at = self._clock()
-        if code == "":
+        code, why = _error(reply)
+        if not code:
             return Edit("saved", int(reply["edit"].get("newrevid") or page.revision))
-        why = f"{code}: {reply.get('info', '')}".strip()
         if code in _CONFLICTS:
             return Edit("conflict", why=why)
-        if code in _STOPPED or code in _LOGGED_OUT:
+        if code in _LOGGED_OUT or code == "assertbotfailed":
             raise CredentialsError(f"the wiki does not let {self.account} edit: {why}")
-        if code.startswith(_REFUSED):
-            return Edit("refused", why=why)
-        raise ServiceError(f"the wiki did not save the edit: {why}")
+        if "blocked" in code:
+            self.check_account()
+        return Edit("refused", why=why)
 
-    def _try_edit(self, page: Page, text: str, summary: str) -> tuple[str, Mapping[str, Any]]:
-        """Code of the error, empty for none, and the reply or the error."""
-        params = {
-            "action": "edit", "title": page.title, "text": text, "summary": summary, "bot": "1", "nocreate": "1",
-            "baserevid": str(page.revision), "basetimestamp": page.timestamp, "starttimestamp": page.read_at,
-            "assert": "bot" if self._flagged else "user", "assertuser": self.account, "token": self._csrf(),
-        }  # fmt: skip
-        reply = self._http.fetch(Request("api", self._url, {**params, **_FORMAT}, post=True), _read_edit)
+    def _query(self, **params: str) -> Mapping[str, Any]:
+        found = self._call({"action": "query", **params}).get("query", {})
+        return found if isinstance(found, dict) else {}
+
+    def _call(self, params: Mapping[str, str], *, post: bool = False, token: bool = False) -> Mapping[str, Any]:
+        reply = self._send(params, post=post, token=token)
         if "error" in reply:
-            code = str(reply["error"].get("code", "unknown"))
-            if code in _LOGGED_OUT:
-                self._token = ""
-            return code, reply["error"]
-        result = reply.get("edit", {})
-        if result.get("result") != "Success":
-            return str(result.get("code") or ("captcha" if "captcha" in result else "hookaborted")), result
-        return "", reply
+            code, why = _error(reply)
+            kind = CredentialsError if code in _LOGGED_OUT else ServiceError
+            raise kind(f"{self._url}: {why}")
+        return reply
+
+    def _send(self, params: Mapping[str, str], *, post: bool, token: bool) -> Mapping[str, Any]:
+        """A reply, or the error in it that waiting does not help; logs in again where the wiki has forgotten us."""
+        for attempt in range(2):
+            sent = {**params, **_FORMAT}
+            if self._logged_in:
+                sent["assertuser"] = self.account
+            if token:
+                sent["token"] = self._csrf()
+            reply = self._http.fetch(Request("api", self._url, sent, post=post), _read)
+            if not (self._logged_in and attempt == 0 and _error(reply)[0] in _LOGGED_OUT):
+                break
+            self.login()
+        return reply
 
     def _csrf(self) -> str:
         if not self._token:
             self._token = str(self._query(meta="tokens", type="csrf")["tokens"]["csrftoken"])
         return self._token
 
-    def _query(self, **params: str) -> Mapping[str, Any]:
-        found = self._call(action="query", **params).get("query", {})
-        return found if isinstance(found, dict) else {}
 
-    def _call(self, **params: str) -> Mapping[str, Any]:
-        return self._http.fetch(Request("api", self._url, {**params, **_FORMAT}), read_api)
-
-    def _post(self, **params: str) -> Mapping[str, Any]:
-        return self._http.fetch(Request("api", self._url, {**params, **_FORMAT}, post=True), read_api)
-
-
-_FORMAT = {"format": "json", "formatversion": "2", "errorformat": "bc", "maxlag": MAXLAG}
+def _page(title: str, found: Mapping[str, Any], now: str) -> Page | None:
+    if not found.get("revisions"):
+        return None
+    revision = found["revisions"][0]
+    text = str(revision.get("slots", {}).get("main", {}).get("content", ""))
+    refusals = found.get("actions", {}).get("edit", ())
+    denied = ", ".join(str(one.get("code", "unknown")) for one in refusals if "readonly" not in str(one.get("code")))
+    return Page(title, text, int(revision["revid"]), str(revision["timestamp"]), now, denied)
 
 
-def _read_edit(reply: Reply) -> Mapping[str, Any]:
-    """As ``read_api``, but refusals of an edit are given back, because they end one reply and not the bot."""
-    body = read_json(reply) if reply.status == 200 else {}
-    code = str(body["error"].get("code", "")) if isinstance(body, dict) and isinstance(body.get("error"), dict) else ""
-    if code in _CONFLICTS | _LOGGED_OUT | _STOPPED or code.startswith(_REFUSED):
-        return {"error": body["error"]}
-    return read_api(reply)
+def _error(reply: Mapping[str, Any]) -> tuple[str, str]:
+    """Code and text of a reply's error, also of an edit that an extension held up; both empty where there is none."""
+    if "error" in reply:
+        code = str(reply["error"].get("code", "unknown"))
+        return code, f"{code}: {reply['error'].get('info', '')}".removesuffix(": ")
+    edit = reply.get("edit")
+    if edit is not None and edit.get("result") != "Success":
+        code = str(edit.get("code") or ("captcha" if "captcha" in edit else "held up by an extension"))
+        return code, f"{code}: {edit.get('info', '')}".removesuffix(": ")
+    return "", ""
+
+
+def _read(reply: Reply) -> Mapping[str, Any]:
+    """As ``read_api``, but an error that is about this request is given back, because it need not end the bot."""
+    try:
+        return read_api(reply)
+    except (TellModel, ServiceError):
+        body = read_json(reply) if reply.status == 200 else {}
+        if isinstance(body, dict) and isinstance(body.get("error"), dict):
+            return body
+        raise

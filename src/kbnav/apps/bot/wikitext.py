@@ -21,6 +21,7 @@ _HARMLESS = " .,?()%+$"
 _CELL = 200
 _COLUMNS = 10
 _STEPS = 30
+_FAILED = "Something failed while I looked for an answer; please ask again later."
 _ENTITY = re.compile(r"[QPL][1-9]\d*(-[FS]\d+)?")
 _MAGIC = re.compile(r"R(?=FC)|P(?=MID)|I(?=SBN)")
 """The first letters of ``RFC``, ``PMID`` and ``ISBN``, which MediaWiki makes links of where a number follows."""
@@ -57,8 +58,8 @@ def _escape_line(line: str) -> str:
 class Style:
     """How a wiki wants replies.
 
-    ``entity_link`` is wikitext with ``{id}``, such as ``[[{id}]]`` on Wikidata and ``[[d:{id}]]`` elsewhere; empty: ids
-    are plain text. ``query_page`` is that of the query service; empty: no link.
+    ``entity_link`` is wikitext with ``{id}``, such as ``[[{id}]]`` on Wikidata and ``[[d:{id}]]`` elsewhere, where the
+    entity's page is put in; empty: ids are plain text. ``query_page`` is that of the query service; empty: no link.
     """
 
     entity_link: str = ""
@@ -84,12 +85,22 @@ def reply_text(run: Run, style: Style, *, marker: str, depth: int) -> str:
     elif outcome.ranking is not None and outcome.ranking.nodes:
         parts.append(indent + _grid(("name", "id", "type"), _ranked(run), len(outcome.ranking)))
     if outcome.query:
-        link = f" ([{query_link(outcome.query, style.query_page)} run it])" if style.query_page else ""
+        link = f" ([{_address(outcome.query, style)} run it])" if style.query_page else ""
         parts.append(f"{indent}The query{link}:")
         parts.append(f"<pre>{escape(outcome.query, lines=True)}</pre>")
     parts += _how(run)
     parts.append(f"{indent}~~~~")
     return "\n".join(parts) + "\n"
+
+
+def apology(*, marker: str, depth: int) -> str:
+    """The wikitext of a reply to a question that could not be answered."""
+    return f"{':' * max(1, depth)}<!-- {marker} -->{_FAILED} ~~~~\n"
+
+
+def _address(query: str, style: Style) -> str:
+    """The query's link; tildes would sign, and underscores switch the page's behaviour, in addresses too."""
+    return style.query_page + query_link(query, "").replace("~", "%7E").replace("_", "%5F")
 
 
 def _headline(run: Run) -> str:
@@ -101,7 +112,7 @@ def _headline(run: Run) -> str:
     if outcome.status == "refused":
         return "The language model behind me refused to answer this question."
     if outcome.status == "failed":
-        return "Something failed while I looked for an answer; please ask again later."
+        return _FAILED
     return "I could not find an answer to this question." + (f" {escape(outcome.text)}" if outcome.text else "")
 
 
@@ -109,11 +120,19 @@ def _table(table: AnswerTable, style: Style) -> str:
     def shown(cell: Cell) -> str:
         if cell is not None and style.entity_link and (name := cell.entity_id) and _ENTITY.fullmatch(name):
             label = table.labels.get(name, "")
-            return style.entity_link.format(id=name) + (f" {escape(label[:_CELL])}" if label else "")
+            return style.entity_link.replace("{id}", _entity_page(name)) + (
+                f" {escape(label[:_CELL])}" if label else ""
+            )
         return escape(cell_text(cell, table.labels, _CELL))
 
     rows = [[shown(cell) for cell in row[:_COLUMNS]] for row in table.rows[:ROWS]]
     return _grid(table.columns[:_COLUMNS], rows, len(table.rows))
+
+
+def _entity_page(name: str) -> str:
+    """``Q1``, ``Property:P31``, ``Lexeme:L7#F2``."""
+    space = {"P": "Property:", "L": "Lexeme:"}.get(name[0], "")
+    return space + name.replace("-", "#", 1)
 
 
 def _ranked(run: Run) -> list[list[str]]:

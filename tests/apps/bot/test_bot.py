@@ -1,0 +1,343 @@
+"""The bot on a real MediaWiki: what it finds, what it posts, and what stops it."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+
+from kbnav.answers import AnswerTable, Term
+from kbnav.apps.bot.talk import markers
+from kbnav.apps.bot.wikitext import Style
+from kbnav.errors import CredentialsError, ServiceError, Stopped, UsageError
+from tests.apps.bot.mediawiki import BOT
+from tests.apps.bot.parts import TALK, Scene, connect, run_of
+
+WD = "http://www.wikidata.org/entity/"
+
+
+def test_a_question_is_found_and_answered_in_its_section_and_a_follow_up_knows_it(scene: Scene):
+    scene.ann.ask(TALK, "Radium", "Who discovered radium?")
+    scene.ann.ask(TALK, "Other", "And what else?")
+    bot = scene.bot()
+    scene.tick(bot)
+    first, second = re.split(r"^== Other ==$", scene.ann.text(TALK), flags=re.MULTILINE)
+    assert "Answer to Who discovered radium?" in first
+    assert "Answer to And what else?" in second
+    assert re.search(rf"^:\[\[User:{BOT}\|{BOT}\]\] \(\[\[User talk:{BOT}\|talk\]\]\) .*\(UTC\)$", first, re.MULTILINE)
+    scene.bob.write(TALK, first + "::Where was that?? ~~~~\n\n== Other ==" + second)
+    scene.tick(bot)
+    assert scene.answer.asked[2] == ("Where was that??", ("Who discovered radium?",))
+    assert scene.statuses() == ["posted"] * 3
+    before = scene.ann.text(TALK)
+    assert scene.tick(bot) == scene.tick(scene.bot()) == []
+    assert scene.ann.text(TALK) == before
+
+
+def test_the_edit_names_its_task_and_is_marked_as_a_bots(scene: Scene):
+    scene.ann.ask(TALK, "Radium", "Who?")
+    scene.tick(scene.bot(task_page="Project:Task"))
+    (change,) = scene.ann.call(
+        action="query", list="recentchanges", rclimit=1, rcprop="comment|flags|user", rctype="edit"
+    )["query"]["recentchanges"]
+    assert change["user"] == BOT
+    assert change["bot"] is True
+    assert change["comment"] == "/* Radium */ answer to a question (bot, see [[Project:Task]])"
+
+
+HOSTILE = (
+    "[[Category:X]] {{nobots}} [[User:Ann|ping]] [[de:Z]] [[:d:Q1]] https://evil.example www.evil.example "
+    "mailto:a@evil.example //evil.example ~~~~ ~~~~~ {{subst:x}} __NOTOC__ __NOINDEX__ <b onclick=x>b</b> "
+    "<script>x</script> <nowiki> <!-- ISBN 9780306406157 RFC 2616 PMID 12345 [[File:X.png]] [https://evil.example x] "
+    "{{{1}}} -{zh:a}- ''i'' |} <ref>x</ref> &lt;b&gt; #REDIRECT [[Y]] {| </div> </pre>"
+)
+
+
+def test_nothing_that_a_model_or_a_knowledge_base_says_acts_on_the_wiki(scene: Scene):
+    table = AnswerTable(
+        (HOSTILE, "b"),
+        ((Term("uri", f"{WD}Q1"), Term("literal", f"\n* {HOSTILE}\n== h ==\n")), (Term("literal", "|-"), None)),
+        labels={"Q1": HOSTILE},
+    )
+    scene.answer.make = lambda question: run_of(
+        question, HOSTILE, table=table, query=f"SELECT '{HOSTILE}'\n == h ==\n", note=HOSTILE
+    )
+    scene.ann.ask(TALK, "A", "What does it say?")
+    style = Style("[[Special:EntityPage/{id}]]", "https://query.example.org/#")
+    scene.tick(scene.bot(style=style))
+    read = scene.ann.parsed(TALK)
+    assert {link["title"] for link in read["links"]} <= {"User:Ann", "User talk:Ann", f"User:{BOT}", TALK}
+    kinds = ("templates", "categories", "iwlinks", "langlinks", "images", "properties")
+    assert [read[kind] for kind in kinds] == [[], [], [], [], [], {}]
+    assert [url.split("#")[0] for url in read["externallinks"]] == ["https://query.example.org/"]
+    assert [section["line"] for section in read["sections"]] == ["A"]
+    shown = read["text"]
+    assert not re.search(r"<(script|b|nowiki|ref|i)\b", shown)
+    assert html.unescape(shown).count("<script>x</script>") == 4  # answer, note, column, query; cells are cut before it
+    assert scene.ann.text(TALK).count("(UTC)") == 2  # Ann's signature and the bot's
+
+
+def test_a_reply_reads_as_html_with_answer_table_query_and_steps(scene: Scene):
+    table = AnswerTable(("element",), tuple((Term("literal", f"row {n}"),) for n in range(12)))
+    query = "SELECT ?x {\n  ?x wdt:P31 wd:Q5 .\n}"
+    scene.answer.make = lambda question: run_of(question, "Twelve of them.", table=table, query=query)
+    scene.ann.ask(TALK, "A", "Which?")
+    scene.tick(scene.bot(style=Style("", "https://query.example.org/#")))
+    shown = scene.ann.parsed(TALK)["text"]
+    assert "<dd>Twelve of them." in shown.replace("<dl><dd><", "<")
+    assert shown.count("<tr>") == 11
+    assert "12 rows, the first 10 shown" in shown
+    assert f"<pre>{query}</pre>" in html.unescape(shown)
+    assert 'href="https://query.example.org/#SELECT%20%3Fx%20%7B%0A%20%20%3Fx' in shown
+    folded = shown[shown.index("mw-collapsed") :]
+    assert "<li>I look it up. (get_wikidata_entry)" in html.unescape(folded)
+
+
+def test_a_second_users_edit_in_between_is_kept(scene: Scene):
+    scene.ann.ask(TALK, "A", "Who?")
+    scene.answer.then = lambda: scene.bob.add(TALK, "\n:I think I know. ~~~~\n\n== B ==\nmine\n")
+    scene.tick(scene.bot())
+    text = scene.ann.text(TALK)
+    assert text.index("I think I know") < text.index("Answer to Who?") < text.index("== B ==") < text.index("mine")
+
+
+def test_an_edit_conflict_reads_the_page_again(scene: Scene):
+    scene.ann.ask(TALK, "A", "Who?")
+    bot = scene.bot()
+    (page,) = scene.bot()._wiki.read(TALK)
+    scene.bob.add(TALK, "\n:Me, too. ~~~~")
+    assert page is not None
+    done = scene.bot()._wiki.edit(page, page.text + "\n:Here at the same place.", "x")
+    assert done.status == "conflict"
+    scene.tick(bot)
+    assert markers(scene.ann.text(TALK)) == {scene.ledger().entries()[0].question.id}
+
+
+def test_mentions_elsewhere_are_found_by_recent_changes_once_the_bot_has_begun(scene: Scene):
+    title = "Talk:Elsewhere"
+    scene.ann.write(title, f"== Before ==\n[[User:{BOT}]] Too early? ~~~~\n")
+    bot = scene.bot(mentions=True)
+    scene.tick(bot)
+    assert scene.answer.asked == []
+    scene.now += 60
+    scene.ann.ask(title, "Talk", "Just people talking?")
+    scene.bob.add(title, f"\n:[[User:{BOT}|bot]], who was it? ~~~~\n")
+    scene.tick(bot)
+    assert ("who was it?", ()) in scene.answer.asked
+    assert not any("people" in text for text, _ in scene.answer.asked)
+    assert re.search(r"^::<!-- kbnav:\w{16} -->Answer to who was it\?", scene.ann.text(title), re.MULTILINE)
+
+
+def test_what_stood_on_a_configured_page_before_is_not_answered(scene: Scene):
+    scene.ann.write("Project:Questions", "== Old ==\nWas this here? ~~~~\n")
+    bot = scene.bot(pages=("Project:Questions",))
+    assert scene.tick(bot) == []
+    scene.ann.ask("Project:Questions", "New", "Is this new?")
+    scene.tick(bot)
+    assert [text for text, _ in scene.answer.asked] == ["Is this new?"]
+
+
+def test_bots_forged_signatures_and_unsigned_texts_get_no_reply(scene: Scene):
+    scene.other_bot.ask(TALK, "A", "Shall we talk?")
+    scene.bob.add(
+        TALK, "\n== B ==\nForged? [[User:Carol|Carol]] 12:00, 1 January 2026 (UTC)\n== C ==\nunsigned test?\n"
+    )
+    said = scene.tick(scene.bot())
+    assert scene.answer.asked == []
+    assert scene.statuses() == ["refused", "refused"]
+    assert "Other bot is a bot, or blocked" in said[0]
+    assert "signed by Carol, who has not edited the page" in said[1]
+
+
+def test_quotas_per_user_and_per_day(scene: Scene):
+    for number in range(3):
+        scene.ann.ask(TALK, f"A{number}", f"Is it {number}?")
+    scene.bob.ask(TALK, "B", "May I?")
+    scene.bob.ask(TALK, "C", "And now?")
+    bot = scene.bot(questions_per_user_per_day=2, questions_per_day=3)
+    scene.tick(bot)
+    assert [text for text, _ in scene.answer.asked] == ["Is it 0?", "Is it 1?", "May I?"]
+    assert scene.statuses() == ["posted", "posted", "refused", "posted", "refused"]
+    scene.now += 24 * 3600 + 1
+    scene.ann.ask(TALK, "D", "A day later?")
+    scene.tick(bot)
+    assert scene.answer.asked[-1][0] == "A day later?"
+
+
+@pytest.mark.parametrize("template", ["{{nobots}}", f"{{{{bots|deny=Other,{BOT}}}}}"])
+def test_a_page_that_wants_no_bots_gets_no_reply(scene: Scene, template: str):
+    scene.ann.write(TALK, f"{template}\n== A ==\nWho? ~~~~\n")
+    before = scene.ann.text(TALK)
+    assert scene.tick(scene.bot())[-1] == f"{TALK} does not want bots"
+    assert (scene.answer.asked, scene.statuses(), scene.ann.text(TALK)) == ([], ["refused"], before)
+
+
+def test_nobots_written_while_the_bot_thinks_is_respected(scene: Scene):
+    scene.ann.ask(TALK, "A", "Who?")
+    scene.answer.then = lambda: scene.bob.add(TALK, "\n{{nobots}}")
+    scene.tick(scene.bot())
+    assert scene.statuses() == ["refused"]
+    assert "Answer to" not in scene.ann.text(TALK)
+
+
+def test_a_shut_off_bot_asks_no_model_and_goes_on_when_the_page_is_emptied(scene: Scene):
+    shutoff = f"User:{BOT}/shutoff"
+    scene.ann.ask(TALK, "A", "Who?")
+    scene.answer.then = lambda: scene.ann.write(shutoff, "Stop, please.")
+    bot = scene.bot()
+    assert scene.tick(bot)[-1] == f"shut off by {shutoff}"
+    assert (len(scene.answer.asked), scene.statuses()) == (1, ["answered"])
+    assert scene.tick(bot) == [f"shut off by {shutoff}"]
+    assert scene.tick(bot) == []
+    scene.ann.write(shutoff, "")
+    scene.tick(bot)
+    assert (len(scene.answer.asked), scene.statuses()) == (1, ["posted"])
+
+
+def test_a_protected_page_is_refused_before_the_model_is_asked(scene: Scene):
+    scene.ann.ask(TALK, "A", "Who?")
+    scene.admin.act(action="protect", title=TALK, protections="edit=sysop", expiry="never")
+    try:
+        assert scene.tick(scene.bot())[-1] == f"{TALK} cannot be edited: protectedpage"
+    finally:
+        scene.admin.act(action="protect", title=TALK, protections="edit=all", expiry="never")
+    assert (scene.answer.asked, scene.statuses()) == ([], ["refused"])
+
+
+def test_a_blocked_account_stops_the_bot_and_loses_nothing(scene: Scene):
+    scene.ann.ask(TALK, "A", "Who?")
+    bot = scene.bot()
+    scene.answer.then = lambda: scene.admin.act(action="block", user=BOT, reason="misbehaves", expiry="never")
+    try:
+        for _ in range(2):
+            with pytest.raises(CredentialsError, match="KB bot is blocked by Admin: misbehaves"):
+                scene.tick(bot)
+        assert scene.statuses() == ["answered"]
+    finally:
+        scene.admin.act(action="unblock", user=BOT)
+    scene.now += 3600
+    scene.tick(bot)
+    assert (len(scene.answer.asked), scene.statuses()) == (1, ["posted"])
+
+
+def test_an_account_blocked_from_one_page_is_refused_there_only(scene: Scene):
+    title = "Project:Partly"
+    scene.ann.write(title, "Lead.\n")
+    bot = scene.bot(pages=(title,))
+    scene.tick(bot)
+    scene.ann.ask(title, "A", "Who?")
+    scene.admin.act(action="block", user=BOT, partial=1, pagerestrictions=title, allowusertalk=1, expiry="never")
+    try:
+        assert scene.tick(bot)[-1] == f"{title} cannot be edited: blocked"
+    finally:
+        scene.admin.act(action="unblock", user=BOT)
+    assert scene.statuses() == ["refused"]
+
+
+@pytest.mark.parametrize(("file", "content", "told"), [("readonly", "A backup.", "readonly"), ("lag", "7", "lagged")])
+def test_a_wiki_that_is_read_only_or_lagged_is_waited_out(scene: Scene, file: str, content: str, told: str):
+    obstacle = scene.wiki.folder / file
+    scene.ann.ask(TALK, "A", "Who?")
+    bot = scene.bot()
+    scene.answer.then = lambda: obstacle.write_text(content)
+    waits: list[float] = []
+
+    def stop(seconds: float) -> bool:
+        waits.append(seconds)
+        scene.now += seconds
+        if len(waits) == 2:
+            obstacle.unlink()
+        return len(waits) == 3
+
+    try:
+        said = [one.text for one in bot.rounds(stop)]
+    finally:
+        obstacle.unlink(missing_ok=True)
+    assert told in said[1]
+    assert waits == [20, 40, 10]
+    assert (len(scene.answer.asked), scene.statuses()) == (1, ["posted"])
+    assert min(scene.sleeps) >= (5 if file == "lag" else 0.5)
+
+
+def test_a_session_that_the_wiki_forgot_is_begun_again(scene: Scene):
+    scene.ann.ask(TALK, "A", "Who?")
+    bot = scene.bot()
+    scene.answer.then = lambda: bot._wiki._http._session.cookies.clear()
+    scene.tick(bot)
+    assert scene.statuses() == ["posted"]
+    assert f"User:{BOT}" in scene.ann.text(TALK)
+
+
+def test_a_wrong_password_and_a_missing_flag_are_named(scene: Scene):
+    with pytest.raises(CredentialsError, match="does not log 'KB bot@test' in"):
+        connect(scene.wiki.api, password="x" * 32).login()
+    scene.admin.rights(BOT, remove="bot")
+    try:
+        with pytest.raises(CredentialsError, match="lacks the right 'bot': ask for the bot flag"):
+            scene.tick(scene.bot())
+        scene.ann.ask(TALK, "A", "Who?")
+        scene.tick(scene.bot(flagged=False))
+    finally:
+        scene.admin.rights(BOT, add="bot")
+    assert scene.statuses() == ["posted"]
+
+
+def test_a_dry_run_shows_the_edit_once_and_saves_nothing(scene: Scene):
+    scene.ann.ask(TALK, "A", "Who?")
+    before = scene.ann.text(TALK)
+    bot = scene.bot(edits=False)
+    _, diff = scene.tick(bot)
+    assert re.search(r"^\+:<!-- kbnav:\w{16} -->Answer to Who\?$", diff, re.MULTILINE)
+    assert scene.tick(bot) == scene.tick(scene.bot(edits=False)) == []
+    assert len(scene.answer.asked) == 1
+    assert scene.ann.text(TALK) == before
+    scene.tick(scene.bot())
+    assert scene.statuses() == ["posted"]
+
+
+def test_a_model_that_fails_is_asked_again_later_and_at_last_the_bot_says_so(scene: Scene):
+    def fails(question):
+        raise ServiceError("no model")
+
+    scene.ann.ask(TALK, "A", "Who?")
+    scene.answer.make = fails
+    bot = scene.bot()
+    for tried in range(1, 8):
+        with pytest.raises(ServiceError, match="no model"):
+            scene.tick(bot)
+        assert scene.tick(bot) == []  # not before its time
+        assert len(scene.answer.asked) == tried
+        scene.now += 10 * 2**tried
+    scene.tick(bot)
+    assert scene.statuses() == ["posted"]
+    assert "Something failed while I looked for an answer" in scene.ann.text(TALK)
+
+
+@pytest.mark.parametrize("error", [Stopped("too dear"), UsageError("too long")])
+def test_what_trying_again_cannot_help_is_said_at_once(scene: Scene, error: Exception):
+    def fails(question):
+        raise error
+
+    scene.ann.ask(TALK, "A", "Who?")
+    scene.answer.make = fails
+    scene.tick(scene.bot())
+    assert "Something failed" in scene.ann.text(TALK)
+
+
+def test_a_question_that_is_taken_away_gets_no_reply(scene: Scene):
+    scene.ann.ask(TALK, "A", "Who?")
+    scene.answer.then = lambda: scene.ann.write(TALK, "Lead.\n")
+    scene.tick(scene.bot())
+    assert (scene.statuses(), scene.ann.text(TALK)) == (["gone"], "Lead.")
+
+
+def test_a_reply_that_is_there_already_is_not_repeated_whatever_the_ledger_says(scene: Scene):
+    scene.ann.ask(TALK, "A", "Who?")
+    scene.tick(scene.bot())
+    before = scene.ann.text(TALK)
+    question = scene.ledger().entries()[0].question
+    for status in ("answered", "seen"):
+        scene.ledger().update(question.id, scene.now, status=status, due=0)
+        assert scene.tick(scene.bot()) == ["the reply is on the page already"]
+    assert scene.ann.text(TALK) == before
