@@ -1,0 +1,71 @@
+"""Documents with their relations: built where asked for, kept through an update, and only what changed embedded."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from kbnav.apps.cli_skb import app
+from kbnav.encoders import Vectors
+from kbnav.knowledge.skb.build import Options
+from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.skb.maintenance import check, update
+from kbnav.knowledge.skb.rendering import relational_texts
+from kbnav.knowledge.skb.store import SKB
+from tests.retrieval.expand.conftest import KeywordEncoder
+
+
+class CountingEncoder(KeywordEncoder):
+    """Keeps the texts it was given."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        self.texts += texts
+        return super().encode(texts)
+
+
+def test_relations_stand_behind_the_text_in_the_order_of_nodes(related_path: Path):
+    with SKB.open(related_path) as skb:
+        texts = list(relational_texts(skb))
+        assert [one.number for one in texts] == list(range(9))
+        assert texts[skb.number("bob")].text.startswith("description: Wrote letter after letter")
+        assert texts[skb.number("bob")].text.endswith("learned_from: {person: (Ann Reed),}")
+        assert texts[skb.number("empty")].text == ""
+
+
+def test_an_update_embeds_anew_the_documents_of_both_ends_of_a_new_edge(related_path: Path, tmp_path: Path):
+    skb_path = tmp_path / "copy.skb"
+    shutil.copytree(related_path, skb_path)
+    (tmp_path / "e.jsonl").write_text(json.dumps({"source": "wren", "relation": "mended by", "target": "bob"}))
+    encoder = CountingEncoder()
+    options = Options(encoder=encoder, sparql=False, relations=True)
+    update(skb_path, TableSource([], [tmp_path / "e.jsonl"]), options)
+    assert check(skb_path) == []
+    assert len(encoder.texts) == 2
+    assert all("mended_by" in text for text in encoder.texts)
+    with SKB.open(skb_path, KeywordEncoder()) as skb:
+        assert skb.relational_text is not None
+        found = [skb.id(node) for node, _ in skb.relational_text.search("Wren", limit=9)]
+        assert set(found) == {"wren", "ann", "bob"}
+        assert found[0] == "wren"
+
+
+def test_the_commands_build_and_keep_them(related_path: Path, tmp_path: Path):
+    files = ["--nodes", str(related_path.parent / "n.jsonl"), "--edges", str(related_path.parent / "e.tsv")]
+    out = str(tmp_path / "cli.skb")
+    for arguments in (
+        ["build", *files, "--out", out, "--encoder", "lsa", "--no-sparql", "--relations"],
+        ["update", out, "--edges", str(related_path.parent / "e.tsv")],
+    ):
+        result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        with SKB.open(tmp_path / "cli.skb") as skb:
+            assert skb.relational_text is not None
+            assert skb.relational_vectors is not None
+            assert skb.relational_vectors.search("Storm Crow", limit=1)[0][1] > 0.5
