@@ -74,7 +74,7 @@ class Visit:
         self.url = url
         self.http = requests.Session()
         self.http.headers.update(headers or {})
-        self.http.get(f"{url}/", timeout=30)  # the cookie
+        self.http.get(f"{url}/", timeout=200)  # the cookie; workers may still be starting
 
     def __call__(self, method: str, path: str, body: Any = None, **options: Any) -> requests.Response:
         return self.http.request(method, self.url + path, json=body, timeout=60, **options)
