@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage
 
+from kbnav.agents.skb import SKB_TOOLS, build_skb, skb_with
 from kbnav.agents.spinach import build_spinach, spinach_with
 from kbnav.errors import UsageError
 from kbnav.evaluation.ablate import RULES, leave_out
@@ -65,11 +66,41 @@ def test_the_offline_policy_does_without_any_tool(tool, tmp_path, mini_kb):
     assert run.outcome.status in ("answered", "best effort", "no answer")
 
 
-def test_a_tool_that_does_not_exist_is_named(tmp_path, mini_kb):
+@pytest.mark.parametrize("tool", [function.__name__ for function in SKB_TOOLS])
+def test_the_skb_agent_neither_offers_nor_names_a_tool_left_out(tool, tmp_path, demo_kb):
+    model = ScriptedModel(replies=[])
+    agent = skb_with(model, None, demo_kb, leave_out(Settings(home=tmp_path, budget={"steps": 1}), [tool]))
+    ask(agent, "Which ship was painted yellow?")
+    assert agent.toolbox.names == [function.__name__ for function in SKB_TOOLS if function.__name__ != tool]
+    assert (tool in str(model.seen[0][0].content)) == (tool == "finish")  # a word of its own there
+
+
+@pytest.mark.parametrize("tool", [function.__name__ for function in SKB_TOOLS])
+def test_the_offline_policy_for_skbs_does_without_any_tool(tool, tmp_path, demo_kb):
+    """The Keeper is the yellow ship of Marit Skarrow; whatever is left out, another way leads to it."""
+    settings = leave_out(Settings(home=tmp_path, model="offline", language="en"), [tool])
+    run = ask(build_skb(demo_kb, settings), "Which ship built by Marit Skarrow was painted yellow?")
+    assert tool not in {step.call.tool for step in run.steps}
+    assert run.outcome.stop == ("gave up" if tool == "finish" else "finish")
+    assert run.outcome.ranking is not None
+    assert "ship:keeper" in run.outcome.ranking.ids[:2]
+
+
+def test_without_links_and_queries_the_offline_policy_for_skbs_answers_by_text(tmp_path, demo_kb):
+    settings = Settings(home=tmp_path, model="offline", language="en")
+    left_out = leave_out(settings, ["search_neighbors", "execute_query"])
+    run = ask(build_skb(demo_kb, left_out), "Which ship built by Marit Skarrow was painted yellow?")
+    assert [step.call.tool for step in run.steps][-2:] == ["vector_query", "finish"]
+    assert run.outcome.note == "These fit the words of the question best."
+
+
+def test_a_tool_that_does_not_exist_is_named(tmp_path, mini_kb, demo_kb):
     with pytest.raises(
         UsageError, match=r"no tool get_entries to leave out; the tools are: search_entities, get_entry"
     ):
         build_spinach(mini_kb, leave_out(Settings(home=tmp_path), ["get_entries"]))
+    with pytest.raises(UsageError, match="no tool get_entries to leave out"):
+        build_skb(demo_kb, leave_out(Settings(home=tmp_path, model="offline"), ["get_entries"]))
 
 
 def test_without_pruning_an_entry_is_shown_whole(tmp_path, mini_kb):

@@ -54,13 +54,14 @@ class SkbOfflinePolicy:
         self._read = lru_cache(maxsize=16)(lambda question, language: read(question, kb.skb, language))
 
     def __call__(self, state: State, context: Context) -> Reply:
-        """The first calls of the plan that were not made yet; no call where the plan is at its end."""
+        """The first calls of the plan that were not made yet, by tools that are offered; none at the plan's end."""
         steps = sorted((*state["path"], *state["discarded"]), key=lambda step: step.number)
         done = _Done({step.call.key: step for step in steps}, len(state["path"]), self._toolbox)
         turn = 1 + max((step.call.turn for step in steps), default=0)
         reading: Reading = self._read(state["question"], context.language)
         for wanted in self._plan(reading, done, state):
-            calls = [done.call(one, f"call-{turn}-{number}", turn) for number, one in enumerate(wanted, 1)]
+            offered = [one for one in wanted if one[0] in self._toolbox.names]
+            calls = [done.call(one, f"call-{turn}-{number}", turn) for number, one in enumerate(offered, 1)]
             new = [call for call in calls if call.key not in done.steps]
             if new:
                 return Reply(new)
@@ -69,7 +70,7 @@ class SkbOfflinePolicy:
     def _plan(self, reading: Reading, done: _Done, state: State) -> Iterator[Turn]:
         """Turns of the plan in order; a turn whose calls were all made is passed over."""
         mentions = reading.mentions
-        if mentions and _SEARCH in self._toolbox.names:
+        if mentions:
             yield [(_SEARCH, f"“{one.text}” is a name here.", {"query": one.text}) for one in mentions[:_SEARCHES]]
         if not mentions:
             mentions = self._earlier(state)
@@ -120,12 +121,15 @@ class SkbOfflinePolicy:
     def _follow(self, reading: Reading, paths: Sequence[Path], done: _Done) -> Generator[Turn, None, list[str]]:
         """Follow paths and return the nodes at the end of all; one step of one node with a text ranks by it."""
         kind = paths[0].target
-        if len(paths) == len(paths[0].steps) == 1 or QUERY not in self._toolbox.names:
+        by_query = QUERY in self._toolbox.names
+        if _FOLLOW in self._toolbox.names and (len(paths) == len(paths[0].steps) == 1 or not by_query):
             ends: list[list[str]] = []
             for path in paths:
                 ends.append((yield from self._walk(path, leftover(reading, paths), done)))
             common = [node for node in ends[0] if all(node in other for other in ends[1:])]
             return self._of_type(common, kind)
+        if not by_query:
+            return []
         thought = f"{self._said(paths)}: asking for what is at the end of {'all' if len(paths) > 1 else 'it'}."
         query = self._query(paths)
         ask: Turn = [(QUERY, thought, {"query": query})]
