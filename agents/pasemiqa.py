@@ -58,7 +58,7 @@ def pasemiqa_with(
     ``planner`` is used in place of the options'.
     """
     options = read_options(PasemiqaOptions, settings.options, NAME)
-    budget = _budget(settings.budget, options.rounds)
+    budget = rounds_budget(settings.budget, options.rounds)
     settings = settings.model_copy(update={"budget": budget})
     walking = WalkingTools(ask, options.k, lambda node: get_doc_info(kb.skb, kb.skb.number(node), add_rel=False))
     tools = (walking.search_neighbors, vector_query, finish)
@@ -116,6 +116,6 @@ def pasemiqa_offline(kb: SkbKB, settings: Settings, planner: Planner | None = No
     )
 
 
-def _budget(budget: Budget, rounds: int) -> Budget:
+def rounds_budget(budget: Budget, rounds: int) -> Budget:
     """T rounds, and the plan before them; what is rolled back may cost as much again."""
     return budget.model_copy(update={"steps": rounds + 1, "actions": max(budget.actions, 2 * (rounds + 1))})

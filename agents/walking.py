@@ -37,7 +37,8 @@ _SAID = 3
 """Generated facts that a note names."""
 _ENTITY = re.compile(r"[QPL]\d+$")
 _IRI = "http://www.wikidata.org/entity/"
-_LABEL = "[Rests on the model's own word, not on the knowledge base.]"
+LABEL = "[Rests on the model's own word, not on the knowledge base.]"
+"""Begins the text of an answer that does."""
 _MARKS = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
 _IN_BRACKETS = re.compile(r"\(([^()]*)\)")
 
@@ -194,7 +195,7 @@ class WalkEnding(RankingEnding):
         """See ``RankingEnding``; the text says too where it rests on a model's own word."""
         outcome, usage = super().conclude(state, context)
         if outcome.text and outcome.ranking and any(node.basis == "generated" for node in outcome.ranking.chosen):
-            outcome = replace(outcome, text=f"{_LABEL} {outcome.text}")
+            outcome = replace(outcome, text=f"{LABEL} {outcome.text}")
         return outcome, usage
 
     def outcome(self, state: State) -> Outcome:

@@ -10,41 +10,73 @@ from typing import Any
 
 from kbnav.agents.agent import Agent
 from kbnav.agents.answering import QueryEnding
-from kbnav.agents.machine import Reply, State
+from kbnav.agents.gog import GENERATE
+from kbnav.agents.machine import Ending, Reply, State
+from kbnav.agents.options import WALKERS
+from kbnav.agents.pasemiqa import rounds_budget
+from kbnav.agents.ranking import RankingEnding
+from kbnav.agents.walking import LABEL, WalkEnding
 from kbnav.answers import AnswerTable
 from kbnav.errors import QueryTimeout, ServiceError, StopRun, UsageError
 from kbnav.evaluation.journal import open_journal, write_whole
-from kbnav.evaluation.records import GOLD, QUESTIONS, QuestionRecord, read_saved_run
+from kbnav.evaluation.records import GOLD, QUESTIONS, QuestionRecord, RunInfo, read_saved_run
 from kbnav.evaluation.runner import begin_run
+from kbnav.knowledge.base import Entity
+from kbnav.retrieval.registry import RETRIEVERS
 from kbnav.session import attempt
 from kbnav.settings import Budget, load_settings
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.toolbox import QUERY, Toolbox
-from kbnav.trajectory import Call, Run, Step, Usage
+from kbnav.trajectory import Call, Outcome, Run, Step, Usage
 
 
 def replay_run(source: Path, out: Path) -> int:
     """Put every recorded question through the state machine again, into the folder ``out``; how many there were.
 
     The actions are those the policy asked for, and tools answer what was observed then, so that the scores are the
-    same byte for byte as long as the rules of the state machine are. A record without steps, as a retriever's, is
+    same byte for byte as long as the rules of the state machine are. A record without actions, as a retriever's, is
     taken over. Raises UsageError where answers were imported or ``out`` holds questions already.
     """
     saved = read_saved_run(source)
     if saved.info.origin:
         raise UsageError(f"{source} was not asked for here but comes from {saved.info.origin}: it can only be scored")
-    budget = Budget.model_validate(saved.info.settings.get("budget", {}))
+    budget = _budget(saved.info)
+    left_out = saved.info.settings.get("without_tools", ())
     begin_run(out, replace(saved.info, origin=f"replay of {source.name}"))
     write_whole(out / GOLD, (source / GOLD).read_text(encoding="utf-8"))
     with open_journal(out / QUESTIONS) as journal:
         if (out / QUESTIONS).stat().st_size:
             raise UsageError(f"{out} holds questions already; choose another folder")
         for record in saved.records.values():
-            journal.append(_replayed(record, budget) if record.run.steps else record)
+            acted = record.run.steps and record.run.system not in RETRIEVERS
+            journal.append(_replayed(record, budget, left_out) if acted else record)
     return len(saved.records)
 
 
-def _replayed(record: QuestionRecord, budget: Budget) -> QuestionRecord:
+def _budget(info: RunInfo) -> Budget:
+    """The budget that the run had: PASemiQA's is that of its rounds, where a model chose its actions."""
+    budget = Budget.model_validate(info.settings.get("budget", {}))
+    rounds = info.settings.get("options", {}).get("rounds")
+    return rounds_budget(budget, rounds) if rounds and info.model != "offline" else budget
+
+
+def _ending(run: Run, left_out: Sequence[str]) -> Ending:
+    """The ending of the agent that ran; the names and types of its nodes are those of the recorded ranking."""
+
+    def write(outcome: Outcome, state: State, context: Context) -> tuple[str, Usage]:  # noqa: ARG001 - a Writer
+        return run.outcome.text.removeprefix(LABEL).lstrip(), Usage()
+
+    def describe(ids: Sequence[str]) -> Mapping[str, Entity]:
+        nodes = {node.id: node for node in run.outcome.ranking.nodes} if run.outcome.ranking else {}
+        return {one: Entity(one, nodes[one].label, kind=nodes[one].kind) for one in ids if one in nodes}
+
+    if run.system in WALKERS:
+        tried = GENERATE if run.system == "gog" and GENERATE not in left_out else ""
+        return WalkEnding(write, describe, tabled=run.outcome.table is not None, tried=tried)
+    return RankingEnding(write, describe) if run.system == "skb" else QueryEnding(write)
+
+
+def _replayed(record: QuestionRecord, budget: Budget, left_out: Sequence[str]) -> QuestionRecord:
     run = record.run
     agent = Agent(
         name=run.system,
@@ -53,7 +85,7 @@ def _replayed(record: QuestionRecord, budget: Budget) -> QuestionRecord:
         settings=load_settings(model=run.model, language=run.language, budget=budget),
         policy=_RecordedPolicy(run),
         toolbox=_RecordedTools(run),
-        ending=QueryEnding(lambda outcome, state, context: (run.outcome.text, Usage())),  # noqa: ARG005
+        ending=_ending(run, left_out),
         prune=lambda entry, question: (entry, Usage()),  # noqa: ARG005
     )
     again, failure = attempt(agent, run.question)
@@ -112,7 +144,7 @@ class _RecordedTools(Toolbox):
             raise ServiceError(outcome.note)
         if name == QUERY and outcome.table is not None and arguments["query"] == outcome.query:
             context.tables[outcome.query] = outcome.table
-        return Observation(step.observation, step.ok, step.rows)
+        return Observation(step.observation, step.ok, step.rows, nodes=step.nodes, facts=step.facts)
 
 
 class _RecordedKB:
