@@ -120,3 +120,14 @@ def test_any_table_is_kept_sorted_and_drawn(rows, descending):
     assert all(cell is None for _, cell in turned[sum(cell is not None for _, cell in turned) :])
     chart(result)
     points(result)
+
+
+def test_why_a_node_is_in_a_ranking_is_a_column_where_it_differs():
+    nodes = (Ranked("a", 1.0, "A"), Ranked("b", 0.5, "B", "", "generated"), Ranked("c", 0.3, "C", "", "seen"))
+    result = result_of(None, Ranking(nodes))
+    assert result is not None
+    assert result.table.columns == ("rank", "node", "type", "score", "basis")
+    assert [row[-1].value for row in result.table.rows if row[-1]] == ["answer", "generated", "seen"]
+    alike = result_of(None, Ranking(nodes[:1]))
+    assert alike is not None
+    assert alike.table.columns == ("rank", "node", "type", "score")

@@ -105,16 +105,20 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _as_table(ranking: Ranking) -> AnswerTable:
+    """Rank, node, type and score; and why a node is there, where that differs among them."""
+    based = any(node.basis for node in ranking.nodes)
     rows = tuple(
         (
             Term("literal", str(record["rank"]), _XSD + "integer"),
             Term("uri", SKB_NODE + quote(record["id"], safe="")),
             Term("literal", str(record["type"])),
             Term("literal", format(record["score"], ".4g"), _XSD + "decimal"),
+            *([Term("literal", record["basis"] or "answer")] if based else []),
         )
         for record in ranking.records()
     )
-    return AnswerTable(("rank", "node", "type", "score"), rows, labels={node.id: node.label for node in ranking.nodes})
+    columns = ("rank", "node", "type", "score", *(["basis"] if based else []))
+    return AnswerTable(columns, rows, labels={node.id: node.label for node in ranking.nodes})
 
 
 def ordered(table: AnswerTable, column: str, descending: bool) -> AnswerTable:
