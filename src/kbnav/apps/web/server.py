@@ -217,6 +217,7 @@ _OPTIONS: dict[str, Any] = {
     "proxy_headers": False,  # only the configured proxy is believed
     "server_header": False,
     "timeout_graceful_shutdown": 5,
+    "timeout_worker_healthcheck": 120,  # a worker that is still importing answers nothing
     "log_level": "warning",
     "ws": "none",
 }
