@@ -128,7 +128,7 @@ class Bot(Strict):
     task_page: str = ""
     """Page that describes the task, named in every edit summary; empty: the bot's user page."""
     shutoff_page: str = ""
-    """Page that stops all edits while it holds any text; empty: the bot's user page with ``/shutoff`` behind it."""
+    """Page that stops the bot while it holds any text; empty: the bot's user page with ``/shutoff`` behind it."""
     poll: float = Field(default=30.0, gt=0)
     """Seconds between looks at the wiki."""
     pause: float = Field(default=10.0, ge=0)
@@ -136,7 +136,8 @@ class Bot(Strict):
     questions_per_day: int = Field(default=500, ge=1)
     questions_per_user_per_day: int = Field(default=20, ge=1)
     entity_link: str = ""
-    """Wikitext of an entity's link, as ``[[{id}]]`` on Wikidata and ``[[d:{id}]]`` elsewhere; empty: no link."""
+    """Wikitext of an entity's link, its page in place of ``{id}``: ``[[{id}]]`` on Wikidata, ``[[d:{id}]]`` elsewhere;
+    empty: no link."""
 
 
 class Settings(BaseSettings):
