@@ -5,7 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +19,7 @@ from rich.console import Console
 
 from kbnav.apps.cli import main
 from kbnav.apps.cli_skb import Progress
-from tests.models.stub import Canned, ModelStub, completion
+from tests.models.stub import Canned, ModelStub, completion, failure
 
 NODES = """\
 {"id": "p1", "type": "person", "name": "Ann Reed"}
@@ -53,6 +57,7 @@ def kbnav(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     (tmp_path / "nodes.jsonl").write_text(NODES)
     (tmp_path / "edges.tsv").write_text(EDGES)
     (tmp_path / "lakes.ttl").write_text(TURTLE)
+    (tmp_path / "torn.jsonl").write_text('{"id": "a"}\n{"id": b}\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
     return Cli(monkeypatch, capsys)
@@ -70,8 +75,10 @@ def test_build_prints_what_was_built_stage_by_stage_and_what_was_dropped(kbnav):
     arguments = ["--nodes", "nodes.jsonl", "--edges", "edges.tsv", "--out", "v.skb", "--encoder", "none"]
     code, out, error = kbnav("skb", "build", *arguments)
     assert (code, out) == (0, "v.skb: 4 nodes, 3 edges\n")
-    assert "text: 4 in " in error
-    assert "nowhere" in error
+    stages = ("nodes: 4", "edges: 4", "text: 4", "names: 4", "rdf: ")
+    lines = error.splitlines()
+    assert [line.startswith(stage) for line, stage in zip(lines, stages, strict=False)] == [True] * len(stages)
+    assert lines[-1] == "edge to a node that does not exist: 1 (p2 owns nowhere)"
 
 
 def test_info_lists_types_relations_and_what_there_is(kbnav):
@@ -84,6 +91,17 @@ def test_info_lists_types_relations_and_what_there_is(kbnav):
     assert "  house: 2" in lines
     assert "  person -- owns --> house: 3" in lines
     assert not any(line.startswith("  text:") for line in lines)
+    stored = sum(file.stat().st_size for file in Path().glob("v.skb/data-*/graph/*"))
+    assert f"  graph: {stored} bytes" in lines
+    assert lines[-2:] == [
+        "left out or changed by the build",
+        "  edge to a node that does not exist: 1 (p2 owns nowhere)",
+    ]
+
+
+def test_the_bundled_skb_is_described_by_its_name(kbnav):
+    code, out, _ = kbnav("skb", "info", "demo")
+    assert (code, out.splitlines()[0]) == (0, "demo: 252 nodes, 915 edges, from records: nodes.jsonl, edges.tsv")
 
 
 def test_an_skb_built_from_rdf_is_asked(kbnav):
@@ -117,6 +135,34 @@ def test_update_replaces_adds_and_keeps_how_it_was_built(kbnav, tmp_path):
     assert {node["name"] for node in json.loads(out)["ranking"]} == {"The Mill", "Long Barn", "Old Forge"}
 
 
+def test_update_deletes_nodes_and_edges_and_says_what_went_with_them(kbnav, tmp_path):
+    built(kbnav)
+    gone = [{"id": "h1", "deleted": True}, {"id": "p9", "deleted": True}, {"id": "p1", "name": "Ann Reed-Lisk"}]
+    (tmp_path / "gone.jsonl").write_text("\n".join(map(json.dumps, gone)))
+    (tmp_path / "gone.tsv").write_text("source\trelation\ttarget\tdeleted\np2\towns\th2\ttrue\np1\towns\th1\ttrue\n")
+    code, out, error = kbnav("skb", "update", "v.skb", "--nodes", "gone.jsonl", "--edges", "gone.tsv")
+    assert (code, out) == (0, "v.skb: 3 nodes, 1 edges\n")
+    assert error.splitlines()[-3:] == [
+        "deletion of a node that does not exist: 1 (p9)",
+        "edge deleted: 2 (p2 owns h2, p1 owns h1)",
+        "node deleted: 1 (h1)",
+    ]
+    out = kbnav("skb", "info", "v.skb")[1]
+    assert {"  person: 2", "  house: 1", "  person -- owns --> house: 1"} <= set(out.splitlines())
+    code, out, _ = kbnav("ask", "--kb", "v.skb", "--csv", "Which houses does Ann Reed-Lisk own?")
+    assert [row["id"] for row in csv.DictReader(io.StringIO(out))] == ["h2"]
+
+
+def test_of_rdf_the_texts_in_one_language_are_kept(kbnav, tmp_path):
+    names = 'rdfs:label "Mere"@en, "Meer"@de'
+    (tmp_path / "lakes.ttl").write_text(TURTLE.replace('rdfs:label "Mere"', names))
+    rdf = ["build", "--from", "rdf", "lakes.ttl", "--encoder", "none", "--no-sparql", "--language", "de"]
+    assert kbnav("skb", *rdf, "--out", "l.skb")[0] == 0
+    code, out, _ = kbnav("ask", "--kb", "l.skb", "--json", "--quiet", "What is in the Meer?")
+    assert code == 0
+    assert json.loads(out)["ranking"][0]["name"] == "Deep"
+
+
 def test_an_approximate_index_is_built_kept_left_out_and_added_later(kbnav, tmp_path):
     (tmp_path / "more.jsonl").write_text('{"id": "h3", "type": "house", "name": "Old Forge"}\n')
 
@@ -144,8 +190,13 @@ def test_an_approximate_index_is_built_kept_left_out_and_added_later(kbnav, tmp_
         (["build", "--from", "stark", "a", "--edges", "e.tsv", "--out", "v.skb"], "do not go with --from stark"),
         (["build", "--nodes", "nodes.jsonl", "--encoder", "bert", "--out", "v.skb"], "no encoder 'bert'"),
         (["build", "--nodes", "none.jsonl", "--encoder", "none", "--out", "v.skb"], "none.jsonl"),
-        (["info", "."], "is not an SKB"),
-        (["check", "nowhere"], "is not an SKB"),
+        (
+            ["build", "--nodes", "torn.jsonl", "--encoder", "none", "--out", "v.skb"],
+            "torn.jsonl, line 2, character 8: ",
+        ),
+        (["build", "--nodes", "nodes.jsonl", "--language", "de", "--out", "v.skb"], "goes with --from rdf only"),
+        (["info", "."], "is not an SKB: it has no meta.json"),
+        (["check", "nowhere"], "is not an SKB: there is no such folder"),
         (["update", "."], "give records with --nodes"),
     ],
 )
@@ -243,13 +294,67 @@ def test_vectors_of_an_endpoint_are_asked_of_it_again_with_the_settings_own_key(
     } == {"Bearer secret"}
 
 
+def test_a_build_killed_while_it_embeds_goes_on_and_an_update_embeds_what_changed(kbnav, embeddings, tmp_path):
+    names = [f"House {number}" for number in range(600)]
+    records = [{"id": name, "type": "house", "name": name} for name in names]
+    (tmp_path / "many.jsonl").write_text("\n".join(map(json.dumps, records)))
+    served = ["--base-url", embeddings.base_url]
+    build = ["skb", "build", "--nodes", "many.jsonl", "--out", "m.skb", "--no-text", "--no-sparql"]
+    build += ["--encoder", "openai:small", *served]
+    embeddings.held_from = 9  # the first 512 nodes are 8 requests
+    with subprocess.Popen([sys.executable, "-c", "from kbnav.apps.cli import main; main()", *build]) as process:
+        assert embeddings.holding.wait(120)
+        os.kill(process.pid, signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    assert "its build was not finished; run it again" in kbnav("skb", "info", "m.skb")[2]
+    first = embeddings.texts()[: 8 * 64]
+    embeddings.release()
+
+    code, out, error = kbnav(*build)
+    assert (code, out) == (0, "m.skb: 600 nodes, 0 edges\n")
+    assert "an unfinished build is here" in error
+    assert "nodes: 600" not in error
+    assert sorted(first + embeddings.texts()) == sorted(names)
+    assert kbnav("skb", "check", "m.skb")[0] == 0
+
+    embeddings.requests.clear()
+    changed = [{"id": "House 7", "name": "Mill"}, {"id": "House 8", "deleted": True}]
+    (tmp_path / "changed.jsonl").write_text("\n".join(map(json.dumps, changed)))
+    assert kbnav("skb", "update", "m.skb", "--nodes", "changed.jsonl", *served)[1] == "m.skb: 599 nodes, 0 edges\n"
+    assert embeddings.texts() == ["Mill"]
+
+
+def test_a_build_whose_endpoint_fails_says_that_it_can_go_on(kbnav):
+    with ModelStub([failure(400, "too long", Connection="close")]) as stub:
+        arguments = ["--nodes", "nodes.jsonl", "--out", "v.skb", "--encoder", "openai:small"]
+        code, out, error = kbnav("skb", "build", *arguments, "--base-url", stub.base_url)
+    assert (code, out) == (3, "")
+    assert "stopped; the same command goes on where it was" in error
+    assert error.splitlines()[-1].startswith(f"kbnav: openai:small at {stub.base_url}/: ")
+
+
 class Embeddings(ModelStub):
-    """Answers every request with vectors of the length of a text."""
+    """Answers every request with vectors of the length of a text; from a request on it may be held until released."""
 
     def __init__(self) -> None:
         super().__init__([completion("")])
+        self.held_from = 0
+        self.holding, self._released = threading.Event(), threading.Event()
+
+    def texts(self) -> list[str]:
+        """What was asked for, in order."""
+        return [text for asked in self.requests for text in asked["input"]]
+
+    def release(self) -> None:
+        """Forget what was asked, and hold nothing any more."""
+        self.held_from = 0
+        self.requests.clear()
+        self._released.set()
 
     def reply(self, asked: dict[str, Any]) -> Canned:
+        if 0 < self.held_from <= len(self.requests):
+            self.holding.set()
+            self._released.wait(60)
         texts = asked["input"]
         data = [
             {"object": "embedding", "index": place, "embedding": [len(text), 1]} for place, text in enumerate(texts)
@@ -259,6 +364,6 @@ class Embeddings(ModelStub):
 
 
 @pytest.fixture
-def embeddings() -> Iterator[ModelStub]:
+def embeddings() -> Iterator[Embeddings]:
     with Embeddings() as stub:
         yield stub

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -43,6 +44,10 @@ NodesOption = Annotated[
 ]
 EdgesOption = Annotated[list[Path] | None, typer.Option("--edges", help="Edge records, as for nodes; repeatable.")]
 SkbArgument = Annotated[Path, typer.Argument(help="Folder of the SKB.")]
+AnySkbArgument = Annotated[Path, typer.Argument(help="Folder of the SKB, or demo for the bundled one.")]
+UrlOption = Annotated[
+    str | None, typer.Option("--base-url", help="OpenAI-compatible endpoint of an encoder openai:<model>.")
+]
 
 
 @app.command()
@@ -70,39 +75,46 @@ def build(
         bool, typer.Option("--relations", help="Index documents with their relations too, for kbnav retrieve.")
     ] = False,
     ann: Annotated[bool, typer.Option("--ann", help="Index the vectors for approximate search (extra ann).")] = False,
+    base_url: UrlOption = None,
+    language: Annotated[
+        str | None, typer.Option(help="With --from rdf, the language of the names and texts to keep; default: en.")
+    ] = None,
 ) -> None:
     """Build an SKB. Killed, it goes on where it was when it is called again."""
     from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.build import build as build_skb
+    from kbnav.knowledge.skb.schema import WORK
 
     console = _console()
-    source = _source(source_format, sources or [], nodes or [], edges or [])
-    chosen = _encoder(encoder, console)
+    source = _source(source_format, sources or [], nodes or [], edges or [], language)
+    chosen = _encoder(encoder, console, base_url)
     options = Options(
         text=text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations, ann=ann
     )
-    with Progress(console) as progress:
+    if (out / WORK).is_dir():
+        console.print("an unfinished build is here: what it did of the same input is not done again", style="dim")
+    with _can_go_on(console), Progress(console) as progress:
         meta = build_skb(source, out, options, name=name, progress=progress)
     _print_losses(console, meta)
     print(f"{out}: {meta.nodes:,} nodes, {meta.edges:,} edges")
 
 
 @app.command()
-def info(skb: SkbArgument) -> None:
+def info(skb: AnySkbArgument) -> None:
     """Say what an SKB holds: types, relations, indexes, sizes, and what its build left out."""
     from kbnav.knowledge.skb.maintenance import info as describe
 
-    _print_info(describe(skb))
+    _print_info(describe(_folder(skb)))
 
 
 @app.command()
-def check(skb: SkbArgument) -> None:
+def check(skb: AnySkbArgument) -> None:
     """Read every file of an SKB and compare it with its checksum."""
     from kbnav.errors import DataError
     from kbnav.knowledge.skb.maintenance import check as find_faults
 
     with Progress(_console()) as progress:
-        faults = find_faults(skb, progress=progress)
+        faults = find_faults(_folder(skb), progress=progress)
     if faults:
         raise DataError("\n".join([f"{skb} is damaged; build it again, or take it from a copy:", *faults]))
     print(f"{skb} is whole")
@@ -116,6 +128,7 @@ def update(
     ann: Annotated[
         bool | None, typer.Option(help="Index the vectors for approximate search, or leave it; default: as it is.")
     ] = None,
+    base_url: UrlOption = None,
 ) -> None:
     """Add, replace or delete ("deleted": true) nodes and edges, by id; or add an index."""
     from kbnav.knowledge.skb.importers.tables import TableSource
@@ -124,8 +137,8 @@ def update(
     console = _console()
     only_index = ann is not None and not (nodes or edges)
     source = TableSource([], []) if only_index else _source(Format.records, [], nodes or [], edges or [])
-    options = _built_with(skb)
-    with Progress(console) as progress:
+    options = _built_with(skb, base_url)
+    with _can_go_on(console), Progress(console) as progress:
         meta = update_skb(skb, source, options if ann is None else options._replace(ann=ann), progress=progress)
     _print_losses(console, meta)
     print(f"{skb}: {meta.nodes:,} nodes, {meta.edges:,} edges")
@@ -191,13 +204,37 @@ class Progress:
             self._console.print(line.rstrip(), highlight=False)
 
 
-def _source(kind: Format, sources: Sequence[Path], nodes: Sequence[Path], edges: Sequence[Path]) -> Source:
+@contextmanager
+def _can_go_on(console: Console) -> Iterator[None]:
+    """Say that nothing is lost where a build stops for no fault of its input."""
+    from kbnav.errors import ServiceError
+
+    try:
+        yield
+    except (KeyboardInterrupt, ServiceError):
+        console.print("stopped; the same command goes on where it was", style="yellow")
+        raise
+
+
+def _folder(skb: Path) -> Path:
+    """The folder of an SKB that is named as for ``kbnav ask --kb``."""
+    from kbnav.knowledge.skb.bundled import bundled_skb
+    from kbnav.settings import load_settings
+
+    return bundled_skb(load_settings().home) if str(skb) == "demo" and not skb.exists() else skb
+
+
+def _source(
+    kind: Format, sources: Sequence[Path], nodes: Sequence[Path], edges: Sequence[Path], language: str | None = None
+) -> Source:
     """The input that the options name. Raises UsageError where they do not go together."""
     from kbnav.errors import UsageError
     from kbnav.knowledge.skb.importers.rdf import RdfSource
     from kbnav.knowledge.skb.importers.stark import StarkSource
     from kbnav.knowledge.skb.importers.tables import TableSource
 
+    if language and kind is not Format.rdf:
+        raise UsageError("--language goes with --from rdf only")
     if kind is Format.records:
         if sources or not (nodes or edges):
             raise UsageError("give records with --nodes and --edges; for other input say --from stark or --from rdf")
@@ -205,13 +242,13 @@ def _source(kind: Format, sources: Sequence[Path], nodes: Sequence[Path], edges:
     if nodes or edges:
         raise UsageError(f"--nodes and --edges do not go with --from {kind}")
     if kind is Format.rdf and sources:
-        return RdfSource(sources)
+        return RdfSource(sources, language or "en")
     if kind is Format.stark and len(sources) == 1:
         return StarkSource(sources[0])
     raise UsageError("give the RDF files" if kind is Format.rdf else "give the one folder of STaRK's processed files")
 
 
-def _encoder(name: str, console: Console) -> Encoder | None:
+def _encoder(name: str, console: Console, base_url: str | None) -> Encoder | None:
     """The encoder of a name; None for lsa, which is fitted on the texts, and for none."""
     from kbnav import encoders
     from kbnav.settings import load_settings
@@ -220,11 +257,11 @@ def _encoder(name: str, console: Console) -> Encoder | None:
         return encoders.default(lambda line: console.print(line, style="dim", highlight=False, markup=False))
     if name in ("lsa", NO_ENCODER):
         return None
-    settings = load_settings()
+    settings = load_settings(base_url=base_url)
     return encoders.load(name, base_url=settings.base_url, api_key=settings.api_key.get_secret_value())
 
 
-def _built_with(folder: Path) -> Options:
+def _built_with(folder: Path, base_url: str | None) -> Options:
     """The options that an SKB was built with."""
     from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.schema import read_meta
@@ -233,7 +270,7 @@ def _built_with(folder: Path) -> Options:
     return Options(
         text=any(name.startswith("text/") for name in meta.files),
         vectors=bool(meta.encoder),
-        encoder=_encoder(meta.encoder or NO_ENCODER, _console()),
+        encoder=_encoder(meta.encoder or NO_ENCODER, _console(), base_url),
         sparql=meta.sparql,
         relations=any(name.startswith("relational-") for name in meta.files),
         ann=_has_ann(meta),
@@ -245,12 +282,22 @@ def _has_ann(meta: Meta) -> bool:
 
 
 def _print_losses(console: Console, meta: Meta) -> None:
-    for reason, dropped in meta.dropped.items():
-        line = f"{reason}: {dropped.count:,}" + (f" ({', '.join(dropped.examples)}, …)" if dropped.examples else "")
+    for line in _losses(meta):
         console.print(line, style="yellow", highlight=False, markup=False)
 
 
+def _losses(meta: Meta) -> list[str]:
+    """What a build left out: each reason with its count and first cases."""
+    lines = []
+    for reason, dropped in meta.dropped.items():
+        cases = [*dropped.examples, "…"] if dropped.count > len(dropped.examples) else dropped.examples
+        lines.append(f"{reason}: {dropped.count:,}" + (f" ({', '.join(cases)})" if dropped.examples else ""))
+    return lines
+
+
 def _print_info(found: Info) -> None:
+    from rich.filesize import decimal
+
     from kbnav.apps.console import printable
 
     meta = found.meta
@@ -270,10 +317,9 @@ def _print_info(found: Info) -> None:
     lines += [f"  {one.source} -- {one.relation} --> {one.target}: {one.count:,}" for one in tuples[:_TUPLES]]
     if len(tuples) > _TUPLES:
         lines.append(f"  and {len(tuples) - _TUPLES} more")
-    lines += ["", "files", *(f"  {part}: {size / 1e6:,.1f} MB" for part, size in sorted(found.bytes.items()))]
+    lines += ["", "files", *(f"  {part}: {decimal(size)}" for part, size in sorted(found.bytes.items()))]
     if meta.dropped:
-        lines += ["", "left out or changed by the build"]
-        lines += [f"  {reason}: {dropped.count:,}" for reason, dropped in meta.dropped.items()]
+        lines += ["", "left out or changed by the build", *(f"  {line}" for line in _losses(meta))]
     print(printable("\n".join(lines)))
 
 

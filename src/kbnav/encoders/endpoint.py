@@ -60,7 +60,7 @@ class Endpoint:
         except APIResponseValidationError as error:
             raise BadResponse(f"{self.name}: {error}") from error
         except OpenAIError as error:
-            raise ServiceError(f"{self.name}: {error}") from error
+            raise ServiceError(f"{self.name} at {self._client.base_url}: {error}") from error
         except ValueError as error:  # a body that is no JSON, or has no vectors
             raise BadResponse(f"{self.name}: {error}") from error
         return self._vectors(response, len(texts))

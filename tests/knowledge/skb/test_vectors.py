@@ -179,7 +179,7 @@ def test_progress_counts_nodes_to_the_end(tmp_path: Path) -> None:
         encoder=Letters(),
         progress=lambda *call: calls.append(call),
     )
-    assert calls == [("vectors", 512, 1200), ("vectors", 1024, 1200), ("vectors", 1200, 1200)]
+    assert calls == [("vectors", 0, 1200), ("vectors", 512, 1200), ("vectors", 1024, 1200), ("vectors", 1200, 1200)]
 
 
 def test_no_nodes_give_an_index_that_finds_nothing(tmp_path: Path) -> None:

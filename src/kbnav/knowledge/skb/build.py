@@ -27,6 +27,7 @@ from kbnav.knowledge.skb.schema import (
     FORMAT,
     LSA,
     META,
+    WORK,
     Dropped,
     FileInfo,
     Meta,
@@ -45,7 +46,6 @@ from kbnav.knowledge.skb.store import RELATIONAL_TEXT, RELATIONAL_VECTORS, SKB, 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder
 
-WORK = "build"
 LOCK = "build.lock"
 POSITIONS = "positions.npy"
 STATE = "progress.json"
@@ -250,12 +250,13 @@ class _Job:
         return folder
 
     def _nodes(self) -> dict[str, Any]:
-        losses = Losses()
+        losses, done = Losses(), 0
         writer = NodeWriter(self._folder("nodes"), self._folder("documents"), self.source.types)
         for done, record in enumerate(self.source.nodes(losses), 1):
             writer.add(record, losses)
             if done % REPORT_EVERY == 0:
                 self.progress("nodes", done, 0)
+        self.progress("nodes", done, done)
         positions, types = writer.finish()
         np.save(self.work / POSITIONS, positions)
         return {"types": types, "dropped": _plain(losses)}
@@ -269,6 +270,7 @@ class _Job:
             collector.add(item)
             if collector.edges % REPORT_EVERY == 0:
                 self.progress("edges", collector.edges, 0)
+        self.progress("edges", collector.edges, collector.edges)
         relations, edges = collector.finish()
         repeated = write_graph(folder, len(nodes), len(relations), edges)
         if repeated:
@@ -397,9 +399,9 @@ def _put_in_place(job: _Job, out: Path, name: str) -> Meta:
     leftovers = (POSITIONS, STATE)
     paths = sorted(path for path in job.work.rglob("*") if path.is_file() and path.name not in leftovers)
     files = {}
-    for done, path in enumerate(paths):
-        job.progress("checksums", done, len(paths))
+    for done, path in enumerate(paths, 1):
         files[path.relative_to(job.work).as_posix()] = file_info(path, sync=True)
+        job.progress("checksums", done, len(paths))
     meta = job.meta(name, files, f"data-{os.urandom(6).hex()}")
     job.work.rename(out / meta.data)
     write_meta(out, meta)

@@ -59,7 +59,7 @@ def check(path: Path, *, progress: Progress = no_progress) -> list[str]:
     meta = read_meta(path)
     data = path / meta.data
     faults = []
-    for done, (name, expected) in enumerate(meta.files.items()):
+    for done, (name, expected) in enumerate(meta.files.items(), 1):
         progress("check", done, len(meta.files))
         try:
             found = file_info(data / name)
@@ -81,7 +81,8 @@ def check(path: Path, *, progress: Progress = no_progress) -> list[str]:
 def update(path: Path, source: Source, options: Options, *, progress: Progress = no_progress) -> Meta:
     """Add the nodes and edges of ``source`` to an SKB, and take away those that it marks as deleted.
 
-    A node whose id is there already takes the new record's place; the edges of one that is deleted go with it.
+    The record of a node whose id is there already takes the old one's place, but keeps its type where it has none; the
+    edges of a node that is deleted go with it.
     Everything is built anew beside the data in use and put in its place in one step; vectors of texts that did not
     change are taken over. Raises DataError, and UsageError where ``options`` name another encoder than the SKB has.
     """
@@ -138,7 +139,8 @@ class _Updated:
         for number, fields in enumerate(self._skb.documents):
             node_id = self._skb.id(number)
             old = NodeRecord(node_id, self._skb.type_name(number), self._skb.nodes.names[number], fields)
-            yield changed.pop(node_id, old)
+            new = changed.pop(node_id, old)
+            yield new._replace(type=new.type or old.type)
         for record in changed.values():
             if record.deleted:
                 losses.add("deletion of a node that does not exist", record.id)
@@ -161,18 +163,14 @@ class _Updated:
     def _kept_edges(self, deleted: Sequence[EdgeRecord], losses: Losses) -> Iterator[EdgeArrays]:
         graph = self._skb.graph
         gone = self._edge_numbers(deleted, losses)
-        without = np.zeros(graph.nodes, bool)
-        for record in self._changed(
-            Losses()
-        ).values():  # the stage before may have been done by a build that was killed
-            number = self._skb.nodes.ids.find(record.id)
-            without[number if record.deleted and number >= 0 else []] = True
+        without = self._deleted_nodes()
         sources = np.repeat(np.arange(graph.nodes), graph.degrees("out"))
         targets, relations = graph.all_edges()
         for first in range(0, graph.edges, _CHUNK):
             part = slice(first, first + _CHUNK)
             keys = self._edge_number(sources[part], relations[part].astype(np.int64), targets[part].astype(np.int64))
-            dangling = without[sources[part]] | without[targets[part]]
+            asked = np.isin(keys, gone)
+            dangling = (without[sources[part]] | without[targets[part]]) & ~asked
             for place in np.flatnonzero(dangling)[:EXAMPLES].tolist():
                 ends = (self._skb.id(int(column[part][place])) for column in (sources, targets))
                 relation = self.relations[int(relations[part][place])]
@@ -180,8 +178,17 @@ class _Updated:
             more = int(dangling.sum()) - EXAMPLES
             if more > 0:
                 losses.add("edge of a deleted node", "", more)
-            kept = ~(np.isin(keys, gone) | dangling)
+            kept = ~(asked | dangling)
             yield EdgeArrays(sources[part][kept], relations[part][kept], targets[part][kept])
+
+    def _deleted_nodes(self) -> npt.NDArray[np.bool_]:
+        """Which nodes are deleted, shape [nodes]; read anew, for a build that was killed may have done their stage."""
+        deleted = np.zeros(self._skb.graph.nodes, bool)
+        for record in self._changed(Losses()).values():
+            number = self._skb.nodes.ids.find(record.id)
+            if record.deleted and number >= 0:
+                deleted[number] = True
+        return deleted
 
     def _edge_numbers(self, edges: Sequence[EdgeRecord], losses: Losses) -> npt.NDArray[np.int64]:
         """The numbers of edges that the SKB has; others are counted."""

@@ -20,6 +20,8 @@ from kbnav.errors import DataError, UsageError
 FORMAT = 1
 """Version of the folder format; a higher one is refused."""
 META = "meta.json"
+WORK = "build"
+"""Folder of a build under way, within that of the SKB."""
 LSA = "lsa"
 """``Meta.encoder`` where the encoder was fitted on the texts themselves."""
 
@@ -129,7 +131,7 @@ def read_meta(folder: Path) -> Meta:
     try:
         document = json.loads(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise UsageError(f"{folder} is not an SKB: it has no {META}") from error
+        raise UsageError(f"{folder} is not an SKB: {_why_not(folder)}") from error
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: {error}") from error
     if not isinstance(document, dict) or not isinstance(document.get("format"), int):
@@ -144,6 +146,12 @@ def read_meta(folder: Path) -> Meta:
     except ValidationError as error:
         first = error.errors()[0]
         raise DataError(f"{path}: {'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from error
+
+
+def _why_not(folder: Path) -> str:
+    if not folder.is_dir():
+        return "there is no such folder"
+    return "its build was not finished; run it again" if (folder / WORK).is_dir() else f"it has no {META}"
 
 
 def write_meta(folder: Path, meta: Meta) -> None:

@@ -68,6 +68,7 @@ def build(
     store = _Store.resume(folder, encoder.name, count)
     old = _Reused.of(previous, encoder.name)
     done = 0
+    progress("vectors", done, count)
     for window in _windows(nodes()):
         store.fill(window, encoder, old)
         done += len(window)

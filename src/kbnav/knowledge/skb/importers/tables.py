@@ -111,6 +111,8 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Record]]:
                 continue
             try:
                 record = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise DataError(f"{_at(path, number)}, character {error.pos + 1}: {error.msg}") from error
             except (ValueError, RecursionError) as error:
                 raise DataError(f"{_at(path, number)}: {error}") from error
             if not isinstance(record, dict):
