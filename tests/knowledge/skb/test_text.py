@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb import text
-from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
+from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion, relative_score_fusion
 from kbnav.knowledge.skb.schema import NodeText
 
 
@@ -243,3 +243,37 @@ def test_fusion_keeps_a_ranking_all_agree_on_and_never_loses_an_id(rankings: lis
     assert sorted(fused) == list(range(6))
     if all(ranking == rankings[0] for ranking in rankings):
         assert fused == rankings[0]
+
+
+def test_fusion_by_scores_keeps_how_far_ahead_the_first_are() -> None:
+    words = [("a", 9.0), ("b", 3.0)]
+    meaning = [("b", 0.8), ("c", 0.4), ("a", 0.0), ("d", -0.2)]
+
+    fused = relative_score_fusion([words, meaning], weights=[1, 0.5], depth=10)
+
+    assert fused == [
+        ("a", pytest.approx(1 / 1.5)),
+        ("b", pytest.approx((1 / 3 + 0.5) / 1.5)),
+        ("c", pytest.approx(1 / 6)),
+    ]
+    assert relative_score_fusion([words, meaning], weights=[1, 0.5], depth=10, limit=1) == fused[:1]
+    cut_off = relative_score_fusion([[("a", 9.0), ("b", 5.0), ("c", 1.0)]], weights=[2], depth=3)
+    assert cut_off == [("a", 1.0), ("b", 0.5), ("c", 0.0)], "of a ranking that was cut off the last counts nothing"
+    assert relative_score_fusion([[("a", 2.0), ("b", 2.0)]], weights=[1], depth=2) == [("a", 1.0), ("b", 1.0)]
+    assert relative_score_fusion([[], []], weights=[1, 1], depth=3) == []
+
+
+scored = st.dictionaries(st.integers(0, 9), st.floats(-1, 50), max_size=8).map(
+    lambda scores: sorted(scores.items(), key=lambda pair: -pair[1])
+)
+
+
+@given(scored, scored, st.floats(0.1, 3), st.integers(1, 8))
+def test_fusion_by_scores_is_between_0_and_1_and_keeps_every_id_with_a_score(one, other, weight, depth) -> None:
+    fused = relative_score_fusion([one, other], weights=[1, weight], depth=depth)
+
+    assert {number for number, _ in fused} == {number for number, score in [*one, *other] if score > 0}
+    assert all(0 <= score <= 1 + 1e-9 for _, score in fused)
+    assert [score for _, score in fused] == sorted((score for _, score in fused), reverse=True)
+    if one == other:
+        assert [number for number, _ in fused] == [number for number, score in one if score > 0]
