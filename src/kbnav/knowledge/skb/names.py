@@ -13,7 +13,9 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -36,6 +38,7 @@ _MOST_REPEATS = 15  # of a trigram within a name; further ones are left out
 _LONGEST = 65_535  # letters; lengths beyond are not told apart before names are compared
 _KEYS_AT_ONCE = 1 << 16
 _REPORT_EVERY = 50_000
+_LANDMARKS = 4_096  # keys, evenly spread, that a search begins among; they are read when first needed
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.uint64]
@@ -109,6 +112,8 @@ class NameIndex:
         self._keys_start = _mapped(folder / "keys_start.npy")
         self._key_ends = self._keys_start.data  # the same, five times as quick to read one by one
         self._lengths = _mapped(folder / "lengths.npy")
+        self._places = range(len(self._lengths))
+        self._apart = 1 + len(self._lengths) // _LANDMARKS
         self._holders = _mapped(folder / "holders.npy")
         self._written = _mapped(folder / "written.npy")
         self._holders_start = _mapped(folder / "holders_start.npy")
@@ -120,7 +125,7 @@ class NameIndex:
 
     def __len__(self) -> int:
         """Number of different normalised names."""
-        return len(self._lengths)
+        return len(self._places)
 
     def search(
         self,
@@ -154,11 +159,15 @@ class NameIndex:
         """
         prefix, low = b"", 0
         for count, (word, last) in enumerate(zip(words, lasts, strict=True), start=1):
+            longer = prefix + word.encode()
             if last:
-                place = self._first_from(prefix + last.encode(), low)
-                if place < len(self) and self._key(place) == prefix + last.encode():
+                ended = prefix + last.encode()
+                place = self._first_from(ended, low)
+                if place < len(self) and self._key(place) == ended:
                     yield count, True
-            prefix += word.encode()
+                if ended < longer:  # as "gene" before "genes", which is then near
+                    low = place
+            prefix = longer
             low = self._first_from(prefix, low)
             key = self._key(low) if low < len(self) else b""
             if key == prefix:
@@ -168,11 +177,23 @@ class NameIndex:
 
     def _first_from(self, wanted: bytes, low: int) -> int:
         """The first key at ``low`` or behind it that is not less: in growing steps, for it is near when ``low`` > 0."""
-        step = 1 if low else len(self)
-        while low + step < len(self) and self._key(low + step) < wanted:
+        if not low:
+            return self._first(wanted)
+        size, step = len(self), 1
+        while low + step < size and self._key(low + step) < wanted:
             low += step
             step *= 2
-        return self._bisect(wanted, low, min(low + step, len(self)))
+        return bisect_left(self._places, wanted, low, min(low + step, size), key=self._key)
+
+    def _first(self, wanted: bytes) -> int:
+        """The first key that is not less: between two of those in memory, then by binary search over the map."""
+        some = bisect_left(self._landmarks, wanted)
+        low, high = max(0, some - 1) * self._apart, min(some * self._apart, len(self))
+        return bisect_left(self._places, wanted, low, high, key=self._key)
+
+    @cached_property
+    def _landmarks(self) -> Sequence[bytes]:
+        return [self._key(place) for place in self._places[:: self._apart]]
 
     def _equal(self, key: str, name: str) -> list[Match]:
         place = self._place(key)
@@ -187,17 +208,8 @@ class NameIndex:
     def _place(self, key: str) -> int | None:
         """Binary search among the keys, which are in order of their UTF-8 bytes."""
         wanted = key.encode()
-        place = self._bisect(wanted, 0, len(self))
+        place = self._first(wanted)
         return place if place < len(self) and self._key(place) == wanted else None
-
-    def _bisect(self, wanted: bytes, low: int, high: int) -> int:
-        while low < high:
-            middle = (low + high) // 2
-            if self._key(middle) < wanted:
-                low = middle + 1
-            else:
-                high = middle
-        return low
 
     def _key(self, place: int) -> bytes:
         return bytes(self._keys[self._key_ends[place] : self._key_ends[place + 1]])
