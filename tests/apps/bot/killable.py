@@ -1,9 +1,17 @@
-"""A process that runs a bot with a scripted answer until it is killed: ``python -m … API FOLDER PAGE PAGE…``."""
+"""A bot with a scripted answer in a process that is killed, and begun again, until all is answered.
+
+``python -m tests.apps.bot.killable API STATE QUESTIONS PAGE…`` prints the number of kills. Each process is forked from
+this one, which has the modules loaded and did nothing else.
+"""
 
 from __future__ import annotations
 
+import os
+import random
+import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from kbnav.apps.bot.bot import Bot
@@ -13,23 +21,43 @@ from kbnav.settings import Bot as Rules
 from tests.apps.bot.parts import connect, run_of
 
 
-def main(api: str, folder: str, *pages: str) -> None:
-    """Tick for ever."""
+def answer_all(api: str, state: Path, pages: Sequence[str], questions: int) -> None:
+    """Look and answer until so many questions have their reply."""
     wiki = connect(api)
     wiki.login()
-    rules = Rules(pages=pages, mentions=False, poll=0.05, questions_per_user_per_day=1000, questions_per_day=1000)
-    bot = Bot(
-        wiki,
-        Ledger(Path(folder) / "bot.sqlite"),
-        lambda one, _: run_of(one),
-        lambda _: None,
-        rules,
-        Style(),
-        edits=True,
+    ledger = Ledger(state)
+    rules = Rules(
+        pages=tuple(pages), mentions=False, poll=0.05, questions_per_user_per_day=1000, questions_per_day=1000
     )
-    for said in bot.rounds(lambda seconds: bool(time.sleep(seconds))):
-        print(said.text, flush=True)
+    bot = Bot(wiki, ledger, lambda question, _: run_of(question), lambda _: None, rules, Style(), edits=True)
+
+    def stop(seconds: float) -> bool:
+        time.sleep(seconds)
+        return sum(entry.status == "posted" for entry in ledger.entries()) == questions
+
+    for _ in bot.rounds(stop):
+        pass
+
+
+def kill_until_done(api: str, state: Path, questions: int, pages: Sequence[str]) -> int:
+    """How often a bot was killed before it had answered everything. Raises RuntimeError where it failed by itself."""
+    chance, kills = random.Random(7), 0
+    while True:
+        child = os.fork()
+        if child == 0:
+            answer_all(api, state, pages, questions)
+            os._exit(0)
+        deadline = time.monotonic() + chance.uniform(0.3, 5.0)
+        while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if ended != (0, 0):
+            if ended[1]:
+                raise RuntimeError(f"the bot ended with status {ended[1]}")
+            return kills
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        kills += 1
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    print(kill_until_done(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]))

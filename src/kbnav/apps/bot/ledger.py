@@ -6,6 +6,7 @@ import fcntl
 import sqlite3
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -63,13 +64,17 @@ class Ledger:
         self._lock = threading.Lock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._alone = path.with_suffix(".lock").open("a")
-            if alone:
-                fcntl.flock(self._alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")
-            self._db.executescript(_TABLES)
+            with ExitStack() as opened:
+                if alone:
+                    lock = opened.enter_context(path.with_suffix(".lock").open("a"))
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._db = opened.enter_context(
+                    closing(sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10))
+                )
+                self._db.execute("PRAGMA journal_mode = WAL")
+                self._db.execute("PRAGMA synchronous = FULL")
+                self._db.executescript(_TABLES)
+                self._opened = opened.pop_all()
         except BlockingIOError as error:
             raise UsageError(f"another bot is running on {path}") from error
         except (OSError, sqlite3.Error) as error:
@@ -77,8 +82,7 @@ class Ledger:
 
     def close(self) -> None:
         """Close the file."""
-        self._db.close()
-        self._alone.close()
+        self._opened.close()
 
     def add(self, question: Question, now: float, *, status: Status = "seen", note: str = "") -> bool:
         """Remember a question; False where it was known already."""

@@ -1,0 +1,76 @@
+"""``kbnav bot`` as an operator uses it, on a real MediaWiki with the bundled mirror and the offline policy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kbnav.apps.cli import app
+from kbnav.knowledge.base import KnowledgeBase
+from tests.apps.bot.mediawiki import BOT, BOT_PASSWORD
+from tests.apps.bot.parts import TALK, Scene
+
+QUESTION = "Which elements were discovered by Marie Curie?"
+
+
+@pytest.fixture
+def home(mini_home: Path, mini_kb: KnowledgeBase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of the test's own, with the bundled mirror already unpacked; also the working directory."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "mirrors").symlink_to(mini_home / "mirrors")
+    monkeypatch.setenv("KBNAV_HOME", str(folder))
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def kbnav(*arguments: str) -> str:
+    """What a command prints that ends well."""
+    done = CliRunner().invoke(app, ["bot", *arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_a_question_is_shown_answered_listed_and_replayed(scene: Scene, home: Path, monkeypatch: pytest.MonkeyPatch):
+    settings = f'[bot]\napi = "{scene.wiki.api}"\nuser = "{BOT}@test"\npause = 0\nmentions = false\n'
+    (home / "kbnav.toml").write_text(settings + 'entity_link = "[[{id}]]"\n')
+    monkeypatch.setenv("KBNAV_BOT__PASSWORD", BOT_PASSWORD)
+    scene.ann.ask(TALK, "Curie", QUESTION)
+    shown = kbnav("run", "--once")
+    assert "dry run, would be saved:" in shown
+    assert "-->polonium, radium" in shown
+    assert "polonium" not in scene.ann.text(TALK)
+    assert "shown" in kbnav("status", "--dry")
+    assert kbnav("status") == ""
+
+    assert "posted as revision" in kbnav("run", "--once", "--edit")
+    assert "| [[Q979]] polonium" in scene.ann.text(TALK)
+    (entry,) = [json.loads(line) for line in kbnav("status", "--json").splitlines()]
+    assert (entry["status"], entry["question"]["text"], entry["question"]["author"]) == ("posted", QUESTION, "Ann")
+    assert BOT_PASSWORD not in (home / "runs" / f"{entry['run']}.json").read_text()
+
+    before = scene.ann.text(TALK)
+    again = kbnav("replay", entry["question"]["id"][:6])
+    assert "-->polonium, radium" in again
+    assert scene.ann.text(TALK) == before
+    assert [json.loads(line) for line in kbnav("status", "--json").splitlines()] == [entry]
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        ({}, "bot.api"),
+        ({"API": "http://127.0.0.1:9/api.php", "USER": "B@k"}, "KBNAV_BOT__PASSWORD"),
+        ({"API": "https://wiki.example.org/api.php", "USER": "B@k", "PASSWORD": "x"}, "KBNAV_CONTACT"),
+    ],
+)
+def test_what_is_missing_is_named(home: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], told: str):
+    for name, value in environment.items():
+        monkeypatch.setenv(f"KBNAV_BOT__{name}", value)
+    done = CliRunner().invoke(app, ["bot", "run", "--once"])
+    assert told in str(done.exception)
+    assert getattr(done.exception, "exit_code", None) == (3 if environment else 2)

@@ -1,0 +1,175 @@
+"""Mentions by Echo's notifications, on a server of its own that speaks the payloads of its API."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from kbnav.apps.bot.bot import Bot
+from kbnav.apps.bot.ledger import Ledger
+from kbnav.apps.bot.wikitext import Style
+from kbnav.settings import Bot as Rules
+from tests.apps.bot.parts import Answerer, connect
+
+ANN = "[[User:Ann|Ann]] ([[User talk:Ann|talk]]) 12:34, 1 January 2026 (UTC)"
+SPACES = {"2": ("User", "User"), "3": ("User talk", "User talk"), "1": ("Talk", "Talk"), "4": ("Project", "Project")}
+
+
+class EchoWiki:
+    """A wiki with Echo: pages, notifications that were not read, and the edits that were made."""
+
+    def __init__(self) -> None:
+        self.pages = {
+            "Wikidata:Cafe": f"== A ==\n[[User:KB bot]] Who? {ANN}\n",
+            "Talk:Old": f"== A ==\n[[User:KB bot]] Old? {ANN}\n",
+        }
+        self.unread: dict[str, tuple[str, str]] = {}
+        self.requests: list[dict[str, str]] = []
+
+    def answer(self, asked: dict[str, str]) -> dict[str, Any]:
+        self.requests.append(asked)
+        if asked["action"] == "login":
+            return {"login": {"result": "Success"}}
+        if asked["action"] == "echomarkread":
+            for number in asked["list"].split("|"):
+                del self.unread[number]
+            return {"query": {"echomarkread": {"result": "success"}}}
+        if asked["action"] == "edit":
+            self.pages[asked["title"]] = asked["text"]
+            return {"edit": {"result": "Success", "newrevid": 2}}
+        if "titles" in asked:
+            pages = [self._page(title) for title in asked["titles"].split("|")]
+            return {"curtimestamp": "2026-01-01T00:00:00Z", "query": {"pages": pages}}
+        return {"query": {**self._meta(asked), "users": [{"name": "Ann", "groups": ["*", "user"]}]}}
+
+    def _page(self, title: str) -> dict[str, Any]:
+        if title not in self.pages:
+            return {"title": title, "missing": True}
+        revision = {"revid": 1, "user": "Ann", "timestamp": "2026-01-01T00:00:00Z"}
+        return {
+            "title": title,
+            "lastrevid": 1,
+            "actions": {"edit": []},
+            "revisions": [{**revision, "slots": {"main": {"content": self.pages[title]}}}],
+        }
+
+    def _meta(self, asked: dict[str, str]) -> dict[str, Any]:
+        listed = [
+            {
+                "wiki": "wikidatawiki", "id": number, "type": kind, "category": "mention", "section": "alert",
+                "timestamp": {"utciso8601": "2026-01-01T00:00:00Z"}, "title": {"full": title, "namespace-key": 4},
+                "agent": {"id": 7, "name": "Ann"}, "revid": 1, "read": None,
+            }
+            for number, (kind, title) in self.unread.items()
+        ]  # fmt: skip
+        spaces = {n: {"id": int(n), "name": name, "canonical": other} for n, (name, other) in SPACES.items()}
+        known = {
+            "tokens": {"tokens": {"logintoken": "l", "csrftoken": "c+\\"}},
+            "userinfo": {"userinfo": {"name": "KB bot", "rights": ["edit", "bot"]}},
+            "siteinfo": {
+                "general": {"time": "2026-01-01T00:00:00Z"},
+                "namespaces": spaces,
+                "extensions": [{"type": "notification", "name": "Echo"}],
+            },
+            "notifications": {"notifications": {"list": listed, "continue": None}},
+        }
+        return known.get(asked.get("meta", ""), {})
+
+
+@pytest.fixture
+def echo() -> Iterator[tuple[EchoWiki, str]]:
+    wiki = EchoWiki()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._reply(urlsplit(self.path).query)
+
+        def do_POST(self) -> None:
+            self._reply(self.rfile.read(int(self.headers["Content-Length"])).decode())
+
+        def _reply(self, query: str) -> None:
+            body = json.dumps(wiki.answer(dict(parse_qsl(query)))).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield wiki, f"http://127.0.0.1:{server.server_port}/api.php"
+        server.shutdown()
+        thread.join()
+
+
+def bot(api: str, folder: Path, *, edits: bool = True) -> tuple[Bot, Answerer, Ledger]:
+    wiki, answer, ledger = connect(api), Answerer(), Ledger(folder / f"{edits}.sqlite")
+    wiki.login()
+    return Bot(wiki, ledger, answer, answer.runs.get, Rules(), Style(), edits=edits), answer, ledger
+
+
+def test_mentions_are_read_from_notifications_answered_and_marked_as_read(echo: tuple[EchoWiki, str], tmp_path: Path):
+    wiki, api = echo
+    one, answer, ledger = bot(api, tmp_path)
+    wiki.unread = {"5": ("mention", "Talk:Old")}
+    list(one.tick())
+    assert (answer.asked, wiki.unread) == ([], {})  # it is from before the bot's time
+    wiki.unread = {"6": ("mention", "Wikidata:Cafe"), "7": ("reverted", "Talk:Old"), "8": ("mention", "Talk:Gone")}
+    list(one.tick())
+    assert answer.asked == [("Who?", ())]
+    assert list(wiki.unread) == ["7"]
+    assert ":Answer to Who?" not in wiki.pages["Wikidata:Cafe"]
+    assert "-->Answer to Who?" in wiki.pages["Wikidata:Cafe"]
+    assert not any(request.get("list") == "recentchanges" for request in wiki.requests)
+    ledger.close()
+
+
+def test_each_request_has_good_manners(echo: tuple[EchoWiki, str], tmp_path: Path):
+    wiki, api = echo
+    one, _, ledger = bot(api, tmp_path)
+    list(one.tick())
+    wiki.unread = {"6": ("mention", "Wikidata:Cafe")}
+    list(one.tick())
+    (edit,) = [request for request in wiki.requests if request["action"] == "edit"]
+    assert {request["maxlag"] for request in wiki.requests} == {"5"}
+    assert (edit["assert"], edit["assertuser"], edit["bot"], edit["token"]) == ("bot", "KB bot", "1", "c+\\")
+    assert (edit["baserevid"], edit["basetimestamp"], edit["nocreate"]) == ("1", "2026-01-01T00:00:00Z", "1")
+    before = wiki.requests[wiki.requests.index(edit) - 2]
+    assert before["titles"] == "User:KB bot/shutoff|Wikidata:Cafe" or "csrf" in before.get("type", "")
+    ledger.close()
+
+
+def test_a_dry_run_marks_nothing_as_read(echo: tuple[EchoWiki, str], tmp_path: Path):
+    wiki, api = echo
+    one, answer, ledger = bot(api, tmp_path, edits=False)
+    list(one.tick())
+    wiki.unread = {"6": ("mention", "Wikidata:Cafe")}
+    for _ in range(2):
+        list(one.tick())
+    assert (len(answer.asked), list(wiki.unread)) == (1, ["6"])
+    assert not any(request["action"] in ("edit", "echomarkread") for request in wiki.requests)
+    ledger.close()
+
+
+def test_edits_are_at_least_the_pause_apart(echo: tuple[EchoWiki, str]):
+    _, api = echo
+    now, waits = [0.0], []
+    wiki = connect(api, pause=10.0, clock=lambda: now[0], sleep=waits.append)
+    wiki.login()
+    (page,) = wiki.read("Talk:Old")
+    assert page is not None
+    wiki.edit(page, "a", "s")
+    now[0] = 4.0
+    wiki.edit(page, "b", "s")
+    assert waits == [6.0]

@@ -1,0 +1,83 @@
+"""The bot's state: what is remembered, and that only one bot writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbnav.apps.bot.ledger import Ledger
+from kbnav.apps.bot.talk import Question
+from kbnav.errors import UsageError
+
+FIRST = Question("a" * 16, "P", "S", "Ann", "12:00", "Who?", 1, ("b" * 16, "c" * 16))
+SECOND = Question("ab" * 8, "P", "S", "Bob", "12:01", "Why?", 0)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    one = Ledger(tmp_path / "new" / "bot.sqlite")
+    yield one
+    one.close()
+
+
+def test_a_question_is_remembered_once_with_all_it_says(ledger: Ledger):
+    assert ledger.add(FIRST, 5.0)
+    assert not ledger.add(FIRST, 6.0)
+    (entry,) = ledger.entries()
+    assert (entry.question, entry.status, entry.tries, entry.due, entry.changed_at) == (FIRST, "seen", 0, 0.0, 5.0)
+
+
+def test_what_is_due_are_open_questions_whose_time_has_come(ledger: Ledger):
+    ledger.add(FIRST, 1.0)
+    ledger.add(SECOND, 2.0)
+    ledger.update(FIRST.id, 3.0, status="answered", reply="R", due=10.0, tries=2)
+    assert [entry.question.id for entry in ledger.due(9.9)] == [SECOND.id]
+    assert [entry.question.id for entry in ledger.due(10.0)] == [FIRST.id, SECOND.id]
+    ledger.update(SECOND.id, 4.0, status="posted")
+    assert [entry.reply for entry in ledger.due(11.0)] == ["R"]
+
+
+def test_a_question_is_found_by_the_start_of_its_id_where_that_names_one(ledger: Ledger):
+    ledger.add(FIRST, 1.0)
+    ledger.add(SECOND, 1.0)
+    assert ledger.entry("a") is None
+    assert ledger.entry("aa") == ledger.entry(FIRST.id) != None  # noqa: E711 - both at once
+    assert ledger.entry("b") is None
+    assert ledger.entry("zz%") is None
+
+
+def test_quotas_count_what_was_answered_or_will_be(ledger: Ledger):
+    ledger.add(FIRST, 100.0)
+    ledger.add(SECOND, 200.0, status="refused")
+    assert ledger.asked_since(100.0) == 1
+    assert ledger.asked_since(100.0, "Bob") == 0
+    assert ledger.asked_since(100.1) == 0
+
+
+def test_one_bot_writes_others_read(ledger: Ledger, tmp_path: Path):
+    path = tmp_path / "new" / "bot.sqlite"
+    ledger.add(FIRST, 1.0)
+    with pytest.raises(UsageError, match="another bot is running"):
+        Ledger(path)
+    reader = Ledger(path, alone=False)
+    assert len(reader.entries()) == 1
+    reader.close()
+
+
+def test_marks_and_questions_are_there_after_closing(ledger: Ledger, tmp_path: Path):
+    ledger.set_mark("changes", "1")
+    ledger.set_mark("changes", "2")
+    ledger.add(FIRST, 1.0)
+    ledger.close()
+    again = Ledger(tmp_path / "new" / "bot.sqlite")
+    assert (again.mark("changes"), again.mark("other"), len(again.entries())) == ("2", "", 1)
+    again.close()
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path):
+    path = tmp_path / "bot.sqlite"
+    path.write_text("not a database, but long enough to be looked at as one " * 30)
+    with pytest.raises(UsageError, match="cannot open the bot's state"):
+        Ledger(path)
