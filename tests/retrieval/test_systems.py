@@ -215,3 +215,10 @@ def test_graph_rank_answers_on_hetionet(shared_data: Path, tmp_path: Path):
     )
     assert set(ranking.ids[: len(both)]) == both
     kb.close()
+
+
+def test_graph_rank_encodes_once_what_it_asks_of_documents(related_path: Path):
+    encoder = CountingEncoder()
+    with SKB.open(related_path, encoder) as skb:
+        GraphRank(SkbKB(skb), GraphRankOptions()).retrieve("Which guitar made by Ann Reed was lost?", 3)
+    assert encoder.asked == [["Which guitar made by Ann Reed was lost?", "lost"]]

@@ -19,14 +19,17 @@ import numpy.typing as npt
 from pydantic import Field
 
 from kbnav.answers import Ranking
+from kbnav.encoders import Vectors
 from kbnav.knowledge.skb.fusion import relative_score_fusion
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.kb import LSA_WEIGHT, WEIGHT, SkbKB
 from kbnav.knowledge.skb.schema import LSA
+from kbnav.knowledge.skb.text import TextIndex
+from kbnav.knowledge.skb.vectors import VectorIndex
 from kbnav.models.offline_skb.paths import Path, Paths, Step, leftover
 from kbnav.models.offline_skb.reading import Mention, Reading, read
 from kbnav.retrieval.base import Trace
-from kbnav.retrieval.common import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges, told
+from kbnav.retrieval.common import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, told
 from kbnav.settings import Settings
 
 Scores = npt.NDArray[np.float64]
@@ -72,6 +75,23 @@ class _Followed(NamedTuple):
         return self.paths[0].score
 
 
+class _Asked(NamedTuple):
+    """A text, the indexes that are asked with it, and its vector where it has been encoded."""
+
+    text: str
+    words: TextIndex | None
+    vectors: VectorIndex | None
+    vector: Vectors | None = None
+
+    def near(self, depth: int, ranges: list[tuple[int, int]] | None, among: list[int] | None) -> Hits:
+        """The nodes nearest in meaning, none without vectors; the text is encoded now if it has not been."""
+        if self.vectors is None:
+            return []
+        if self.vector is None:
+            return self.vectors.search(self.text, limit=depth, ranges=ranges, among=among)
+        return self.vectors.nearest(self.vector, limit=depth, ranges=ranges, among=among)
+
+
 class GraphRank:
     """See the module."""
 
@@ -93,10 +113,11 @@ class GraphRank:
         """See ``Retriever``."""
         trace = trace or Trace()
         depth = max(k, self._options.depth)
-        reading, followed, text = self._read(query, trace)
-        scores = self._reached(followed, text, depth, trace)
+        reading, followed, rest = self._read(query, trace)
+        rest_asked, asked = self._asked(rest if followed else "", query)
+        scores = self._reached(followed, rest_asked, depth, trace)
         with trace.step("describe", query=query) as seen:
-            whole = self._text_scores(query, depth, ranges=self._ranges_for(reading), relational=True)
+            whole = self._fitting(asked, depth, ranges=self._ranges_for(reading))
             seen.text = told(self._skb, sorted(whole.items(), key=lambda pair: -pair[1]))
         for node, score in whole.items():
             scores[node] = scores.get(node, 0.0) + self._options.query_weight * score
@@ -137,15 +158,15 @@ class GraphRank:
     def _edges(self, path: Path) -> int:
         return min(self._counts[step.relation] for step in path.steps)
 
-    def _reached(self, followed: Sequence[_Followed], text: str, depth: int, trace: Trace) -> dict[int, float]:
+    def _reached(self, followed: Sequence[_Followed], rest: _Asked, depth: int, trace: Trace) -> dict[int, float]:
         """The best nodes at the paths' ends, with their scores."""
-        with trace.step("follow", text=text) as seen:
+        with trace.step("follow", text=rest.text) as seen:
             reached = self._followed(followed)
             nodes = self._allowed(np.flatnonzero(reached))
             nodes = nodes[np.argsort(-reached[nodes], kind="stable")][:_REACHED]
             scores = dict(zip(nodes.tolist(), reached[nodes].tolist(), strict=True))
-            if text and scores:
-                for node, score in self._text_scores(text, depth, among=list(scores)).items():
+            if rest.text and scores:
+                for node, score in self._fitting(rest, depth, among=list(scores)).items():
                     scores[node] += self._options.text_weight * score
             best = sorted(scores.items(), key=lambda pair: -pair[1])[:depth]
             seen.text, seen.nodes = told(self._skb, best), [self._skb.id(node) for node, _ in best]
@@ -177,31 +198,38 @@ class GraphRank:
             inside |= (nodes >= first) & (nodes < end)
         return nodes[inside]
 
-    def _text_scores(
+    def _asked(self, rest: str, query: str) -> tuple[_Asked, _Asked]:
+        """What is asked of documents, and of those with relations where there are some; encoded together if it can be.
+
+        A batch of two texts takes an encoder little longer than one.
+        """
+        skb = self._skb
+        of_rest = _Asked(rest, skb.text, skb.vectors)
+        of_query = _Asked(query, skb.relational_text or skb.text, skb.relational_vectors or skb.vectors)
+        if of_rest.vectors is None or of_query.vectors is None or not len(of_rest.vectors.vectors):
+            return of_rest, of_query
+        if of_rest.vectors.encoder_name != of_query.vectors.encoder_name:
+            return of_rest, of_query
+        vectors = of_rest.vectors.encoder.encode([query, rest] if rest else [query])
+        return of_rest._replace(vector=vectors[-1]), of_query._replace(vector=vectors[0])
+
+    def _fitting(
         self,
-        text: str,
+        asked: _Asked,
         depth: int,
         *,
         ranges: list[tuple[int, int]] | None = None,
         among: list[int] | None = None,
-        relational: bool = False,
     ) -> dict[int, float]:
-        """How well documents fit a text, from 0 to 1, by BM25 and by vectors, weighed as ``SkbKB`` does.
-
-        ``relational``: documents with relations, where the SKB has them.
-        """
-        skb = self._skb
-        both = (skb.text, skb.vectors)
-        if relational:
-            both = (skb.relational_text or skb.text, skb.relational_vectors or skb.vectors)
-        weighed = zip(both, (1.0, LSA_WEIGHT if skb.meta.encoder == LSA else WEIGHT), strict=True)
-        found = [
-            (index.search(text, limit=depth, ranges=ranges, among=among), weight)
-            for index, weight in weighed
-            if index is not None
-        ]
-        fused = relative_score_fusion([hits for hits, _ in found], weights=[weight for _, weight in found], depth=depth)
-        return dict(fused)
+        """How well documents fit a text, from 0 to 1, by BM25 and by vectors, weighed as ``SkbKB`` does."""
+        found: list[tuple[Hits, float]] = []
+        if asked.words is not None:
+            found.append((asked.words.search(asked.text, limit=depth, ranges=ranges, among=among), 1.0))
+        if asked.vectors is not None:
+            found.append((asked.near(depth, ranges, among), LSA_WEIGHT if self._skb.meta.encoder == LSA else WEIGHT))
+        return dict(
+            relative_score_fusion([hits for hits, _ in found], weights=[weight for _, weight in found], depth=depth)
+        )
 
     def _ranges_for(self, reading: Reading) -> list[tuple[int, int]] | None:
         """The candidates, or else the nodes of the type that is asked for."""
