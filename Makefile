@@ -51,7 +51,7 @@ cassettes: $(READY)  ## record the HTTP that tests replay again, from the bundle
 	$(BIN)/python -m tests.record_cassettes
 
 # All but train: torch is large, and which build of it is wanted depends on the machine.
-EXTRAS := ann bot eval mcp parquet plot postgres skb web
+EXTRAS := ann eval mcp parquet plot postgres skb web
 lock:  ## pin every dependency again; needs uv
 	uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-annotate --no-header \
 		--no-emit-index-url $(EXTRAS:%=--extra %) --group dev pyproject.toml -o requirements.lock

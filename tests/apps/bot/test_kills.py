@@ -18,7 +18,7 @@ EACH = 25
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_two_hundred_questions_are_each_answered_once_however_often_the_bot_is_killed(
     mediawiki: MediaWiki, people: dict[str, Person], tmp_path: Path
 ):
