@@ -89,7 +89,7 @@ def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page: Page, server
     page.fill("textarea.query", f"SELECT * {{ VALUES (?element ?at) {{ (wd:Q979 {warsaw}) (wd:Q1128 {paris}) }} }}")
     page.click("text=Run the query")
     page.wait_for_selector(".sparql .map")
-    assert page.locator(".sparql .map .place").all_inner_texts() == ["polonium", "radium"]
+    assert page.locator(".sparql .map .place").all_text_contents() == ["polonium", "radium"]
     east, west = page.locator(".sparql .map circle").evaluate_all(
         "all => all.map(one => Number(one.getAttribute('cx')))"
     )
@@ -220,7 +220,8 @@ def test_thumbs_and_notes_are_kept(page: Page, server: Server):
     ask(page, MARIE)
     wait_for_the_end(page)
     page.fill(".opinion", "both are there")
-    page.click("[aria-label='Good answer']")
+    with page.expect_response(lambda response: '"up"' in (response.request.post_data or "")):
+        page.click("[aria-label='Good answer']")
     page.wait_for_selector("text=Saved.")
     page.reload()
     wait_for_the_end(page)

@@ -138,16 +138,22 @@ export class RunView {
     note.value = this.run.note || "";
     const said = h("span", { class: "soft", role: "status" });
     let thumb = this.run.thumb || "";
-    const save = async (value) => {
-      thumb = value;
-      up.setAttribute("aria-pressed", String(thumb === "up"));
-      down.setAttribute("aria-pressed", String(thumb === "down"));
+    let saved = Promise.resolve();
+    const put = async () => {
       try {
         await call(`${path}/opinion`, "PUT", { thumb, note: note.value });
         said.textContent = "Saved.";
       } catch (error) {
         said.textContent = error.message;
       }
+    };
+    // One after another: leaving the note for a thumb saves twice, and the last must win.
+    const save = (value) => {
+      thumb = value;
+      up.setAttribute("aria-pressed", String(thumb === "up"));
+      down.setAttribute("aria-pressed", String(thumb === "down"));
+      said.textContent = "";
+      saved = saved.then(put);
     };
     const up = h("button", { type: "button", "aria-label": "Good answer", "aria-pressed": String(thumb === "up"), onclick: () => save(thumb === "up" ? "" : "up") }, hand(0));
     const down = h("button", { type: "button", "aria-label": "Bad answer", "aria-pressed": String(thumb === "down"), onclick: () => save(thumb === "down" ? "" : "down") }, hand(180));
