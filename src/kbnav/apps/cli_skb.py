@@ -163,6 +163,7 @@ class Progress:
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=console,
+            speed_estimate_period=600,  # an encoder may take minutes from one report to the next
             disable=not console.is_terminal,
         )
         self._stage = ""
