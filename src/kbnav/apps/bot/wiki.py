@@ -109,7 +109,7 @@ class Wiki:
             ("edit", "grant its bot password 'Edit existing pages'"),
             (
                 "bot",
-                "ask for the bot flag and grant its bot password 'High-volume (bot) access', or set bot.flagged = false",
+                "ask for the bot flag and grant its bot password 'High-volume access', or set bot.flagged = false",
             ),
         ):
             if right not in user.get("rights", ()) and (self._flagged or right != "bot"):
