@@ -31,6 +31,8 @@ from kbnav.planning.scorer import Candidates, Questions, Scorer
 
 Plan = frozenset[RelationPath]
 FIRST = 3
+OFTEN = 3
+"""Times that a set must have been seen to be learned as such; of rarer ones only what they share with others is."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,8 @@ def report(kb: str, train: Split, asked: Split, encoder: Encoder) -> None:
     """Train on one split, ask of the other, print a row."""
     counts = Counter(train.plans)
     sets = sorted(counts, key=lambda plan: (-counts[plan], sorted(plan)))
-    candidates = Candidates([parts(plan) for plan in sets], vectors(sets, encoder, train))
+    named = [parts(plan, whole=counts[plan] >= OFTEN) for plan in sets]
+    candidates = Candidates(named, vectors(sets, encoder, train))
     places = {plan: place for place, plan in enumerate(sets)}
     target = np.zeros((len(train.plans), len(sets)), np.float32)
     target[np.arange(len(train.plans)), [places[plan] for plan in train.plans]] = 1.0
@@ -136,10 +139,10 @@ def typed_path(types: Sequence[str], relations: Sequence[str]) -> RelationPath:
     return RelationPath(tuple(map(Hop, relations)), tuple(types)) if len(types) > 1 else TEXT_PATH
 
 
-def parts(plan: Plan) -> frozenset[str]:
-    """What plans share: their paths and those paths' parts, and the number of paths."""
-    every = frozenset().union(*map(path_parts, plan))
-    return every | {"set " + " & ".join(sorted(map(str, plan))), f"paths {len(plan)}"}
+def parts(plan: Plan, *, whole: bool) -> frozenset[str]:
+    """What plans share: their paths and those paths' parts, and the number of paths; ``whole``: and the set itself."""
+    every = frozenset().union(*map(path_parts, plan)) | {f"paths {len(plan)}"}
+    return every | {"set " + " & ".join(sorted(map(str, plan)))} if whole else every
 
 
 def vectors(plans: Sequence[Plan], encoder: Encoder, like: Split) -> Vectors:
