@@ -30,7 +30,7 @@ def test_two_hundred_questions_are_each_answered_once_however_often_the_bot_is_k
         ledger.set_mark(f"page {page}", "1")
     ledger.close()
     for page in PAGES:
-        sections = [f"== Question {number} ==\n{page[-1]}: is it {number}? ~~~~\n" for number in range(EACH)]
+        sections = [f"== Question {number} ==\n{page[-1]}, is it {number}? ~~~~\n" for number in range(EACH)]
         people["Ann"].write(page, "\n".join(sections))
     command = [
         sys.executable,
@@ -51,7 +51,7 @@ def test_two_hundred_questions_are_each_answered_once_however_often_the_bot_is_k
         assert len(marks) == EACH
         assert set(marks.values()) == {1}
         for number in range(EACH):
-            assert text.count(f"Answer to {page[-1]}: is it {number}?") == 1
+            assert text.count(f"Answer to {page[-1]}, is it {number}?") == 1
         made = people["Ann"].call(
             action="query", titles=page, prop="revisions", rvprop="ids", rvuser=BOT, rvlimit="50"
         )["query"]["pages"][0]["revisions"]
