@@ -103,7 +103,7 @@ def cut(source: Path, out: Path, part: Callable[[Sequence[Node], Sequence[Edge]]
     with gzip.open(source / EDGES, "rt", encoding="utf-8") as file:
         head, *lines = file
     edges = [(fields[0], fields[1], fields[2]) for fields in (line.rstrip("\n").split("\t") for line in lines)]
-    ids = part(nodes, edges)
+    ids = {node["id"] for node in nodes}.intersection(part(nodes, edges))
     with gzip.open(out / NODES, "wt", encoding="utf-8") as file:
         file.writelines(json.dumps(node, ensure_ascii=False) + "\n" for node in nodes if node["id"] in ids)
     with gzip.open(out / EDGES, "wt", encoding="utf-8") as file:
