@@ -52,7 +52,7 @@ def test_labels_are_uniform_over_the_shortest_paths(
     clinic: SKB, schema: PathSchema, nodes: list[str], answers: list[str], expected: list[str]
 ) -> None:
     numbers = list(map(clinic.number, nodes)), list(map(clinic.number, answers))
-    label = path_label(clinic, schema, *numbers, share="paths")
+    label = path_label(clinic, schema, *numbers, weighing="uniform")
     assert label == {one: pytest.approx(1 / len(expected)) for one in map(path, expected)} or (
         not expected and label == {TEXT_PATH: 1.0}
     )
@@ -61,32 +61,24 @@ def test_labels_are_uniform_over_the_shortest_paths(
 @pytest.mark.parametrize(
     ("nodes", "answers", "expected"),
     [
-        # half for each node; three paths lead from the drug, one from the disease
+        # binds and ppi, blocks and ppi lead to g2 alone; treats and associated to both genes; associated too
         (
             ["dA", "x1"],
             ["g2"],
             {
-                "drug binds gene ppi gene": 1 / 6,
-                "drug blocks gene ppi gene": 1 / 6,
+                "drug binds gene ppi gene": 1 / 3,
+                "drug blocks gene ppi gene": 1 / 3,
                 "drug treats disease associated gene": 1 / 6,
-                "disease associated gene": 1 / 2,
+                "disease associated gene": 1 / 6,
             },
         ),
-        (["x1"], ["g1", "g2", "dA"], {"disease associated gene": 1.0}),  # two answers against one
-        (
-            ["x1", "p1"],
-            ["dA"],
-            {
-                "disease ^treats drug": 1 / 2,
-                "pathway ^part_of gene ^binds drug": 1 / 4,
-                "pathway ^part_of gene ^blocks drug": 1 / 4,
-            },
-        ),
+        (["x1"], ["g1", "g2", "dA"], {"disease associated gene": 1 / 2, "disease ^treats drug": 1 / 2}),  # 2/2 and 1/1
+        (["x1"], ["g1", "dA"], {"disease associated gene": 1 / 3, "disease ^treats drug": 2 / 3}),  # 1/2 and 1/1
         (["x1", "dB"], ["dA"], {"disease ^treats drug": 1.0}),  # no path leads from the other drug
         (["x1"], ["x1"], {}),
     ],
 )
-def test_labels_by_nodes_give_each_matched_node_an_equal_share(
+def test_labels_by_likelihood_count_a_path_by_how_few_nodes_it_leads_to(
     clinic: SKB, schema: PathSchema, nodes: list[str], answers: list[str], expected: dict[str, float]
 ) -> None:
     label = path_label(clinic, schema, list(map(clinic.number, nodes)), list(map(clinic.number, answers)))

@@ -29,11 +29,11 @@ class Trainable(StrEnum):
     seq2seq = "seq2seq"
 
 
-class Share(StrEnum):
-    """What a label is divided among."""
+class Weighing(StrEnum):
+    """How the paths of a label are weighed."""
 
-    nodes = "nodes"
-    paths = "paths"
+    likelihood = "likelihood"
+    uniform = "uniform"
 
 
 class Named(StrEnum):
@@ -68,9 +68,9 @@ def train(
     out: Annotated[Path, typer.Option("--out", help="Folder of the trained planner.")],
     planner: Annotated[Trainable, typer.Option("--planner", help="What is trained.")] = Trainable.ranker,
     matching: MatchingOption = Matching.exact,
-    share: Annotated[
-        Share, typer.Option("--share", help="What the labels are divided among; paths: as PASemiQA has it.")
-    ] = Share.nodes,
+    weighing: Annotated[
+        Weighing, typer.Option("--weighing", help="Of the paths to one question's answers; uniform: as in PASemiQA.")
+    ] = Weighing.likelihood,
     seed: Annotated[int, typer.Option("--seed", help="Of the order of the questions.")] = 0,
     base: Annotated[
         str, typer.Option("--base", help="For seq2seq: a Hugging Face causal model; default: a small new one.")
@@ -85,7 +85,7 @@ def train(
     settings = _settings(kb=kb, data=data)
     with _open(settings) as skb:
         matcher = NodeMatcher(skb, matching.value)
-        found = list(examples(_asked(questions, settings), skb, matcher, share=share.value))
+        found = list(examples(_asked(questions, settings), skb, matcher, weighing=weighing.value))
         if planner is Trainable.ranker:
             from kbnav.planning.ranker import Ranker
             from kbnav.planning.scorer import Training

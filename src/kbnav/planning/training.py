@@ -13,11 +13,12 @@ from kbnav.errors import DataError
 from kbnav.knowledge.skb.graph import Nodes
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.base import Hop, Way
+from kbnav.planning.base import Hop, PlannedPath, Way
+from kbnav.planning.expansion import reached
 from kbnav.planning.schema import TEXT_PATH, PathSchema, RelationPath
 
-Share = Literal["paths", "nodes"]
-"""What a label is divided among: see ``path_label``."""
+Weighing = Literal["uniform", "likelihood"]
+"""How the paths of a label are weighed: see ``path_label``."""
 MOST_ANSWERS = 50
 """Gold answers of one question that paths are looked for to."""
 
@@ -56,12 +57,17 @@ def made_from(meta: Mapping[str, Any]) -> tuple[RelationPath, ...]:
 
 
 def examples(
-    questions: Iterable[Asked], skb: SKB, matcher: NodeMatcher, *, known: bool = False, share: Share = "nodes"
+    questions: Iterable[Asked],
+    skb: SKB,
+    matcher: NodeMatcher,
+    *,
+    known: bool = False,
+    weighing: Weighing = "likelihood",
 ) -> Iterator[Example]:
     """The questions with their matched nodes and labels; answers that the SKB lacks are left out.
 
-    ``share`` is that of ``path_label``. With ``known``, the label is uniform over the paths a question was made from,
-    where it has them.
+    ``weighing`` is that of ``path_label``. With ``known``, the label is uniform over the paths a question was made
+    from, where it has them.
     """
     schema = PathSchema.of(skb)
     for question in questions:
@@ -70,35 +76,32 @@ def examples(
         if known and question.paths:
             label = dict.fromkeys(question.paths, 1.0 / len(question.paths))
         else:
-            label = path_label(skb, schema, nodes, answers[:MOST_ANSWERS], share)
+            label = path_label(skb, schema, nodes, answers[:MOST_ANSWERS], weighing)
         yield Example(question.text, tuple(map(skb.id, nodes)), frozenset(map(skb.type_name, nodes)), label)
 
 
 def path_label(
-    skb: SKB, schema: PathSchema, nodes: Sequence[int], answers: Sequence[int], share: Share = "nodes"
+    skb: SKB, schema: PathSchema, nodes: Sequence[int], answers: Sequence[int], weighing: Weighing = "likelihood"
 ) -> dict[RelationPath, float]:
-    """The target distribution over the shortest paths from the matched nodes to the answers, of 1 or 2 hops each.
+    """The target distribution over the shortest paths from each matched node to each answer, of 1 or 2 hops.
 
-    With ``paths`` it is uniform over all of them (PASemiQA, equation 3). With ``nodes`` each matched node has an equal
-    share, which is divided among those of its paths that lead to the most answers: so a node that was matched wrongly,
-    from which many paths lead somehow to the answers, does not outweigh the right one. For one node and one answer the
-    two are the same. ``text`` alone where there is no path, as where every matched node is itself an answer.
+    ``uniform`` is PASemiQA's equation 3. With ``likelihood`` a path counts by how probable it makes the answers: for
+    every node and answer that it links, 1 over the number of nodes it leads to from there (equation 2). So the many
+    paths that lead somehow from a wrongly matched node to the answers, and to thousands of others, hardly count.
+    ``text`` alone where there is no path, as where every matched node is itself an answer.
     """
-    reaching = [
-        Counter(path for answer in answers for path in shortest_paths(skb, schema, node, answer)) for node in nodes
-    ]
-    found = [paths for paths in reaching if paths]
-    if not found:
+    weights: defaultdict[RelationPath, float] = defaultdict(float)
+    for node in nodes:
+        counts = Counter(path for answer in answers for path in shortest_paths(skb, schema, node, answer))
+        for path, count in counts.items():
+            planned = PlannedPath(path.hops, 1.0, path.start, path.types)
+            weights[path] += count / len(reached(skb, planned, [skb.id(node)])) if weighing == "likelihood" else 1.0
+    if not weights:
         return {TEXT_PATH: 1.0}
-    if share == "paths":
-        every = sorted(set().union(*found))
-        return dict.fromkeys(every, 1.0 / len(every))
-    label: defaultdict[RelationPath, float] = defaultdict(float)
-    for paths in found:
-        best = [path for path, count in paths.items() if count == max(paths.values())]
-        for path in best:
-            label[path] += 1.0 / len(best) / len(found)
-    return dict(sorted(label.items()))
+    if weighing == "uniform":
+        return dict.fromkeys(sorted(weights), 1.0 / len(weights))
+    total = sum(weights.values())
+    return {path: weight / total for path, weight in sorted(weights.items())}
 
 
 def shortest_paths(skb: SKB, schema: PathSchema, source: int, target: int) -> set[RelationPath]:
