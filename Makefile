@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test train-test lint bench wheel-test cassettes lock clean
+.PHONY: demo test long-test train-test lint bench wheel-test cassettes lock clean
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else "kbnav needs Python 3.11 to 3.13; set PYTHON")'
@@ -19,6 +19,9 @@ demo: $(READY)  ## answer a question on the bundled mirror, and one on the bundl
 
 test: $(READY)  ## every test
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+long-test: $(READY)  ## the wiki bot killed at random while it answers 200 questions
+	$(BIN)/python -m pytest -q tests/long
 
 train-test: .venv-train/.ready  ## the tests of the planner that trains a language model, in an environment with torch
 	.venv-train/bin/python -m pytest -q -o filterwarnings=default tests/training

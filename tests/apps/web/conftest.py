@@ -34,7 +34,7 @@ def linked_home(home: Path, *others: Path) -> Path:
     """Put links to what other homes have into a home."""
     for other in others:
         for name in ("mirrors", "skbs"):
-            if (other / name).is_dir():
+            if (other / name).is_dir() and not (home / name).exists():
                 (home / name).symlink_to(other / name)
     return home
 

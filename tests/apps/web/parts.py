@@ -119,12 +119,14 @@ class Explorer(ModelStub):
     """Searches, asks ``query``, finishes and writes, whoever asks and however many at once.
 
     ``held`` replies wait until ``go_on`` is set; which replies is told by how many calls their conversation has.
+    ``holding`` counts them.
     """
 
     def __init__(self, query: str = CURIE, said: str = "Polonium and radium.", held: int | None = None) -> None:
         super().__init__([])
         self._query, self._said, self._held = query, said, held
         self.waiting, self.go_on = threading.Event(), threading.Event()
+        self.holding = threading.Semaphore(0)
 
     def reply(self, asked: dict[str, Any]) -> Canned:
         if "tools" not in asked:
@@ -133,6 +135,7 @@ class Explorer(ModelStub):
         done = sum(len(said.get("tool_calls") or ()) for said in asked["messages"][last:])
         if done == self._held:
             self.waiting.set()
+            self.holding.release()
             self.go_on.wait(250)
         steps = [
             ("search_entities", {"thought": "Who is she?", "query": "Marie Curie"}),

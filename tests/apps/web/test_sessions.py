@@ -47,6 +47,7 @@ def test_a_killed_server_goes_on_with_its_question_after_a_restart(fresh_home: P
             run = visit.ask(session, MARIE)["id"]
             before = [event["kind"] for event in islice(visit.events(run), 3)]
             assert before == ["started", "call", "step"]
+            assert all(model.holding.acquire(timeout=60) for _ in range(2))  # what was done before is saved by now
             process.send_signal(signal.SIGKILL)
             process.wait()
         assert not reachable(url)

@@ -15,7 +15,7 @@ from tests.apps.bot.mediawiki import BOT, MediaWiki, Person
 
 PAGES = tuple(f"Project talk:Questions {number}" for number in range(8))
 EACH = 25
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.timeout(900)
@@ -35,7 +35,7 @@ def test_two_hundred_questions_are_each_answered_once_however_often_the_bot_is_k
     command = [
         sys.executable,
         "-m",
-        "tests.apps.bot.killable",
+        "tests.long.killable",
         mediawiki.api,
         str(state),
         str(EACH * len(PAGES)),

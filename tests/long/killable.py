@@ -1,6 +1,6 @@
 """A bot with a scripted answer in a process that is killed, and begun again, until all is answered.
 
-``python -m tests.apps.bot.killable API STATE QUESTIONS PAGE…`` prints the number of kills. Each process is forked from
+``python -m tests.long.killable API STATE QUESTIONS PAGE…`` prints the number of kills. Each process is forked from
 this one, which has the modules loaded and did nothing else.
 """
 

@@ -1,0 +1,5 @@
+"""What the long tests share with the others."""
+
+from tests.apps.bot.conftest import mediawiki, people
+
+__all__ = ["mediawiki", "people"]
