@@ -14,7 +14,7 @@ from kbnav.relevance import words
 Pruning = Literal["model", "bm25", "embedding"]
 _K1, _B = 1.5, 0.75
 """BM25's usual weights of repetition and length."""
-_SCORED = re.compile(r"""(?<![\d.])(\d+)[\s"'*`)]{0,3}[:=][\s"'*`]{0,3}(\d*\.?\d+)(?![\d%/])""")
+_SCORED = re.compile(r"""(?<![\d.])(\d+)[\s"'*`)]{0,3}[:=][\s"'*`]{0,3}(\d*\.?\d+)(?!\d|\.\d|\s*[%/])""")
 
 
 def read_scores(text: str, count: int) -> dict[int, float]:

@@ -39,6 +39,8 @@ _END, _PAD = "<END>", "<PAD>"
 _VOCABULARY = 4_096
 _LAYERS, _HEADS, _WIDTH, _POSITIONS = 2, 4, 128, 512
 _BATCH = 16
+_LEAST = 0.02
+"""Paths with a smaller share of a label are not trained on: there are many, and they take as long as the others."""
 _LORA_RANK, _LORA_ALPHA, _LORA_DROPOUT = 8, 16, 0.05
 _IGNORED = -100  # what torch's cross entropy leaves out
 
@@ -173,6 +175,7 @@ def _descend(model: Any, tokenizer: Any, examples: Sequence[Example], schedule: 
         (_prompt(tokenizer, one.question, one.starts), _path_ids(tokenizer, path.hops), share)
         for one in examples
         for path, share in one.label.items()
+        if share >= _LEAST
     ]
     order = torch.Generator().manual_seed(schedule.seed)
     steps = schedule.epochs * -(-len(pairs) // _BATCH)

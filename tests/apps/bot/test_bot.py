@@ -165,7 +165,7 @@ def test_quotas_per_user_and_per_day(scene: Scene):
     assert scene.answer.asked[-1][0] == "A day later?"
 
 
-@pytest.mark.parametrize("template", ["{{nobots}}", f"{{{{bots|deny=Other,{BOT}}}}}"])
+@pytest.mark.parametrize("template", ["{{nobots}}", f"{{{{bots|deny=Other,{BOT}}}}}", "{{bots|optout=answer}}"])
 def test_a_page_that_wants_no_bots_gets_no_reply(scene: Scene, template: str):
     scene.ann.write(TALK, f"{template}\n== A ==\nWho? ~~~~\n")
     before = scene.ann.text(TALK)

@@ -131,6 +131,13 @@ def test_a_wiki_signs_in_its_own_time_zone(zone):
     assert asked(f"== A ==\nWho? {ANN.replace('UTC', zone)}\n") == [("Ann", "Who?")]
 
 
+@pytest.mark.parametrize(
+    "time", ["2026年1月1日 (四) 12:34 (UTC)", "1 januari 2026 kl. 12.34 (CET)", "2026. január 1., 12:34 (CET)"]
+)
+def test_a_wiki_may_sign_with_the_date_first(time):
+    assert asked(f"== A ==\nWho? [[User:Ann|Ann]] ([[User talk:Ann|talk]]) {time}\n") == [("Ann", "Who?")]
+
+
 @pytest.mark.parametrize("opening", ["<!-- see", "<includeonly>"])
 def test_a_reply_stays_visible_where_something_is_never_closed(opening):
     page = f"== A ==\nWho? {ANN}\n{opening} x\n== B ==\nWhat? {BOB}\n"

@@ -152,6 +152,7 @@ def test_a_question_that_waits_is_stopped_at_once_and_one_that_is_deleted_leaves
         ("GET", "/api/options", {"Host": "evil.example:8080"}, 421),
         ("POST", "/api/ask", {"Origin": "https://evil.example"}, 403),
         ("POST", "/api/ask", {"Origin": "null"}, 403),
+        ("POST", "/api/ask", {"Origin": "http://["}, 403),
         ("POST", "/api/ask", {"Origin": "http://127.0.0.1:1"}, 403),
         ("POST", "/api/ask", {"Sec-Fetch-Site": "cross-site"}, 403),
         ("GET", "/?question=x", {"Sec-Fetch-Site": "cross-site"}, 403),

@@ -123,7 +123,11 @@ class Bot:
     def look(self) -> Iterator[Said]:
         """Read what changed, and remember what is asked."""
         own = tuple(dict.fromkeys((self.talk_page, *self._rules.pages)))
-        for title, revision in self._wiki.revisions(own).items():
+        found = self._wiki.revisions(own)
+        for title in own:
+            if title not in found and not self._ledger.mark(f"page {title}"):
+                self._ledger.set_mark(f"page {title}", "0")  # what is written on it later is for the bot
+        for title, revision in found.items():
             mark = self._ledger.mark(f"page {title}")
             if mark != str(revision):
                 # What stood on a page before the bot came is not for it; on its own talk page everything is.
@@ -206,7 +210,7 @@ class Bot:
             return self._end(question, "gone", "the question is no longer on its page")
         if question.id in markers(page.text):
             return self._end(question, "posted", "the reply is on the page already", revision=page.revision)
-        if not may_edit(page.text, self._wiki.account):
+        if not may_edit(page.text, self._wiki.account, kind="answer"):
             return self._end(question, "refused", f"{question.page} does not want bots")
         if page.denied:
             self._wiki.check_account()  # a block of the account is no matter of this page

@@ -15,7 +15,7 @@ MARKER = "kbnav:"
 _MARK = re.compile(rf"<!--\s*{MARKER}([0-9a-f]{{16}})\s*-->")
 _HEADING = re.compile(r"^==(?!=)(.*?)(?<!=)==[ \t]*$", re.MULTILINE)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_TIME = re.compile(r"\b\d{1,2}[:.]\d{2}\b[^\n\[\]]{4,60}?\((?:[A-Z]{2,5}|[+-]\d{2}(?::?\d{2})?)\)")
+_TIME = re.compile(r"\b\d{1,2}[:.]\d{2}\b[^\n\[\]]{0,60}?\((?:[A-Z]{2,5}|[+-]\d{2}(?::?\d{2})?)\)")
 _LINK = re.compile(r"\[\[([^\[\]|\n]{1,300})(?:\|[^\[\]\n]{0,300})?\]\]")
 _TEMPLATE = re.compile(r"\{\{([^{}|]{1,100})(?:\|([^{}]{0,5000}))?\}\}")
 _OPENING = re.compile(

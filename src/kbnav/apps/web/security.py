@@ -120,7 +120,7 @@ class Identities:
 
     def is_proxy(self, client: str) -> bool:
         """Whether an address is that of the proxy."""
-        return bool(self._header) and client in self._proxies
+        return client in self._proxies
 
 
 def _cookie(headers: Headers) -> str:
@@ -214,7 +214,10 @@ class Gate:
         origin = headers.get("origin")
         if origin is None:
             return ""
-        site = urlsplit(origin)
+        try:
+            site = urlsplit(origin)
+        except ValueError:
+            return "the Origin header is no address"
         if site.netloc.casefold() == headers.get("host", "").casefold() or (site.hostname or "") in self._public:
             return ""
         return "requests from other sites are refused"
