@@ -71,11 +71,13 @@ def test_two_servers_share_sessions_stop_each_others_runs_and_take_over_from_a_d
             run = first.ask(session, MARIE)
             begun = [event["kind"] for event in islice(second.events(run["id"]), 3)]
             assert begun == ["started", "call", "step"]
+            assert all(model.holding.acquire(timeout=60) for _ in range(2))  # what was done before is saved by now
             process.kill()
             process.wait()
             model.go_on.set()
             ended = second.ended(run["id"])
-            assert (ended["status"], ended["answer"]["text"]) == ("done", "Polonium and radium.")
+            assert ended["status"] == "done", ended
+            assert ended["answer"]["text"] == "Polonium and radium."
             assert "resumed" in [event["kind"] for event in ended["events"]]
             assert len(second("GET", f"/api/sessions/{session}").json()["runs"]) == 2
             rows = second("GET", f"/api/results/{run['id']}/rows").json()["rows"]
