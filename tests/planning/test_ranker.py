@@ -15,7 +15,9 @@ from kbnav.planning.base import TEXT, Hop, Plan, PlannedPath
 from kbnav.planning.evaluate import judge
 from kbnav.planning.none import NoPlanner
 from kbnav.planning.open import open_planner
+from kbnav.planning.path_text import parse_paths
 from kbnav.planning.ranker import Ranker
+from kbnav.planning.schema import RelationPath
 from kbnav.planning.scorer import Training
 from kbnav.planning.training import Asked, Example, examples
 from tests.planning.conftest import EDGES, Words, built
@@ -131,13 +133,11 @@ class Fixed:
         self._plans = plans
 
     def plan(self, question: str, nodes: object, trace: object = None) -> Plan:
-        paths = [(Hop(relation),) if relation != "text" else TEXT for relation in self._plans[question]]
+        paths = [parse_paths(f"<PATH>{relation}</PATH>")[0] for relation in self._plans[question]]
         return Plan(tuple(PlannedPath(path, 1 / len(paths)) for path in paths))
 
 
 def example(question: str, *relations: str) -> Example:
-    from kbnav.planning.schema import RelationPath
-
     label = {RelationPath((Hop(one),), ("drug", "gene")): 1 / len(relations) for one in relations}
     return Example(question, ("d",), frozenset({"drug"}), label)
 
@@ -151,3 +151,18 @@ def test_judged_by_hand() -> None:
     # a is right 2.25 times, b and c 0.75 times, d 0.25: always a, b, c finds 1, 1, 2 of 2, 3 of 3
     assert (found.most_frequent.first, found.most_frequent.first_three) == (0.75, 1.0)
     assert judge(NoPlanner(), asked).planner.planned == 0.0
+
+
+def test_a_symmetric_relation_is_right_either_way_and_counts_once() -> None:
+    there, back, other = (
+        RelationPath((hop,), ("gene", "gene")) for hop in (Hop("near"), Hop("near", "in"), Hop("far"))
+    )
+    one = Example("1", ("g",), frozenset({"gene"}), {there: 0.5, back: 0.5}, ((there, back),))
+    two = Example("2", ("g",), frozenset({"gene"}), {there: 0.25, back: 0.25, other: 0.5}, ((there, back), (other,)))
+    plans = {"1": ["^near", "far"], "2": ["near", "^near", "text", "far"]}
+    found = judge(Fixed(plans), [one, two])
+    # ^near is right; of the second's two paths both are among the first three, near and ^near being one
+    assert (found.planner.first, found.planner.first_three) == (1.0, 1.0)
+    # near, either way, is right 1.5 times, far 0.5 times
+    assert (found.most_frequent.first, found.most_frequent.first_three) == (1.0, 1.0)
+    assert judge(Fixed({"1": ["far", "^near"], "2": []}), [one, two]).planner.first_three == 0.5

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from kbnav.errors import DataError
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.base import Hop
 from kbnav.planning.schema import TEXT_PATH, PathSchema, RelationPath
 from kbnav.planning.scorer import Candidates, Questions, Scorer, Training, kl_divergence, log_softmax
-from kbnav.planning.training import Asked, examples, path_label
+from kbnav.planning.training import Asked, examples, made_from, path_label
+from tests.planning.conftest import EDGES, built
 
 
 def path(text: str) -> RelationPath:
@@ -97,6 +100,40 @@ def test_questions_become_examples_by_the_nodes_they_name(clinic: SKB) -> None:
         {path("disease ^treats drug"): 1.0},
     )
     assert (second.nodes, dict(second.label)) == ((), {TEXT_PATH: 1.0})
+
+
+def recorded(*hops: tuple[str, str]) -> dict[str, Any]:
+    """The record of a question about genes with one branch of these hops."""
+    return {"paths": [{"hops": list(map(list, hops)), "types": ["gene"] * (len(hops) + 1)}]}
+
+
+@pytest.mark.parametrize(
+    ("hops", "expected"),
+    [
+        ([("near", "both")], ["gene near gene", "gene ^near gene"]),  # stored one way
+        ([("ppi", "both")], ["gene ppi gene"]),  # stored both ways: out is all there is
+        ([("ppi", "in")], ["gene ppi gene"]),
+        ([("near", "both"), ("ppi", "both")], ["gene near gene ppi gene", "gene ^near gene ppi gene"]),
+        ([("unheard", "in")], ["gene ^unheard gene"]),  # no path of the schema: never right
+    ],
+)
+def test_a_record_of_a_symmetric_relation_is_the_paths_of_the_schema_that_it_may_be(
+    tmp_path: Path, hops: list[tuple[str, str]], expected: list[str]
+) -> None:
+    asked = Asked("What is near ABC1?", ["g2"], made_from(recorded(*hops)))
+    with SKB.open(built(tmp_path, edges=f"{EDGES}g1,near,g2\n")) as skb:
+        (known,) = examples([asked], skb, NodeMatcher(skb, "exact"), known=True)
+        (found,) = examples([asked], skb, NodeMatcher(skb, "exact"))
+    assert known.golds == (tuple(map(path, expected)),)
+    assert known.label == {one: pytest.approx(1 / len(expected)) for one in map(path, expected)}
+    assert {gold for golds in found.golds for gold in golds} == set(found.label)  # without the record: by the graph
+
+
+@pytest.mark.parametrize("record", [{"paths": [{"hops": [["ppi", "up"]], "types": []}]}, {"paths": [{}]}])
+def test_a_record_that_has_no_relation_paths_is_refused(record: dict[str, Any]) -> None:
+    with pytest.raises(DataError, match="a question's paths are not relation paths"):
+        made_from(record)
+    assert made_from({}) == ()
 
 
 def test_the_schema_lists_what_can_be_followed(schema: PathSchema) -> None:

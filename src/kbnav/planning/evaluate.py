@@ -18,8 +18,9 @@ Hops = tuple[Hop, ...]
 class PlanScores:
     """Means over questions: whether the first path is right, and the share of right paths among the first three.
 
-    A question with more than three right paths has them all found where three are. ``planned`` is the share of
-    questions for which there was a plan.
+    Paths that count as one, since they follow a symmetric relation this way and that, are one in the plan too. A
+    question with more than three right paths has them all found where three are. ``planned`` is the share of questions
+    for which there was a plan.
     """
 
     questions: int
@@ -50,13 +51,26 @@ def judge(planner: Planner, examples: Sequence[Example]) -> Judged:
 
 
 def _scores(plans: Sequence[Sequence[Hops]], examples: Sequence[Example]) -> PlanScores:
-    golds = [{path.hops for path in one.label} for one in examples]
+    rights = [_right(one) for one in examples]
+    merged = [
+        list(dict.fromkeys(right.get(hops, hops) for hops in plan)) for plan, right in zip(plans, rights, strict=True)
+    ]
+    golds = [set(right.values()) for right in rights]
     return PlanScores(
         questions=len(examples),
-        first=_mean(bool(plan) and plan[0] in gold for plan, gold in zip(plans, golds, strict=True)),
-        first_three=_mean(_found(plan, gold) for plan, gold in zip(plans, golds, strict=True)),
-        planned=_mean(bool(plan) for plan in plans),
+        first=_mean(bool(plan) and plan[0] in gold for plan, gold in zip(merged, golds, strict=True)),
+        first_three=_mean(_found(plan, gold) for plan, gold in zip(merged, golds, strict=True)),
+        planned=_mean(map(bool, plans)),
     )
+
+
+def _right(example: Example) -> dict[Hops, Hops]:
+    """Every right path, and the one that stands for all that count as one with it."""
+    found: dict[Hops, Hops] = {}
+    for gold in example.golds:
+        for path in gold:
+            found.setdefault(path.hops, gold[0].hops)
+    return found
 
 
 def _found(plan: Sequence[Hops], gold: Collection[Hops]) -> float:
@@ -67,8 +81,8 @@ def _most_frequent(examples: Sequence[Example]) -> Iterator[list[Hops]]:
     """For each example, the paths that are right most often, of those that begin at a type it matched."""
     shares: defaultdict[str, defaultdict[Hops, float]] = defaultdict(lambda: defaultdict(float))
     for one in examples:
-        for path, share in one.label.items():
-            shares[path.start][path.hops] += share
+        for gold in one.golds:
+            shares[gold[0].start][gold[0].hops] += sum(one.label[path] for path in gold)
     for one in examples:
         total: defaultdict[Hops, float] = defaultdict(float)
         for start in ("", *one.starts):

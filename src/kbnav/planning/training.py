@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from itertools import product
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -21,16 +22,28 @@ Weighing = Literal["uniform", "likelihood"]
 """How the paths of a label are weighed: see ``path_label``."""
 MOST_ANSWERS = 50
 """Gold answers of one question that paths are looked for to."""
+Gold = tuple[RelationPath, ...]
+"""A right path; several where a relation may be followed either way, which count as one."""
+_WAYS: tuple[Way, ...] = get_args(Way)
 
 
 @dataclass(frozen=True)
 class Example:
-    """A question, the ids and types of its matched nodes, and the distribution over paths it should have."""
+    """A question, the ids and types of its matched nodes, and the distribution over paths it should have.
+
+    ``made_from`` are the paths it was made from; empty where the label's are those that are known.
+    """
 
     question: str
     nodes: tuple[str, ...] = ()
     starts: frozenset[str] = frozenset()
     label: Mapping[RelationPath, float] = field(default_factory=dict)
+    made_from: tuple[Gold, ...] = ()
+
+    @property
+    def golds(self) -> tuple[Gold, ...]:
+        """The right paths: those it was made from, else each of the label's."""
+        return self.made_from or tuple((path,) for path in self.label)
 
 
 @dataclass(frozen=True)
@@ -39,21 +52,31 @@ class Asked:
 
     text: str
     answers: Sequence[str]
-    paths: Sequence[RelationPath] = ()
+    paths: Sequence[Gold] = ()
 
 
-def made_from(meta: Mapping[str, Any]) -> tuple[RelationPath, ...]:
+def made_from(meta: Mapping[str, Any]) -> tuple[Gold, ...]:
     """The gold paths in the record of a synthesized question, each once; none where it has none.
 
-    Raises DataError where they are not ``{"hops": [[relation, way], …], "types": […]}``.
+    Of a relation that may be followed either way, as the record of a symmetric one says (``both``), one path goes out
+    and one in. Raises DataError where they are not ``{"hops": [[relation, way], …], "types": […]}``.
     """
     try:
         found = [
-            RelationPath(tuple(Hop(*hop) for hop in one["hops"]), tuple(one["types"])) for one in meta.get("paths", ())
+            tuple(RelationPath(hops, tuple(one["types"])) for hops in product(*(_ways(*hop) for hop in one["hops"])))
+            for one in meta.get("paths", ())
         ]
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(f"a question's paths are not relation paths: {error!r}") from error
     return tuple(dict.fromkeys(found))
+
+
+def _ways(relation: str, way: str) -> list[Hop]:
+    """The hops that a record's hop stands for. Raises ValueError for a way that there is not."""
+    found = [Hop(relation, one) for one in _WAYS if way in (one, "both")]
+    if not found:
+        raise ValueError(f"{relation} is followed {way!r}")
+    return found
 
 
 def examples(
@@ -67,17 +90,30 @@ def examples(
     """The questions with their matched nodes and labels; answers that the SKB lacks are left out.
 
     ``weighing`` is that of ``path_label``. With ``known``, the label is uniform over the paths a question was made
-    from, where it has them.
+    from, where it has them, named as the schema does.
     """
     schema = PathSchema.of(skb)
     for question in questions:
         nodes = [skb.number(node.id) for node in matcher.match(question.text)]
         answers = [number for number in map(skb.nodes.ids.find, question.answers) if number >= 0]
-        if known and question.paths:
-            label = dict.fromkeys(question.paths, 1.0 / len(question.paths))
-        else:
-            label = path_label(skb, schema, nodes, answers[:MOST_ANSWERS], weighing)
-        yield Example(question.text, tuple(map(skb.id, nodes)), frozenset(map(skb.type_name, nodes)), label)
+        golds = tuple(dict.fromkeys(_possible(gold, schema) for gold in question.paths)) if known else ()
+        label = _spread(golds) or path_label(skb, schema, nodes, answers[:MOST_ANSWERS], weighing)
+        yield Example(question.text, tuple(map(skb.id, nodes)), frozenset(map(skb.type_name, nodes)), label, golds)
+
+
+def _possible(gold: Gold, schema: PathSchema) -> Gold:
+    """A gold path as the schema has it, where it does: what is stored both ways is followed ``out`` only."""
+    walks = [walk for path in gold for walk in schema.follow(path.hops, path.types[:1]) if walk.types == path.types]
+    return tuple(dict.fromkeys(walks)) or gold
+
+
+def _spread(golds: Sequence[Gold]) -> dict[RelationPath, float]:
+    """The uniform distribution over gold paths; what counts as one shares its part."""
+    label: defaultdict[RelationPath, float] = defaultdict(float)
+    for gold in golds:
+        for path in gold:
+            label[path] += 1.0 / (len(golds) * len(gold))
+    return dict(label)
 
 
 def path_label(
@@ -132,8 +168,7 @@ def _over_one_node(skb: SKB, source: int, target: int) -> Iterator[RelationPath]
 
 def _by_hop(skb: SKB, node: int) -> Iterator[tuple[Hop, Nodes]]:
     """The neighbours of a node by each hop, ascending."""
-    ways: tuple[Way, ...] = ("out", "in")
-    for way in ways:
+    for way in _WAYS:
         for relation in np.flatnonzero(np.bincount(skb.graph.row(node, way).relations)).tolist():
             yield Hop(skb.relation_names[relation], way), skb.graph.row(node, way, relation).nodes
 
