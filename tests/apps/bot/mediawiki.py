@@ -140,13 +140,13 @@ class Person:
         """A call that changes something."""
         return self.call(token=self._token, **parameters)
 
-    def write(self, title: str, text: str) -> None:
-        """Save a page."""
-        self.act(action="edit", title=title, text=text)
+    def write(self, title: str, text: str) -> dict[str, Any]:
+        """Save a page; what the wiki says of the edit."""
+        return dict(self.act(action="edit", title=title, text=text)["edit"])
 
-    def add(self, title: str, text: str) -> None:
-        """Save text at the end of a page."""
-        self.act(action="edit", title=title, appendtext=text)
+    def add(self, title: str, text: str) -> dict[str, Any]:
+        """Save text at the end of a page; what the wiki says of the edit."""
+        return dict(self.act(action="edit", title=title, appendtext=text)["edit"])
 
     def ask(self, title: str, section: str, text: str) -> None:
         """A new section, signed."""

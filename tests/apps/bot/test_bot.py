@@ -9,6 +9,7 @@ import pytest
 
 from kbnav.answers import AnswerTable, Term
 from kbnav.apps.bot.talk import markers
+from kbnav.apps.bot.wiki import Page
 from kbnav.apps.bot.wikitext import Style
 from kbnav.errors import CredentialsError, ServiceError, Stopped, UsageError
 from tests.apps.bot.mediawiki import BOT
@@ -102,16 +103,32 @@ def test_a_second_users_edit_in_between_is_kept(scene: Scene):
     assert text.index("I think I know") < text.index("Answer to Who?") < text.index("== B ==") < text.index("mine")
 
 
-def test_an_edit_conflict_reads_the_page_again(scene: Scene):
+def test_an_edit_conflict_is_found_and_the_page_read_again(scene: Scene):
     scene.ann.ask(TALK, "A", "Who?")
     bot = scene.bot()
-    (page,) = scene.bot()._wiki.read(TALK)
+    (page,) = bot._wiki.read(TALK)
     scene.bob.add(TALK, "\n:Me, too. ~~~~")
     assert page is not None
-    done = scene.bot()._wiki.edit(page, page.text + "\n:Here at the same place.", "x")
+    done = bot._wiki.edit(page, page.text + "\n:Here at the same place.", "x")
     assert done.status == "conflict"
     scene.tick(bot)
-    assert markers(scene.ann.text(TALK)) == {scene.ledger().entries()[0].question.id}
+    text = scene.ann.text(TALK)
+    assert "Me, too" in text
+    assert markers(text) == {scene.ledger().entries()[0].question.id}
+
+
+def test_an_edit_in_the_second_of_the_one_the_bot_read_is_a_conflict_and_not_overwritten(scene: Scene):
+    wiki = scene.bot()._wiki
+    for attempt in range(100):
+        written = f"== A ==\nWho asks for time {attempt}?"
+        base = scene.ann.write(TALK, written)
+        other = scene.bob.add(TALK, "\n:Me, too.")
+        if base["newtimestamp"] == other["newtimestamp"]:
+            break
+    assert base["newtimestamp"] == other["newtimestamp"]
+    page = Page(TALK, written, base["newrevid"], base["newtimestamp"])  # as read between the two
+    assert wiki.edit(page, written + "\n:Here at the same place.", "x").status == "conflict"
+    assert scene.ann.text(TALK) == written + "\n:Me, too."
 
 
 def test_mentions_elsewhere_are_found_by_recent_changes_once_the_bot_has_begun(scene: Scene):

@@ -144,7 +144,8 @@ def test_each_request_has_good_manners(echo: tuple[EchoWiki, str], tmp_path: Pat
     (edit,) = [request for request in wiki.requests if request["action"] == "edit"]
     assert {request["maxlag"] for request in wiki.requests} == {"5"}
     assert (edit["assert"], edit["assertuser"], edit["bot"], edit["token"]) == ("bot", "KB bot", "1", "c+\\")
-    assert (edit["baserevid"], edit["basetimestamp"], edit["nocreate"]) == ("1", "2026-01-01T00:00:00Z", "1")
+    assert (edit["baserevid"], edit["starttimestamp"], edit["nocreate"]) == ("1", "2026-01-01T00:00:00Z", "1")
+    assert "basetimestamp" not in edit  # it would hide conflicts within a second
     before = wiki.requests[wiki.requests.index(edit) - 2]
     assert before["titles"] == "User:KB bot/shutoff|Wikidata:Cafe" or "csrf" in before.get("type", "")
     ledger.close()

@@ -23,7 +23,7 @@ _FORMAT = {"format": "json", "formatversion": "2", "errorformat": "bc", "maxlag"
 
 @dataclass(frozen=True)
 class Page:
-    """A page as it was read: ``revision`` and ``timestamp`` are of its text, ``read_at`` is the wiki's clock.
+    """A page as it was read: ``revision`` is that of its text, ``read_at`` is the wiki's clock.
 
     ``denied`` is why this account may not edit it, such as protection; empty where it may.
     """
@@ -31,7 +31,6 @@ class Page:
     title: str
     text: str
     revision: int
-    timestamp: str
     read_at: str
     denied: str = ""
 
@@ -145,7 +144,7 @@ class Wiki:
         """The pages of up to 50 different titles, at one moment; None for those that do not exist."""
         reply = self._call({
             "action": "query", "titles": "|".join(dict.fromkeys(titles)), "prop": "revisions|info", "rvslots": "main",
-            "rvprop": "content|ids|timestamp", "intestactions": "edit", "intestactionsdetail": "full",
+            "rvprop": "content|ids", "intestactions": "edit", "intestactionsdetail": "full",
             "curtimestamp": "1",
         })  # fmt: skip
         found = reply["query"]
@@ -204,7 +203,7 @@ class Wiki:
             self._call({"action": "echomarkread", "list": "|".join(ids)}, post=True, token=True)
 
     def edit(self, page: Page, text: str, summary: str) -> Edit:
-        """Save a page as it was read with another text.
+        """Save a page as it was read with another text; a conflict where somebody else's edit of the same lines came first.
 
         Raises CredentialsError where the account may not edit at all, ServiceError where the wiki stays read-only or
         lagged for longer than the limits allow.
@@ -212,10 +211,12 @@ class Wiki:
         wait = self._edited_at + self._pause - self._clock()
         if wait > 0:
             self._sleep(wait)
+        # No basetimestamp: with one, MediaWiki drops a conflict where it finds no foreign revision of a later second, and
+        # so overwrites an edit of the very second in which our base was made. Revisions alone find every conflict.
         reply = self._send(
             {
                 "action": "edit", "title": page.title, "text": text, "summary": summary, "bot": "1", "nocreate": "1",
-                "baserevid": str(page.revision), "basetimestamp": page.timestamp, "starttimestamp": page.read_at,
+                "baserevid": str(page.revision), "starttimestamp": page.read_at,
                 "assert": "bot" if self._flagged else "user",
             },
             post=True,
@@ -272,7 +273,7 @@ def _page(title: str, found: Mapping[str, Any], now: str) -> Page | None:
     text = str(revision.get("slots", {}).get("main", {}).get("content", ""))
     refusals = found.get("actions", {}).get("edit", ())
     denied = ", ".join(str(one.get("code", "unknown")) for one in refusals if "readonly" not in str(one.get("code")))
-    return Page(title, text, int(revision["revid"]), str(revision["timestamp"]), now, denied)
+    return Page(title, text, int(revision["revid"]), now, denied)
 
 
 def _error(reply: Mapping[str, Any]) -> tuple[str, str]:
