@@ -203,7 +203,9 @@ class Wiki:
             self._call({"action": "echomarkread", "list": "|".join(ids)}, post=True, token=True)
 
     def edit(self, page: Page, text: str, summary: str) -> Edit:
-        """Save a page as it was read with another text; a conflict where somebody else's edit of the same lines came first.
+        """Save a page as it was read with another text.
+
+        Where others have edited since, MediaWiki merges; where it cannot, that is a conflict.
 
         Raises CredentialsError where the account may not edit at all, ServiceError where the wiki stays read-only or
         lagged for longer than the limits allow.
@@ -211,8 +213,8 @@ class Wiki:
         wait = self._edited_at + self._pause - self._clock()
         if wait > 0:
             self._sleep(wait)
-        # No basetimestamp: with one, MediaWiki drops a conflict where it finds no foreign revision of a later second, and
-        # so overwrites an edit of the very second in which our base was made. Revisions alone find every conflict.
+        # No basetimestamp: with one, MediaWiki drops a conflict where no foreign revision is of a later second than it,
+        # and so overwrites an edit of the very second in which our base was made. By revision it finds every conflict.
         reply = self._send(
             {
                 "action": "edit", "title": page.title, "text": text, "summary": summary, "bot": "1", "nocreate": "1",
