@@ -60,6 +60,17 @@ def test_bm25_finds_the_words_of_relations_only_where_they_are_indexed(related, 
     assert set(scores(related, "bm25", "Mew", tmp_path, relations=relations)) == found
 
 
+def test_bm25_counts_a_name_as_a_part_of_the_document_unless_told_otherwise(related: SkbKB, tmp_path: Path):
+    as_published = scores(related, "bm25", "Mew letter", tmp_path, relations=False)
+    doubled = scores(related, "bm25", "Mew letter", tmp_path, relations=False, name_weight="2")
+    assert {name: doubled[name] for name in doubled if name != "mew"} == {
+        name: as_published[name] for name in as_published if name != "mew"
+    }
+    # Of nine names with twelve words one is "Mew", a single word.
+    rarity, saturation = math.log(1 + 8.5 / 1.5), 2.2 / (1 + 1.2 * (0.25 + 0.75 * 1 / (12 / 9)))
+    assert doubled["mew"] - as_published["mew"] == pytest.approx(2 * rarity * saturation, rel=1e-4)
+
+
 def test_an_skb_without_relations_in_its_documents_says_how_to_get_them(guitars_plain: SkbKB, tmp_path: Path):
     for name in ("bm25", "vss"):
         with pytest.raises(UsageError, match="--relations"):

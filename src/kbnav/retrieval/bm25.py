@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pydantic import Field
+
 from kbnav.answers import Ranking
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
@@ -18,10 +20,13 @@ class BM25Options(RetrievalOptions):
     relations: bool | None = None
     """Whether a node's relations are a part of its document, as in STaRK's; None: where the SKB was built with such
     documents."""
+    name_weight: float = Field(default=0.0, ge=0.0)
+    """What a match in a name counts besides that in the document, which has the name in it as STaRK's do; the search of
+    ``SkbKB`` takes 2."""
 
 
 class BM25:
-    """BM25 over names and documents; scores are sums over the words of the query."""
+    """BM25 over documents, each with its node's name in it; scores are sums over the words of the query."""
 
     name = "bm25"
 
@@ -33,7 +38,7 @@ class BM25:
             what = "documents with relations: build it with --relations" if options.relations else "texts"
             raise UsageError(f"{kb.name} was built without an index of {what}")
         self._skb, self._index, self._relations = kb.skb, index, relational is not None
-        self._ranges = candidate_ranges(kb.skb, options)
+        self._ranges, self._name_weight = candidate_ranges(kb.skb, options), options.name_weight
 
     @property
     def prompts(self) -> Mapping[str, str]:
@@ -43,7 +48,7 @@ class BM25:
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``; nodes that share no word with the query are left out."""
         with (trace or Trace()).step(self.name, query=query, relations=self._relations, limit=k) as seen:
-            hits = self._index.search(query, limit=k, ranges=self._ranges)
+            hits = self._index.search(query, limit=k, ranges=self._ranges, name_weight=self._name_weight)
             seen.text, seen.nodes = told(self._skb, hits), [self._skb.id(node) for node, _ in hits]
         return as_ranking(self._skb, hits)
 

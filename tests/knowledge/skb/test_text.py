@@ -55,19 +55,25 @@ WORDS = st.lists(st.sampled_from(["ash", "birch", "cedar", "elm", "fir", "oak", 
 @given(
     documents=st.lists(st.tuples(WORDS.filter(bool), WORDS), min_size=1, max_size=12),
     query=WORDS,
+    weight=st.sampled_from([0.0, 0.5, 2.0]),
 )
-def test_scores_are_bm25_of_the_name_twice_and_of_name_and_text_once(
-    documents: list[tuple[list[str], list[str]]], query: list[str], tmp_path_factory: pytest.TempPathFactory
+def test_scores_are_bm25_of_the_name_by_its_weight_and_of_name_and_text_once(
+    documents: list[tuple[list[str], list[str]]],
+    query: list[str],
+    weight: float,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     nodes = [node(i, " ".join(name), " ".join(body)) for i, (name, body) in enumerate(documents)]
     index = built(tmp_path_factory.mktemp("text"), nodes, language="")
     in_name = bm25([name for name, _ in documents], query)
     in_body = bm25([name + body for name, body in documents], query)
-    expected = {i: 2 * a + b for i, (a, b) in enumerate(zip(in_name, in_body, strict=True)) if a + b > 0}
+    expected = {i: weight * a + b for i, (a, b) in enumerate(zip(in_name, in_body, strict=True)) if a + b > 0}
 
-    found = dict(index.search(" ".join(query), limit=100))
+    found = index.search(" ".join(query), limit=100, name_weight=weight)
 
-    assert found == pytest.approx(expected, rel=1e-4)
+    assert dict(found) == pytest.approx(expected, rel=1e-4)
+    if weight == text.NAME_WEIGHT:
+        assert index.search(" ".join(query), limit=100) == found
 
 
 @pytest.fixture(scope="module")

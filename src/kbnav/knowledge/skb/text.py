@@ -58,9 +58,11 @@ LANGUAGES = frozenset(
 )
 """Languages with a stemmer; in others words match as they are written."""
 
+NAME_WEIGHT = 2.0
+"""What a match in ``name`` counts, one in ``body`` counting 1."""
+
 _META = "text.json"
 _FORMAT = 2
-_NAME_BOOST = 2.0
 _LONGEST_WORD = 255  # bytes
 _MOST_WORDS = 256  # of a query; a longer one is cut to its most frequent words
 _HEAP = 256_000_000  # bytes of memory a build uses before it writes a segment
@@ -141,13 +143,15 @@ class TextIndex:
         limit: int = 20,
         ranges: Sequence[Range] | None = None,
         among: Collection[int] | None = None,
+        name_weight: float = NAME_WEIGHT,
     ) -> list[Hit]:
         """The best ``limit`` nodes that share a word with the query; equal scores by number.
 
         ``query`` is plain text: it has no operators. ``ranges`` keeps the nodes in any of the ranges (a node type is
-        one), ``among`` the nodes given; scores are those of a search without a filter.
+        one), ``among`` the nodes given; scores are those of a search without a filter. With a ``name_weight`` of 0 a
+        node is one document, in which its name stands as any other words do.
         """
-        words = self._words_query(query)
+        words = self._words_query(query, name_weight)
         if words is None or limit < 1 or ranges == [] or (among is not None and not among):
             return []
         if ranges is not None:
@@ -161,14 +165,15 @@ class TextIndex:
             return self._top(self._filtered(words, [wanted]), limit)
         return self._top_among(words, limit, frozenset(among))
 
-    def _words_query(self, text: str) -> tantivy.Query | None:
+    def _words_query(self, text: str, name_weight: float) -> tantivy.Query | None:
         counts = Counter(self.words(text)).most_common(_MOST_WORDS)
         from tantivy import Occur, Query
 
         terms = [
             (Occur.Should, Query.boost_query(Query.term_query(self._schema, field, word, "freq"), boost * count))
             for word, count in counts
-            for field, boost in (("name", _NAME_BOOST), ("body", 1.0))
+            for field, boost in (("name", name_weight), ("body", 1.0))
+            if boost
         ]
         return Query.boolean_query(terms) if terms else None
 

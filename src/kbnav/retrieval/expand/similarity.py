@@ -83,7 +83,11 @@ class Meaning:
 
 
 class Words:
-    """By BM25; names, by the words they share with the query."""
+    """By BM25; names, by the words they share with the query.
+
+    Documents are scored as the system ``bm25`` does; a node for an entity is looked up as ``SkbKB`` does it, where a
+    word in a name counts more.
+    """
 
     def __init__(self, skb: SKB, index: TextIndex) -> None:
         self._skb, self._index = skb, index
@@ -91,7 +95,7 @@ class Words:
     def documents(self, query: str) -> Scorer:
         """See ``Similarity``."""
         scores = np.zeros(len(self._skb.nodes), np.float32)
-        hits = self._index.search(query, limit=_WORD_HITS)
+        hits = self._index.search(query, limit=_WORD_HITS, name_weight=0.0)
         scores[[node for node, _ in hits]] = [score for _, score in hits]
         return lambda nodes: scores[nodes]
 
