@@ -19,6 +19,7 @@ from statistics import fmean
 from typing import Any
 
 from kbnav.errors import UsageError
+from kbnav.evaluation.ablate import PARTS
 from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.evaluate import Plan, evaluate, score_folder
 from kbnav.evaluation.records import read_saved_run
@@ -34,6 +35,7 @@ SYSTEMS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "vss": ("vss", {"relations": False}),
     "vss-relations": ("vss", {"relations": True}),
     **{name: (name, {}) for name in (*RETRIEVERS, AGENT) if name not in ("bm25", "vss")},
+    **{f"kar-without-{part}": ("kar", {"without": (part,)}) for part in sorted(PARTS)},
 }
 """What is compared, by the name in the table: a system with its options; on documents alone, or with relations."""
 ON_BM25: Mapping[str, Mapping[str, Any]] = {
