@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from kbnav.agents.agent import Agent
 from kbnav.agents.machine import Policy
 from kbnav.agents.options import GogOptions
-from kbnav.agents.planned import Planned
+from kbnav.agents.planned import Planned, open_match
 from kbnav.agents.skb import schema
 from kbnav.agents.walking import ANSWERS, PROMPTS, WalkEnding, describer, open_walking_models
 from kbnav.agents.writers import RankingWriter, write_ranking_plainly
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.models.policy import ChatPolicy
 from kbnav.options import read_options
 from kbnav.settings import Settings
@@ -64,7 +63,7 @@ def gog_with(
     )
     if skb:
         toolbox = Toolbox.for_kb(kb, (PlanningTools(skb).plan, *tools), without=settings.without_tools)
-        policy = Planned(NodeMatcher(skb.skb, options.matching).match, None, policy, toolbox, 0)
+        policy = Planned(open_match(skb, options.matching), None, policy, toolbox, 0)
     return Agent(
         name=NAME,
         model=settings.model,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from kbnav.agents.scores import Pruning
 from kbnav.knowledge.skb.matching import Variant
@@ -14,11 +15,23 @@ from kbnav.planning.open import Name
 
 
 class PlanOptions(Options):
-    """Options of every system with a plan. ``trained`` is the folder of a trained planner."""
+    """Options of every system with a plan. ``trained`` is the folder of a trained planner; alone, of a ``ranker``."""
 
-    planner: Name = "ranker"
+    planner: Name = "none"
     trained: str = ""
     matching: Variant = "hybrid"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_by_what_is_trained(cls, given: Any) -> Any:
+        return {"planner": "ranker", **given} if isinstance(given, dict) and given.get("trained") else given
+
+    @field_validator("trained")
+    @classmethod
+    def _of_one_that_learns(cls, value: str, info: ValidationInfo) -> str:
+        if value and info.data.get("planner") in ("none", "in-context"):
+            raise ValueError(f"the planner {info.data['planner']} is not trained; ranker and seq2seq are")
+        return value
 
 
 class PasemiqaOptions(PlanOptions):
@@ -32,10 +45,21 @@ class PasemiqaOptions(PlanOptions):
 
 
 class RogOptions(PlanOptions):
-    """The planner's paths that are retrieved, and the tokens that their instances may take."""
+    """The planner's paths that are retrieved, and the tokens that their instances may take.
 
+    Without a plan there is nothing to retrieve.
+    """
+
+    planner: Name = "in-context"
     paths: int = Field(default=3, ge=1, le=10)
     tokens: int = Field(default=4_000, ge=20)
+
+    @field_validator("planner")
+    @classmethod
+    def _is_one(cls, value: Name) -> Name:
+        if value == "none":
+            raise ValueError("rog answers from a plan's paths; it needs one of in-context, ranker, seq2seq")
+        return value
 
 
 class TogOptions(Options):

@@ -70,7 +70,7 @@ def pasemiqa_with(
         "pasemiqa/policy.md",
         budget,
         notice="pasemiqa/notice.md",
-        **{**schema(kb), "keep": options.k, "answers": ANSWERS, "steps": options.rounds},
+        **{**schema(kb), "keep": options.k, "answers": ANSWERS, "steps": budget.steps - 1},
     )
     match, planner = open_planned(kb, settings, options, planner)
     return Agent(
@@ -117,5 +117,5 @@ def pasemiqa_offline(kb: SkbKB, settings: Settings, planner: Planner | None = No
 
 
 def rounds_budget(budget: Budget, rounds: int) -> Budget:
-    """T rounds, and the plan before them; what is rolled back may cost as much again."""
-    return budget.model_copy(update={"steps": rounds + 1, "actions": max(budget.actions, 2 * (rounds + 1))})
+    """T rounds and the plan before them, where the budget allows as many steps."""
+    return budget.model_copy(update={"steps": min(budget.steps, rounds + 1)})

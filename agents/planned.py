@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kbnav.agents.machine import Policy, Reply, State
 from kbnav.agents.options import PlanOptions
 from kbnav.agents.walking import call_for
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.matching import MatchedNode, NodeMatcher
+from kbnav.knowledge.skb.matching import MatchedNode, NodeMatcher, Variant
 from kbnav.planning.base import Plan, PlannedPath, Planner
 from kbnav.planning.open import open_planner
 from kbnav.retrieval.base import Trace
@@ -22,10 +23,18 @@ from kbnav.tools.toolbox import Toolbox
 from kbnav.trajectory import Step
 
 PLAN = "plan"
-Match = Callable[[str], Sequence[MatchedNode]]
-"""The nodes that a question names."""
 _EARLIER = 3
 """Nodes of the answer before that a question may go on from."""
+
+
+class Matched(NamedTuple):
+    """The nodes of a question; ``named``: it names some, whether these were found by name or by meaning."""
+
+    nodes: Sequence[str]
+    named: bool
+
+
+Match = Callable[[str], Matched]
 
 
 @dataclass(frozen=True)
@@ -49,14 +58,7 @@ class Planned:
         before = planned(state["discarded"])
         if before:
             return call_for(state, self.toolbox, [(PLAN, before.call.thought, before.call.arguments)])
-        matched = list(self.match(state["question"]))
-        nodes, notes = [node.id for node in matched], list[str]()
-        if all(node.how == "embedding" for node in matched):
-            earlier = _earlier(state)
-            if earlier:
-                nodes, notes = earlier, [FROM_BEFORE]
-            elif nodes:
-                notes = ["The question names no node; these are the nearest by meaning."]
+        nodes, notes = self._nodes(state)
         trace = Trace()
         plan = self.planner.plan(state["question"], nodes, trace) if self.planner else Plan()
         arguments = {
@@ -67,10 +69,41 @@ class Planned:
         thought = f"Nodes by name, paths by the planner {self.planner.name}." if self.planner else "Nodes by name."
         return call_for(state, self.toolbox, [(PLAN, thought, arguments)], trace.usage)
 
+    def _nodes(self, state: State) -> tuple[Sequence[str], list[str]]:
+        """The nodes to begin with and a note; a question that names none goes on from the answer before."""
+        nodes, named = self.match(state["question"])
+        earlier = [] if named else _earlier(state)
+        if earlier:
+            return earlier, [FROM_BEFORE]
+        return nodes, ["The question names no node; these are the nearest by meaning."] if nodes and not named else []
+
 
 def planned(steps: Sequence[Step]) -> Step | None:
     """The step that wrote the plan down, if it is among these."""
     return next((step for step in steps if step.call.tool == PLAN), None)
+
+
+def open_match(kb: SkbKB, variant: Variant) -> Match:
+    """Node matching in an SKB; where names have several nodes, the first of every name come before the second of any.
+
+    Raises UsageError as ``NodeMatcher`` does.
+    """
+    matcher = NodeMatcher(kb.skb, variant)
+    by_name = NodeMatcher(kb.skb, "exact") if variant == "embedding" and kb.skb.names is not None else matcher
+
+    def match(question: str) -> Matched:
+        found = matcher.match(question)
+        named = found if by_name is matcher else by_name.match(question)
+        return Matched(_in_turn(found), any(node.how != "embedding" for node in named))
+
+    return match
+
+
+def _in_turn(nodes: Sequence[MatchedNode]) -> list[str]:
+    names: dict[int, list[str]] = {}
+    for node in nodes:
+        names.setdefault(node.end, []).append(node.id)  # names do not overlap; of nodes by meaning all ends are 0
+    return [node for turn in zip_longest(*names.values()) for node in turn if node is not None]
 
 
 def open_planned(
@@ -82,7 +115,7 @@ def open_planned(
     """
     from kbnav.models.calls import open_calls
 
-    match = NodeMatcher(kb.skb, options.matching).match
+    match = open_match(kb, options.matching)
     if planner:
         return match, planner
     trained = Path(options.trained) if options.trained else None

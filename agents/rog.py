@@ -63,42 +63,55 @@ class RogPolicy:
         """One turn of the pipeline."""
         plan = planned(state["path"])
         retrieved = [step for step in state["path"] if step.call.tool in (FOLLOW, TEXT_SEARCH)]
-        wanted = retrieval(plan, self.kb, self.toolbox, context.question) if plan and not retrieved else []
-        if wanted and room(state, self.budget) > 0:
+        wanted = retrieval(plan, self.kb, self.toolbox, context.question) if plan else []
+        if wanted and not retrieved and room(state, self.budget) > 0:
             return call_for(state, self.toolbox, wanted[: room(state, self.budget)])
-        return self._answer(state, retrieved)
+        return self._answer(state, retrieved, followed(len(retrieved), len(wanted)))
 
-    def _answer(self, state: State, retrieved: Sequence[Step]) -> Reply:
-        """Answer from whole paths, as many as the budget of tokens has room for."""
+    def _answer(self, state: State, retrieved: Sequence[Step], cut: str) -> Reply:
+        """Answer from whole paths, as many as the budget of tokens has room for; ``cut`` says which were followed."""
         walks = [_lines(step) for step in retrieved if step.call.tool == FOLLOW]
         texts = [line for step in retrieved if step.call.tool == TEXT_SEARCH for line in _lines(step)]
         kept, left_out = within(walks, self.options.tokens)
         texts, more = within([texts], self.options.tokens - sum(map(tokens, kept)))
-        prompt = render("rog/answer.md", question=asked(state), paths=kept, left_out=left_out + more, texts=texts)
+        prompt = render(
+            "rog/answer.md", question=asked(state), paths=kept, left_out=left_out + more, texts=texts, cut=cut
+        )
         reply, usage = self.ask(prompt, "answer")
         shown = [node for step in retrieved for node in step.nodes]
         names = {node: one.label for node, one in self.kb.entities(shown).items()}
         nodes = known_nodes(answer_lines(reply), names)
         thought = f"Answered from {len(kept) + len(texts)} of {len(kept) + len(texts) + left_out + more} lines found."
+        thought = f"{thought} {cut}".strip()
         return call_for(state, self.toolbox, [(FINISH, thought, {"nodes": nodes})], usage)
 
 
 def retrieval(plan: Step, kb: SkbKB, toolbox: Toolbox, query: str) -> list[Wanted]:
-    """The calls that retrieve a plan's paths, the most probable first, from every node that each may begin at.
+    """The calls that retrieve a plan's paths from every node that each may begin at.
 
-    ``query`` is what their ends are ranked by.
+    What comes first is by the places of the path in the plan and of the node among those, added up: so a budget that
+    cuts the calls leaves out neither every path but the first nor every node but one. ``query`` is what the ends are
+    ranked by.
     """
     arguments = plan.call.arguments
     kinds = {node: one.kind for node, one in kb.entities(arguments["nodes"]).items()}
-    wanted: list[Wanted] = []
-    for path in arguments["paths"]:
+    wanted: list[tuple[int, Wanted]] = []
+    for rank, path in enumerate(arguments["paths"]):
         if path["relations"]:
             about = f"Following the plan's path of probability {path['probability']:.2f}."
             given = {"relations": path["relations"], "types": path["types"], "query": query}
-            wanted += [(FOLLOW, about, {"entity_id": node, **given}) for node in planned_starts(arguments, path, kinds)]
+            starts = planned_starts(arguments, path, kinds)
+            wanted += [
+                (rank + place, (FOLLOW, about, {"entity_id": node, **given})) for place, node in enumerate(starts)
+            ]
         elif TEXT_SEARCH in toolbox.names:
-            wanted.append((TEXT_SEARCH, "The plan says text.", {"text": query, "limit": _BY_TEXT}))
-    return wanted
+            wanted.append((rank, (TEXT_SEARCH, "The plan says text.", {"text": query, "limit": _BY_TEXT})))
+    return [call for _, call in sorted(wanted, key=lambda pair: pair[0])]
+
+
+def followed(done: int, wanted: int) -> str:
+    """What is said of a plan that the budget cuts; nothing where all its paths were followed from all their nodes."""
+    return f"Followed {done} of {wanted} ways: paths of the plan, each from each of its nodes." if done < wanted else ""
 
 
 def within(lists: Sequence[Sequence[str]], budget: int) -> tuple[list[str], int]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from kbnav.agents.agent import Agent
 from kbnav.agents.machine import Policy, Reply, State
 from kbnav.agents.options import TogOptions
-from kbnav.agents.planned import Planned
+from kbnav.agents.planned import Planned, open_match
 from kbnav.agents.scores import bm25_scores, embedding_scores, read_scores
 from kbnav.agents.walking import (
     ANSWERS,
@@ -38,7 +38,6 @@ from kbnav.agents.writers import RankingWriter, write_ranking_plainly
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.options import read_options
 from kbnav.prompts import render
 from kbnav.settings import Budget, Settings
@@ -245,7 +244,7 @@ def tog_with(ask: Ask, writer: BaseChatModel | None, kb: KnowledgeBase, settings
     toolbox = Toolbox.for_kb(kb, (*((PlanningTools(skb).plan,) if skb else (search_entities,)), *tools))
     policy: Policy = TogPolicy(ask, toolbox, settings.budget, options, kb, _scores(kb, options))
     if skb:
-        policy = Planned(NodeMatcher(skb.skb, options.matching).match, None, policy, toolbox, 0)
+        policy = Planned(open_match(skb, options.matching), None, policy, toolbox, 0)
     return Agent(
         name=NAME,
         model=settings.model,

@@ -33,6 +33,8 @@ PROMPTS = "walking"
 ANSWERS = 20
 """Nodes that an answer may have."""
 FREE = Usage()
+_SOUGHT = ("entity_id", "query", "text")
+"""Arguments by which a step says what it is about."""
 _SAID = 3
 """Generated facts that a note names."""
 _ENTITY = re.compile(r"[QPL]\d+$")
@@ -247,8 +249,9 @@ class Generated(NamedTuple):
 def generated(steps: Iterable[Step]) -> Generated:
     """What in these steps is a model's own word.
 
-    A node is the knowledge base's where a step shows it that does not set out from a node, or look for a name, that is
-    known by the model's word alone. Steps come in the order they were taken, those of earlier turns of a chat first.
+    A node is the knowledge base's where a step shows it that does not set out from a node that is known by the model's
+    word alone, or look for a text that has its name. Steps come in the order they were taken, those of earlier turns
+    of a chat first.
     """
     grounded: set[str] = set()
     worded: dict[str, str] = {}
@@ -260,14 +263,20 @@ def generated(steps: Iterable[Step]) -> Generated:
             worded |= names_of(own)
             continue
         doubtful = {node for node in worded if node not in grounded}
-        asked = {str(step.call.arguments.get(name, "")).casefold() for name in ("entity_id", "query")} - {""}
-        if asked & {text.casefold() for node in doubtful for text in (node, worded[node])}:
+        if _speaks_of(step, {text for node in doubtful for text in (node, worded[node])}):
             worded |= {node: node for node in step.nodes if node not in grounded and node not in worded}
         elif FROM_BEFORE in step.call.arguments.get("notes", ()):
             grounded |= set(step.nodes) - doubtful
         else:
             grounded |= set(step.nodes)
     return Generated(tuple(facts), frozenset(worded) - grounded)
+
+
+def _speaks_of(step: Step, names: Iterable[str]) -> bool:
+    """Whether a step sets out from one of these nodes, or looks for a text that has one of these names, as words."""
+    asked = [str(step.call.arguments.get(name, "")).casefold() for name in _SOUGHT]
+    spoken = [re.compile(rf"(?<!\w){re.escape(name.casefold())}(?!\w)") for name in names if name]
+    return any(name.search(text) for text in asked if text for name in spoken)
 
 
 def _said_of(word: Generated, own: Sequence[Fact], outcome: Outcome) -> str:

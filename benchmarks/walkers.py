@@ -1,8 +1,9 @@
 """The agents that walk along links, on question sets: ``python -m benchmarks.walkers KBS QUESTIONS --out RUNS``.
 
-KBS has ``NAME.skb`` and, where a ranker was trained, ``NAME.planner``; QUESTIONS has ``NAME.jsonl``. The offline
-policy runs with each planner and each way to match nodes, the agents that need a model with a stand-in made of rules,
-which tells nothing of what they score with a model. A run that was stopped is gone on with.
+KBS has ``NAME.skb`` and, where they were trained, the ranker ``NAME.planner`` and the planner ``NAME.seq2seq``, which
+runs where torch is; QUESTIONS has ``NAME.jsonl``. The offline policy runs with each planner and each way to match
+nodes, the agents that need a model with a stand-in made of rules, which tells nothing of what they score with a model.
+A run that was stopped is gone on with.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.schema import read_meta
 from kbnav.models.calls import ModelCalls
 from kbnav.models.standin import NAME, StandIn
+from kbnav.planning.in_context import InContext
 from kbnav.settings import Settings
 
 METRICS = ("hit@1", "hit@5", "recall@20", "mrr", "f1")
@@ -42,16 +45,25 @@ class Entrant:
     standin: bool = False
 
 
-def entrants(planner: Path, vectors: bool) -> Iterator[Entrant]:
+def entrants(folder: Path, vectors: bool) -> Iterator[Entrant]:
     """Each planner and way to match nodes that this SKB allows, then the agents with the stand-in."""
-    trained = {"planner": "ranker", "trained": str(planner)} if planner.exists() else {"planner": "ranker"}
+    ranker, seq2seq = folder.with_suffix(".planner"), folder.with_suffix(".seq2seq")
+    trained = {"planner": "ranker", "trained": str(ranker)} if ranker.exists() else {"planner": "ranker"}
+    written = {"planner": "seq2seq", "trained": str(seq2seq)}
+    writes = seq2seq.exists() and find_spec("torch") is not None
     yield Entrant("offline, skb", "skb", {})
     yield Entrant("offline, ranker untrained", "pasemiqa", {"planner": "ranker", "matching": "exact"})
-    if planner.exists():
+    if ranker.exists():
         for matching in ("exact", *(("embedding", "hybrid") if vectors else ())):
             yield Entrant(f"offline, ranker, {matching}", "pasemiqa", {**trained, "matching": matching})
+    if writes:
+        yield Entrant("offline, seq2seq", "pasemiqa", written)
     yield Entrant("pasemiqa, none", "pasemiqa", {"planner": "none"}, standin=True)
+    yield Entrant("pasemiqa, in-context", "pasemiqa", {"planner": "in-context"}, standin=True)
     yield Entrant("pasemiqa, ranker", "pasemiqa", trained, standin=True)
+    if writes:
+        yield Entrant("pasemiqa, seq2seq", "pasemiqa", written, standin=True)
+    yield Entrant("rog, in-context", "rog", {"planner": "in-context"}, standin=True)
     yield Entrant("rog, ranker", "rog", trained, standin=True)
     yield Entrant("tog", "tog", {}, standin=True)
     yield Entrant("gog", "gog", {}, standin=True)
@@ -62,10 +74,11 @@ def build(entrant: Entrant, kb: KnowledgeBase, settings: Settings) -> System:
     if not entrant.standin or not isinstance(kb, SkbKB):
         return agent_system(build_agent(kb, settings, entrant.system))
     model = StandIn()
-    ask = asker(ModelCalls(model, NAME))
+    calls = ModelCalls(model, NAME)
+    ask, planner = asker(calls), InContext(kb.skb, calls) if entrant.options.get("planner") == "in-context" else None
     made: Mapping[str, Callable[[], Any]] = {
-        "pasemiqa": lambda: pasemiqa_with(model, ask, None, kb, settings),
-        "rog": lambda: rog_with(ask, None, kb, settings),
+        "pasemiqa": lambda: pasemiqa_with(model, ask, None, kb, settings, planner),
+        "rog": lambda: rog_with(ask, None, kb, settings, planner),
         "tog": lambda: tog_with(ask, None, kb, settings),
         "gog": lambda: gog_with(model, ask, None, kb, settings),
     }
@@ -104,7 +117,7 @@ def main() -> None:
             continue
         print(f"\n{name}, {given.limit} questions\n")
         print(f"| | {' | '.join(METRICS)} | s | calls |\n|{'---|' * (len(METRICS) + 3)}")
-        for entrant in entrants(folder.with_suffix(".planner"), bool(read_meta(folder).encoder)):
+        for entrant in entrants(folder, bool(read_meta(folder).encoder)):
             if not given.lines or any(word in entrant.label for word in given.lines):
                 questions = given.questions / f"{name}.jsonl"
                 print(row(entrant, folder, questions, given.out / name, given.limit), flush=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -29,11 +30,25 @@ EDGES = [
 @pytest.fixture(scope="session")
 def village(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
     """Seven nodes and eight edges, with text, names and vectors by lsa, without SPARQL."""
-    folder = tmp_path_factory.mktemp("village")
-    (folder / "n.jsonl").write_text(NODES)
-    lines = ["source\trelation\ttarget", *("\t".join(edge) for edge in EDGES)]
+    yield from opened(tmp_path_factory.mktemp("village"), NODES, EDGES, Options(sparql=False))
+
+
+@pytest.fixture(scope="session")
+def namesakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
+    """Twenty persons a0 to a19 named Ann Reed and one Bob Lisk, who share a house in a town; only names are indexed."""
+    persons = [*((f"a{number}", "Ann Reed") for number in range(20)), ("b", "Bob Lisk")]
+    named = [(node, "person", name) for node, name in persons]
+    nodes = [*named, ("h", "house", "The Mill"), ("t", "town", "Coldwick")]
+    lines = [f'{{"id": "{node}", "type": "{kind}", "name": "{name}"}}\n' for node, kind, name in nodes]
+    edges = [(node, "owns", "h") for node, _ in persons] + [("h", "located_in", "t")]
+    yield from opened(tmp_path_factory.mktemp("namesakes"), "".join(lines), edges, Options(sparql=False, vectors=False))
+
+
+def opened(folder: Path, nodes: str, edges: Sequence[tuple[str, str, str]], options: Options) -> Iterator[SkbKB]:
+    (folder / "n.jsonl").write_text(nodes)
+    lines = ["source\trelation\ttarget", *("\t".join(edge) for edge in edges)]
     (folder / "e.tsv").write_text("\n".join(lines) + "\n")
-    build(TableSource([folder / "n.jsonl"], [folder / "e.tsv"]), folder / "village.skb", Options(sparql=False))
+    build(TableSource([folder / "n.jsonl"], [folder / "e.tsv"]), folder / "village.skb", options)
     kb = SkbKB(SKB.open(folder / "village.skb"))
     yield kb
     kb.close()

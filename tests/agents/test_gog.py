@@ -177,3 +177,24 @@ def test_a_nodes_basis_is_the_knowledge_base_once_it_is_shown_without_the_models
     assert set(generated(steps[:4]).nodes) == {"a", "x", "z", "y", "z2"}
     assert set(generated(steps).nodes) == {"a", "z", "y", "z2"}
     assert generated(steps[:1]).facts == ()
+
+
+@pytest.mark.parametrize(
+    ("sought", "basis"),
+    [
+        ({"query": "Zed the writer"}, "generated"),
+        ({"query": "books by ZED"}, "generated"),
+        ({"text": "written by Zed."}, "generated"),
+        ({"query": "Zedekiah"}, ""),  # another name
+        ({"query": "the writer"}, ""),
+        ({"query": "A"}, ""),  # what the knowledge base had shown before
+    ],
+)
+def test_what_a_search_for_a_generated_name_among_other_words_finds_rests_on_it(sought, basis):
+    said = (Fact("a", "r", "Zed", "A", "", "Zed", generated=True),)
+    steps = [
+        step(1, "search_neighbors", "a", entity_id="b"),
+        step(2, "generate", "Zed", facts=said),
+        step(3, "search_entities", "new", **sought),
+    ]
+    assert ("new" in generated(steps).nodes) is bool(basis)

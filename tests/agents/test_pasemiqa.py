@@ -12,12 +12,18 @@ from kbnav.agents.pasemiqa import pasemiqa_with
 from kbnav.errors import UsageError
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.planning.base import Hop, PlannedPath
-from kbnav.session import ask
+from kbnav.planning.open import encoder_of
+from kbnav.planning.ranker import Ranker
+from kbnav.planning.schema import RelationPath
+from kbnav.planning.scorer import Training
+from kbnav.planning.training import Example
+from kbnav.session import Chat, ask, sqlite_sessions
 from kbnav.tools.walking import passage
 from kbnav.trajectory import Run
 from tests.agents.walkers import OWNED, Given, Script, settings
 
 QUESTION = "What does Ann Reed own?"
+PATH = RelationPath((Hop("owns"),), ("person", "house"))
 LOOK = says(("search_neighbors", {"entity_id": "p1", "relation": "owns"}), thought="Her houses.")
 
 
@@ -118,6 +124,18 @@ def test_t_rounds_are_all_it_may_take_the_plan_not_counted(village, tmp_path):
     assert "You have 3 steps in all" in model.seen[0][0].text
 
 
+@pytest.mark.parametrize(("budget", "steps"), [({"steps": 3}, 3), ({"actions": 4}, 4), ({"steps": 40}, 7)])
+def test_t_rounds_and_the_budget_both_hold(village, tmp_path, budget, steps):
+    looks = [says(("search_neighbors", {"entity_id": one})) for one in ("p1", "p2", "h1", "h2", "h3", "t1", "t2")]
+    model = ScriptedModel(replies=looks)
+    agent = pasemiqa_with(
+        model, Script([]), None, village, settings(tmp_path, budget=budget, rounds=6), Given((OWNED,))
+    )
+    run = ask(agent, QUESTION)
+    assert len(run.path) == steps
+    assert f"You have {2 if steps == 3 else 6} steps in all" in model.seen[0][0].text
+
+
 def test_unknown_is_an_answer(village, tmp_path):
     run, _ = asked(village, tmp_path, LOOK, finish())
     assert (run.outcome.status, run.outcome.note) == ("no answer", "These.")
@@ -141,6 +159,39 @@ def test_a_node_that_no_result_has_shown_is_not_accepted(village, tmp_path):
 def test_the_model_cannot_plan(village, tmp_path):
     run, _ = asked(village, tmp_path, says(("plan", {"nodes": ["t2"], "paths": [], "notes": []})), LOOK, finish("h1"))
     assert "There is no tool 'plan'" in run.path[1].observation
+
+
+def test_without_a_trained_planner_there_is_no_plan_unless_one_is_asked_for_which_says_so(village, tmp_path):
+    def offline(**options: str) -> Run:
+        chosen = settings(tmp_path, **options).model_copy(update={"model": "offline"})
+        return ask(build_agent(village, chosen, "pasemiqa"), QUESTION)
+
+    assert "plan" not in {step.call.tool for step in offline().path}
+    untrained = offline(planner="ranker").path[0]
+    note = "The planner ranker was not trained: it goes by the words of the schema alone."
+    assert untrained.call.arguments["notes"] == [note]
+    assert untrained.observation.endswith(f"Note: {note}")
+    examples = [Example("What does Ann Reed own?", ("p1",), frozenset({"person"}), {PATH: 1.0})]
+    Ranker.train(village.skb, encoder_of(village.skb), examples, Training(epochs=2)).save(tmp_path / "planner")
+    trained = offline(trained=str(tmp_path / "planner")).path[0]  # a ranker, without saying so
+    assert (trained.call.tool, trained.call.arguments["notes"]) == ("plan", [])
+    with pytest.raises(UsageError, match="the planner none is not trained; ranker and seq2seq are"):
+        offline(planner="none", trained="planner")
+
+
+def test_in_a_chat_a_question_that_names_nodes_keeps_those_found_by_meaning(village, tmp_path):
+    model = ScriptedModel(replies=[LOOK, finish("h1"), LOOK, finish("h1"), LOOK, finish("h1")])
+    agent = pasemiqa_with(model, Script([]), None, village, settings(tmp_path, matching="embedding"), Given(()))
+    with sqlite_sessions(tmp_path) as saver:
+        chat = Chat(agent, "one", saver)
+        runs = [chat.ask(text) for text in (QUESTION, "What about Bob Lisk, the smith?", "And where is it?")]
+    nodes = [run.path[0].call.arguments["nodes"] for run in runs]
+    notes = [run.path[0].call.arguments["notes"] for run in runs]
+    assert nodes[0][0] == "p1"
+    assert nodes[1][0] == "p2"
+    assert len(nodes[1]) == 5  # by meaning, as asked
+    assert notes[:2] == [[], []]
+    assert (nodes[2], notes[2]) == (["h1"], ["The question names no node; these answered the one before."])
 
 
 def test_offline_follows_the_plan_by_rule_or_does_without(village, tmp_path):

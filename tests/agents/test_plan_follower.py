@@ -63,3 +63,14 @@ def test_it_keeps_within_the_budget(village, tmp_path, steps):
     run = asked(village, tmp_path, "What does Ann Reed own?", OWNED, OWNED_IN, budget={"steps": steps})
     assert len(run.path) <= steps
     assert run.outcome.status in ("answered", "best effort")
+
+
+def test_a_plan_that_is_cut_keeps_every_path_and_says_how_much_was_followed(namesakes, tmp_path):
+    run = asked(namesakes, tmp_path, "What does Ann Reed own?", OWNED, OWNED_IN, matching="exact")
+    followed = [step.call.arguments for step in run.path if step.call.tool == "follow_path"]
+    assert [len(one["relations"]) for one in followed] == [1, 1, 2, 1, 2, 1, 2, 1, 2]
+    assert len({one["entity_id"] for one in followed}) == 5
+    assert run.outcome.note == (
+        "What the plan's paths lead to. Followed 9 of 40 ways: paths of the plan, each from each of its nodes."
+    )
+    assert chosen(run) == ["h"]

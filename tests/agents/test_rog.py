@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.agents.choice import build_agent
+from kbnav.agents.options import RogOptions
 from kbnav.agents.rog import rog_with, tokens, within
 from kbnav.errors import UsageError
+from kbnav.options import read_options
 from kbnav.planning.base import Hop, PlannedPath
 from kbnav.session import ask
 from kbnav.trajectory import Run
@@ -86,7 +88,7 @@ def test_without_a_path_that_leads_anywhere_the_model_is_told_so(village, tmp_pa
 
 
 def test_paths_beyond_the_budget_of_tokens_are_left_out_whole_and_counted(village, tmp_path):
-    run, script = asked(village, tmp_path, Given((OWNED, OWNED_IN) * 5), "- h1", tokens=50, paths=10)
+    run, script = asked(village, tmp_path, Given((OWNED, OWNED_IN)), "- h1", tokens=50)
     shown = [line for line in script.prompts[0].splitlines() if line.startswith("- Ann")]
     found = [line for step in run.path[1:-1] for line in step.observation.splitlines()[1:]]
     assert set(shown) <= set(found)
@@ -94,6 +96,27 @@ def test_paths_beyond_the_budget_of_tokens_are_left_out_whole_and_counted(villag
     assert sum(map(tokens, shown)) <= 50
     assert f"({len(found) - len(shown)} more paths are left out.)" in script.prompts[0]
     assert run.path[-1].call.thought == f"Answered from {len(shown)} of {len(found)} lines found."
+
+
+def test_a_budget_of_steps_leaves_out_neither_a_path_nor_a_name_and_the_cut_is_said(namesakes, tmp_path):
+    script, plan = Script(["- The Mill (h)"]), Given((OWNED, OWNED_IN))
+    chosen = settings(tmp_path, budget={"steps": 7})
+    run = ask(rog_with(script, None, namesakes, chosen, plan), "What do Ann Reed and Bob Lisk own?")
+    calls = [step.call.arguments for step in run.path if step.call.tool == "follow_path"]
+    nodes = run.path[0].call.arguments["nodes"]
+    assert nodes[1] == "b"  # the first of each name, then the other Anns
+    assert len(run.path) == 7
+    assert [(one["entity_id"], len(one["relations"])) for one in calls[:4]] == [
+        (nodes[0], 1), ("b", 1), (nodes[0], 2), (nodes[2], 1)
+    ]  # fmt: skip
+    assert run.path[-1].call.thought.endswith("Followed 5 of 42 ways: paths of the plan, each from each of its nodes.")
+    assert "(Followed 5 of 42 ways: " in script.prompts[0]
+
+
+def test_rog_needs_a_plan_and_asks_the_model_for_one_where_none_is_trained(village, tmp_path):
+    with pytest.raises(UsageError, match=r"rog: planner: .*rog answers from a plan's paths"):
+        rog_with(Script([]), None, village, settings(tmp_path, planner="none"))
+    assert read_options(RogOptions, {}, "rog").planner == "in-context"
 
 
 @given(st.lists(st.lists(st.text("abc -", max_size=30), max_size=5), max_size=4), st.integers(-5, 80))

@@ -11,6 +11,7 @@ from kbnav.agents.tog import tog_with
 from kbnav.agents.walking import asker
 from kbnav.models.calls import ModelCalls
 from kbnav.models.standin import NAME, StandIn, answer
+from kbnav.planning.in_context import InContext
 from kbnav.prompts import render
 from kbnav.session import ask
 from tests.agents.walkers import OWNED, OWNED_IN, Given, settings
@@ -55,3 +56,12 @@ def test_it_scores_by_shared_words_and_keeps_within_the_number_asked_for():
     said = answer(prompt).splitlines()
     assert len(said) == 2
     assert said[0] == "2: 1.00"
+
+
+def test_asked_for_a_plan_it_takes_the_paths_of_the_schema_that_share_most_words_with_the_question(village):
+    planner = InContext(village.skb, ModelCalls(StandIn(), NAME))
+    plan = planner.plan("In which town is a house located that Ann Reed painted?", ["p1"])
+    assert [str(hop) for hop in plan.paths[0].hops] == ["painted", "located_in"]
+    assert plan.paths[0].types == ("person", "house", "town")
+    assert plan.notes == ()  # all are paths of the schema
+    assert planner.plan("Which town?", []).paths[0].is_text

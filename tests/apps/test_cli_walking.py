@@ -47,7 +47,7 @@ def test_pasemiqa_answers_offline_by_its_plan_and_show_prints_it(kbnav):
 
 
 def test_csv_and_json_have_every_node_with_its_basis(kbnav):
-    asked = ("ask", "--kb", "demo", "--system", "pasemiqa", "--quiet", QUESTION)
+    asked = ("ask", "--kb", "demo", "--system", "pasemiqa", "--set", "planner=ranker", "--quiet", QUESTION)
     _, out, _ = kbnav(*asked, "--csv")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert rows[0]["id"] == "ship:keeper"

@@ -86,6 +86,7 @@ def train(
     with _open(settings) as skb:
         matcher = NodeMatcher(skb, matching.value)
         found = list(examples(_asked(questions, settings), skb, matcher, weighing=weighing.value))
+        cut = 0
         if planner is Trainable.ranker:
             from kbnav.planning.ranker import Ranker
             from kbnav.planning.scorer import Training
@@ -94,10 +95,12 @@ def train(
         else:
             from kbnav.planning.seq2seq import Schedule, Seq2Seq
 
-            Seq2Seq.train(skb, found, out, base=base, schedule=Schedule(seed=seed))
+            cut = Seq2Seq.train(skb, found, out, base=base, schedule=Schedule(seed=seed)).cut
     paths = {path for example in found for path in example.label}
     only_text = sum(all(not path.hops for path in example.label) for example in found)
     print(f"{out}: {planner} trained on {len(found):,} questions, {len(paths):,} paths; {only_text:,} had text alone")
+    if cut:
+        print(f"{cut:,} questions lost their end: they are longer than the model can read")
 
 
 @app.command(name="eval")
@@ -131,7 +134,7 @@ def evaluate(
         print(json.dumps({"planner": found.planner.as_dict(), "most_frequent": found.most_frequent.as_dict()}))
         return
     print(f"{found.planner.questions:,} questions, {found.planner.planned:.1%} with a plan")
-    print(_line(planner.value, found.planner))
+    print(_line("ranker, untrained" if planner is Named.ranker and trained is None else planner.value, found.planner))
     print(_line("most frequent path", found.most_frequent))
 
 

@@ -1,7 +1,8 @@
 """The stand-in's rules for the agents that walk along links: what their prompts hold, read back; nothing is understood.
 
-It scores by shared words, takes the first links found for enough, names the ends of the paths it is shown, and supplies
-no facts. What an agent scores with it shows that the agent runs, and what its course alone is worth.
+It scores by shared words, takes the first links found for enough, names the ends of the paths it is shown, supplies no
+facts, and plans the relation paths whose names and types share most words with the question. What an agent scores with
+it shows that the agent runs, and what its course alone is worth.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ _BRACKETS = re.compile(r"\(([^()]+)\)$")
 _NAMED = re.compile(r"^- .+ \(([^()]+)\): .+$", re.MULTILINE)
 _PATH = re.compile(r"^- (.+) \[(\d\.\d\d)\]$", re.MULTILINE)
 _HOP = re.compile(r"<-- (.+?) -- |-- (.+?) --> ")
+_EDGE = re.compile(r"^(.+?) -- (.+?) --> (.+?)(?:, as in: .*)?$", re.MULTILINE)
+_KIND = re.compile(r"^- .+ \(([^()]+)\)$", re.MULTILINE)
+_QUERY = re.compile(r"^Query: (.+)$", re.MULTILINE)
 _STARTS = 3
+_PLANNED = 3
 _ANSWERS = 20
 
 
@@ -87,6 +92,22 @@ def _ends(link: str) -> list[str]:
     return [bracketed[1] if (bracketed := _BRACKETS.search(end)) else end for end in ends]
 
 
+def _paths(prompt: str) -> str:
+    """The paths of one or two relations from the types of the named nodes that share most words with the question."""
+    edges, _, rest = prompt.partition("\n</documents>")
+    steps = [step for one, name, two in _EDGE.findall(edges) for step in ((one, name, two), (two, f"^{name}", one))]
+    kinds = set(_KIND.findall(rest))
+    firsts = [([name], [one, name, two]) for one, name, two in steps if one in kinds]
+    longer = [
+        ([*names, name], [*said, name, two]) for names, said in firsts for one, name, two in steps if one == said[-1]
+    ]
+    paths = [*firsts, *longer]
+    question = _QUERY.findall(rest)
+    scores = relevance(question[-1] if question else "", [" ".join(said).replace("_", " ") for _, said in paths])
+    best = sorted(range(len(paths)), key=lambda place: -scores[place])[:_PLANNED]
+    return "\n".join(f"<PATH>{'<SEP>'.join(paths[place][0])}</PATH>" for place in best) or "<PATH>text</PATH>"
+
+
 def _unknown(prompt: str) -> str:  # noqa: ARG001 - as all replies
     return "unknown"
 
@@ -98,11 +119,12 @@ _REPLIES: Mapping[str, Callable[[str], str]] = MappingProxyType(
         "Which of these links matter most": _kept,
         "Do these facts suffice": _enough,
         "Answer a question from what a graph shows": _named,
+        "You plan how to answer a question": _paths,
         "A knowledge base lacks some facts": _unknown,
         "A knowledge base did not give": _unknown,
     }
 )
-"""By the first words of the prompts under ``prompts/walking``, ``prompts/tog`` and ``prompts/rog``."""
+"""By the first words of the prompts under ``prompts/walking``, ``tog``, ``rog`` and ``planner``."""
 
 
 def walk_call(messages: Sequence[BaseMessage]) -> AIMessage:

@@ -31,6 +31,8 @@ MOST_PLANNED, LEAST_PROBABLE = 10, 0.005
 """Paths of a plan at most, and the probability below which a path is no part of it."""
 LONGEST = 2
 """Hops of the paths that are ranked."""
+UNTRAINED = "The planner ranker was not trained: it goes by the words of the schema alone."
+"""A note of its plans then."""
 _FORMAT = 1
 
 
@@ -39,18 +41,20 @@ class Ranker:
 
     name = "ranker"
 
-    def __init__(self, skb: SKB, encoder: Encoder, scorer: Scorer, paths: Sequence[RelationPath]) -> None:
-        """``paths`` are those that are ranked; ``text`` is among them."""
-        self._skb, self._encoder, self._scorer = skb, encoder, scorer
+    def __init__(
+        self, skb: SKB, encoder: Encoder, scorer: Scorer, paths: Sequence[RelationPath], notes: Sequence[str] = ()
+    ) -> None:
+        """``paths`` are those that are ranked; ``text`` is among them. ``notes`` are those of every plan."""
+        self._skb, self._encoder, self._scorer, self._notes = skb, encoder, scorer, tuple(notes)
         self._paths = tuple(paths)
         self._starts = np.array([path.start for path in self._paths])
         self._candidates = Candidates([path_parts(path) for path in self._paths], path_vectors(self._paths, encoder))
 
     @classmethod
     def untrained(cls, skb: SKB, encoder: Encoder) -> Ranker:
-        """Ranks by how near the words of a path are to those of the question."""
+        """Ranks by how near the words of a path are to those of the question; its plans say that it is untrained."""
         paths = PathSchema.of(skb).paths(LONGEST)
-        return cls(skb, encoder, Scorer.untrained(encoder.encode([skb.meta.name]).shape[1]), paths)
+        return cls(skb, encoder, Scorer.untrained(encoder.encode([skb.meta.name]).shape[1]), paths, [UNTRAINED])
 
     @classmethod
     def train(cls, skb: SKB, encoder: Encoder, examples: Sequence[Example], training: Training | None = None) -> Ranker:
@@ -84,7 +88,8 @@ class Ranker:
                 PlannedPath(path.hops, share, path.start, path.types)
                 for path, share in probable
                 if share >= LEAST_PROBABLE
-            )
+            ),
+            self._notes,
         )
 
     def _possible(self, starts: Iterable[str]) -> Mask:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
+from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -62,9 +64,12 @@ class Seq2Seq:
 
     name = "seq2seq"
 
-    def __init__(self, skb: SKB, model: Any, tokenizer: Any) -> None:
-        """``model`` is a causal model of transformers, in evaluation mode, ``tokenizer`` its own."""
-        self._skb, self._model, self._tokenizer = skb, model, tokenizer
+    def __init__(self, skb: SKB, model: Any, tokenizer: Any, cut: int = 0) -> None:
+        """``model`` is a causal model of transformers, in evaluation mode, ``tokenizer`` its own.
+
+        ``cut`` is how many questions lost their end in training, being longer than the model can read.
+        """
+        self._skb, self._model, self._tokenizer, self.cut = skb, model, tokenizer, cut
         self._schema = PathSchema.of(skb)
         self._trie = lru_cache(maxsize=64)(self._build_trie)
 
@@ -85,10 +90,14 @@ class Seq2Seq:
         chosen = schedule or Schedule()
         torch.manual_seed(chosen.seed)
         model, tokenizer = _with_lora(base) if base else _new(examples)
-        _descend(model, tokenizer, examples, chosen, chosen.lora_rate if base else chosen.rate)
+        room = _room(model, tokenizer, PathSchema.of(skb), examples)
+        read = [_read(tokenizer, one.question, one.starts, room) for one in examples]
+        cut = sum(len(kept) < len(one.question) for kept, one in zip(read, examples, strict=True))
+        shown = [replace(one, question=kept) for kept, one in zip(read, examples, strict=True)]
+        _descend(model, tokenizer, shown, chosen, chosen.lora_rate if base else chosen.rate)
         model.eval()
-        _save(out, skb, model, tokenizer, base)
-        return cls(skb, model, tokenizer)
+        _save(out, skb, model, tokenizer, base, cut)
+        return cls(skb, model, tokenizer, cut)
 
     @classmethod
     def load(cls, folder: Path, skb: SKB) -> Seq2Seq:
@@ -104,15 +113,30 @@ class Seq2Seq:
 
             model = PeftModel.from_pretrained(model, str(folder / _MODEL))
         model.eval()
-        return cls(skb, model, tokenizer)
+        return cls(skb, model, tokenizer, int(found.get("cut", 0)))
 
     def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:  # noqa: ARG002
-        """The ``BEAMS`` best paths, by the probabilities of their tokens; only ``text`` where no node was matched."""
+        """The ``BEAMS`` best paths, by the probabilities of their tokens; only ``text`` where no node was matched.
+
+        A question that is longer than the model can read loses its end, which a note says.
+        """
         starts = frozenset(self._skb.type_name(self._skb.number(node)) for node in nodes)
-        return checked(self.beams(question, starts), self._schema, starts)
+        kept = _read(self._tokenizer, question, starts, self._most)
+        plan = checked(self.beams(kept, starts), self._schema, starts)
+        if len(kept) == len(question):
+            return plan
+        note = f"The planner read the first {len(kept):,} of the question's {len(question):,} characters."
+        return replace(plan, notes=(*plan.notes, note))
+
+    @cached_property
+    def _most(self) -> int:
+        return _room(self._model, self._tokenizer, self._schema)
 
     def beams(self, question: str, starts: frozenset[str]) -> list[tuple[Hops, float]]:
-        """The best paths from nodes of some types with the model's probabilities, not made to sum to 1."""
+        """The best paths from nodes of some types with the model's probabilities, not made to sum to 1.
+
+        The question must be one that the model can read whole.
+        """
         import torch
 
         trie, paths = self._trie(starts)
@@ -158,6 +182,27 @@ def _prompt(tokenizer: Any, question: str, starts: Collection[str]) -> list[int]
     text = render("planner/train.md", question=question, types=sorted(starts))
     ids: list[int] = tokenizer(text)["input_ids"]
     return [token for token in ids if token != tokenizer.eos_token_id]
+
+
+def _room(model: Any, tokenizer: Any, schema: PathSchema, examples: Sequence[Example] = ()) -> int:
+    """Tokens that a prompt may have, so that any path of the schema and of the examples' labels fits behind it."""
+    paths = {path.hops for path in (*schema.paths(LONGEST), *chain.from_iterable(one.label for one in examples))}
+    positions = getattr(model.config, "max_position_embeddings", None) or sys.maxsize
+    return int(positions) - max(len(_path_ids(tokenizer, hops)) for hops in paths)
+
+
+def _read(tokenizer: Any, question: str, starts: Collection[str], room: int) -> str:
+    """As much of a question, from its beginning, as a prompt of so many tokens has room for.
+
+    Raises UsageError where not even a prompt without a question fits.
+    """
+    if len(_prompt(tokenizer, question, starts)) <= room:
+        return question
+    sizes = range(len(question))
+    fitting = bisect_right(sizes, room, key=lambda size: len(_prompt(tokenizer, question[:size], starts)))
+    if not fitting:
+        raise UsageError("the model of the planner seq2seq reads too few tokens for the types and paths of this SKB")
+    return question[: fitting - 1]
 
 
 def _path_ids(tokenizer: Any, hops: Sequence[Hop]) -> list[int]:
@@ -266,7 +311,7 @@ def _pretrained(name: str) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def _save(out: Path, skb: SKB, model: Any, tokenizer: Any, base: str) -> None:
+def _save(out: Path, skb: SKB, model: Any, tokenizer: Any, base: str, cut: int) -> None:
     out.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(str(out / _MODEL))
     if not base:
@@ -277,6 +322,7 @@ def _save(out: Path, skb: SKB, model: Any, tokenizer: Any, base: str) -> None:
         "skb": skb.meta.name,
         "schema": PathSchema.of(skb).sha256,
         "base": base,
+        "cut": cut,
         "files": _digests(out / _MODEL),
     }
     (out / DESCRIPTION).write_text(json.dumps(description, ensure_ascii=False), encoding="utf-8")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kbnav.agents.machine import Reply, State
 from kbnav.agents.planned import planned
-from kbnav.agents.rog import FOLLOW, TEXT_SEARCH, retrieval
-from kbnav.agents.walking import Wanted, call_for, room
+from kbnav.agents.rog import FOLLOW, TEXT_SEARCH, followed, retrieval
+from kbnav.agents.walking import call_for, room
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.settings import Budget
@@ -43,28 +43,20 @@ class PlanFollower:
         plan = planned(path)
         if plan is None:
             return Reply()
-        followed = [step for step in path if step.call.tool == FOLLOW]
-        if not followed and (wanted := self._wanted(plan, context)):
-            return call_for(state, self.toolbox, wanted[: max(1, room(state, self.budget) - 1)])
+        done = [step for step in path if step.call.tool == FOLLOW]
+        calls = retrieval(plan, self.kb, self.toolbox, self._text(plan, context))
+        wanted = [call for call in calls if call[0] == FOLLOW]
+        if wanted and not done:
+            return call_for(state, self.toolbox, wanted[: min(_CALLS, max(1, room(state, self.budget) - 1))])
         texts = [step for step in path if step.call.tool == TEXT_SEARCH]
         if not texts and TEXT_SEARCH in self.toolbox.names and room(state, self.budget) > 0:
             given = {"text": self._text(plan, context), "node_type": self._asked(plan), "limit": _BY_TEXT}
             return call_for(state, self.toolbox, [(TEXT_SEARCH, "Which of them fit what the question says?", given)])
-        nodes = self._chosen(plan, followed, texts)
+        nodes = self._chosen(plan, done, texts)
         said = "What the plan's paths lead to." if nodes else "The paths lead nowhere; what fits the words best."
+        said = f"{said} {followed(len(done), len(wanted))}".strip()
         nodes = nodes or [node for step in texts for node in step.nodes][:1]
         return call_for(state, self.toolbox, [(FINISH, said, {"nodes": nodes[:ANSWERS]})])
-
-    def _wanted(self, plan: Step, context: Context) -> list[Wanted]:
-        """Paths from the nodes they may begin at, the likeliest of each node before the next of any."""
-        calls = [one for one in retrieval(plan, self.kb, self.toolbox, self._text(plan, context)) if one[0] == FOLLOW]
-        turn: Counter[str] = Counter()
-        placed = []
-        for call in calls:
-            node = call[2]["entity_id"]
-            placed.append((turn[node], call))
-            turn[node] += 1
-        return [call for _, call in sorted(placed, key=lambda pair: pair[0])][:_CALLS]
 
     def _text(self, plan: Step, context: Context) -> str:
         """The question without the names of the plan's nodes, which say where paths begin and not what is asked for."""
@@ -78,12 +70,12 @@ class PlanFollower:
         paths = plan.call.arguments["paths"]
         return str(paths[0]["types"][-1]) if paths and paths[0]["types"] else ""
 
-    def _chosen(self, plan: Step, followed: Sequence[Step], texts: Sequence[Step]) -> list[str]:
+    def _chosen(self, plan: Step, done: Sequence[Step], texts: Sequence[Step]) -> list[str]:
         """The ends that the most names lead to, by each name's likeliest path; those that fit the text come first."""
         order = [(tuple(path["relations"]), tuple(path["types"])) for path in plan.call.arguments["paths"]]
-        names = self.kb.labels([str(step.call.arguments["entity_id"]) for step in followed])
+        names = self.kb.labels([str(step.call.arguments["entity_id"]) for step in done])
         reached: defaultdict[str, dict[str, int]] = defaultdict(dict)
-        for step in followed:
+        for step in done:
             given = step.call.arguments
             start, rank = str(given["entity_id"]), order.index((tuple(given["relations"]), tuple(given["types"])))
             for node in step.nodes:
@@ -91,6 +83,6 @@ class PlanFollower:
                 own[names.get(start, start)] = min(rank, own.get(names.get(start, start), rank))
         place = {node: (-len(ranks), sum(ranks.values())) for node, ranks in reached.items()}
         near = [node for step in texts for node in step.nodes if node in place]
-        fused = [node for node, _ in reciprocal_rank_fusion([*(step.nodes for step in followed), near])]
+        fused = [node for node, _ in reciprocal_rank_fusion([*(step.nodes for step in done), near])]
         best = min(place.values(), default=None)
         return [node for node in fused if place[node] == best]
