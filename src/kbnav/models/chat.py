@@ -51,6 +51,7 @@ def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
     """
     check_key(settings)
     from langchain_openai import ChatOpenAI
+    from openai import DefaultAsyncHttpxClient
 
     key = settings.api_key.get_secret_value()
     options: dict[str, Any] = {"temperature": 0.0}
@@ -63,6 +64,8 @@ def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
         timeout=settings.model_timeout,
         max_retries=settings.model_retries,
         use_responses_api=False,
+        # A connection that is kept belongs to the event loop that made it, and there is no telling when that ends.
+        http_async_client=DefaultAsyncHttpxClient(headers={"Connection": "close"}),
         **{name: value for name, value in options.items() if value is not None},
     )
 
