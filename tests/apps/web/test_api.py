@@ -6,7 +6,10 @@ import csv
 import http.client
 import io
 import json
+import sqlite3
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from pydantic import SecretStr
 
 from kbnav.apps.cli_serve import opinions
 from kbnav.apps.web.security import checked
+from kbnav.apps.web.server import DATABASE
 from kbnav.errors import UsageError
 from kbnav.settings import Price, Web
 from tests.apps.web.parts import Explorer, Server, Visit, until, web_settings
@@ -193,6 +197,61 @@ def test_a_user_has_so_many_questions_at_once_and_so_many_a_day(fresh_home: Path
         assert "24 hours" in visit("POST", f"/api/sessions/{session}/questions", {"question": MARIE}).json()["detail"]
 
 
+def test_of_twenty_questions_at_the_same_moment_no_more_are_taken_than_the_limits_allow(
+    fresh_home: Path, held_model: Explorer
+):
+    settings = web_settings(fresh_home, **held_model.options(), web_runs_per_user=3, web_questions_per_day=5)
+    with Server(settings) as server:
+        visit = Visit(server.url)
+
+        def post(session: str) -> tuple[int, str]:
+            other = requests.post(
+                f"{server.url}/api/sessions/{session}/questions",
+                json={"question": MARIE},
+                cookies=visit.http.cookies.get_dict(),
+                timeout=60,
+            )
+            return other.status_code, other.json().get("id", "")
+
+        for allowed in (3, 2):  # three at once, and then what is left of five a day
+            with ThreadPoolExecutor(20) as pool:
+                found = list(pool.map(post, [visit.session() for _ in range(20)]))
+            assert sorted(status for status, _ in found) == [202] * allowed + [429] * (20 - allowed)
+            held_model.go_on.set()
+            for _, run in found:
+                assert not run or visit.ended(run)["status"] == "done"
+
+
+def test_the_next_question_can_be_asked_at_the_very_end_of_the_one_before(visit: Visit):
+    session = visit.session(kb="mini")
+    run = visit.ask(session, "Who discovered polonium?")
+    for _ in range(8):
+        for event in visit.events(run["id"]):
+            if event["kind"] == "end":
+                run = visit.ask(session, "When was it discovered?")  # asserts that it is taken
+    assert visit.ended(run["id"])["status"] == "done"
+
+
+def test_a_run_whose_database_fails_ends_as_failed_and_frees_its_place(fresh_home: Path, held_model: Explorer):
+    settings = web_settings(fresh_home, **held_model.options(), web_runs=1, web_runs_per_user=1)
+    with Server(settings) as server, closing(sqlite3.connect(fresh_home / DATABASE, isolation_level=None)) as database:
+        visit = Visit(server.url)
+        session = visit.session()
+        run = visit.ask(session, MARIE)
+        assert held_model.waiting.wait(60)
+        database.execute("ALTER TABLE web_events RENAME TO away")
+        held_model.go_on.set()
+        until(lambda: not server.app.state.runner.busy)
+        assert server.app.state.parts.store.run(run["id"]).status == "running"  # it cannot be said yet
+        database.execute("ALTER TABLE away RENAME TO web_events")
+        ended = visit.ended(run["id"])
+        assert (ended["status"], ended["answer"]["note"]) == (
+            "failed", "An error in kbnav itself; the server's log says more.",
+        )  # fmt: skip
+        assert [event["kind"] for event in ended["events"]] == ["started", "end"]
+        assert visit.answered(session, MARIE)["status"] == "done"
+
+
 def test_a_session_is_at_one_question_at_a_time(fresh_home: Path, held_model: Explorer):
     with Server(web_settings(fresh_home, **held_model.options())) as server:
         visit = Visit(server.url)
@@ -270,7 +329,12 @@ def test_with_tokens_everything_but_what_is_shared_needs_one(fresh_home: Path):
         run = alice.answered(session, "Who discovered polonium?")["id"]
         shared = alice("POST", f"/api/runs/{run}/share").json()
         assert stranger("GET", shared["path"]).status_code == 200
-        assert stranger("GET", f"/api/shared/{shared['share']}").json()["answer"]["text"] == "Marie Curie, Pierre Curie"
+        told = stranger("GET", f"/api/shared/{shared['share']}")
+        assert told.json()["answer"]["text"] == "Marie Curie, Pierre Curie"
+        assert told.json()["answer"]["result"]["id"] == shared["share"]
+        for mine in (run, session, alice("GET", f"/api/runs/{run}").json()["answer"]["run"]):
+            assert mine
+            assert mine not in told.text
         assert stranger("GET", f"/api/shared/{shared['share']}/csv").text.startswith("answer")
 
         page = requests.Session()

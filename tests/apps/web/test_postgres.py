@@ -8,12 +8,18 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
+from kbnav.apps.web.database import PostgresDatabase, open_postgres
+from kbnav.apps.web.store import Store, StoredRun, unguessable
 from tests.apps.web.parts import Explorer, Visit, served_process
 
 MARIE = "Which elements were discovered by Marie Curie?"
@@ -82,6 +88,33 @@ def test_two_servers_share_sessions_stop_each_others_runs_and_take_over_from_a_d
             assert len(second("GET", f"/api/sessions/{session}").json()["runs"]) == 2
             rows = second("GET", f"/api/results/{run['id']}/rows").json()["rows"]
             assert [cell["id"] for (cell,) in rows] == ["Q979", "Q1128"]
+
+
+def test_of_twenty_questions_that_several_servers_are_asked_at_once_three_are_taken(database: str):
+    with open_postgres(database) as one, open_postgres(database) as two:
+        stores = [Store(PostgresDatabase(pool)) for pool in (one, two)]
+        stores[0].set_up()
+        start = Barrier(20)
+
+        def ask(number: int) -> tuple[str | None, str]:
+            run = StoredRun(
+                unguessable("run"), f"chat-{number}", "user:alice", "mini", "spinach", "m", MARIE, "queued", "w", 0.0,
+                False, None, time.time(), None,
+            )  # fmt: skip
+            start.wait()
+            return stores[number % 2].add_run(run, at_once=3, a_day=5), run.id
+
+        with ThreadPoolExecutor(20) as pool:
+            first = list(pool.map(ask, range(20)))
+            assert Counter(refused for refused, _ in first) == {None: 3, "too many at once": 17}
+            for refused, run_id in first:
+                assert stores[1].end(run_id, "w", "done", {"text": ""}) is (refused is None)
+            assert Counter(refused for refused, _ in pool.map(ask, range(20))) == {None: 2, "too many a day": 18}
+        (taken,) = [run_id for refused, run_id in first if refused is None][:1]
+        assert [event.data["kind"] for event in stores[0].events(taken)] == ["end"]
+        assert not stores[0].add_event(taken, "another", {"kind": "call"})
+        assert stores[0].add_event(taken, "w", {"kind": "call"})
+        assert [event.number for event in stores[1].events(taken)] == [1, 2]
 
 
 def test_several_workers_serve_one_address(fresh_home: Path, database: str):

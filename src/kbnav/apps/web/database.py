@@ -1,30 +1,43 @@
-"""The one thing that the two databases share: a statement with ``?`` for its values, run alone, and its rows."""
+"""What the two databases share: statements with ``?`` for their values, run alone or several as one, and their rows."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
+    from psycopg import Connection
     from psycopg_pool import ConnectionPool
 
 Rows = list[tuple[Any, ...]]
+Run = Callable[..., Rows]
+"""Runs a statement, as ``Database.run``."""
 _TABLES = 0x6B626E6176
 """A number that stands for kbnav's tables."""
+_LOCKS = 0x6B626E
+"""One that stands for the locks of ``together``, which PostgreSQL keeps apart from that of the tables."""
 
 
 class Database(Protocol):
-    """Runs one statement at a time, each of them whole or not at all; called from several threads."""
+    """Runs statements, each of them whole or not at all; called from several threads."""
 
     def run(self, statement: str, values: Sequence[object] = ()) -> Rows:
         """The rows of a statement, or those of its RETURNING."""
+        ...
+
+    def together(self, lock: str) -> AbstractContextManager[Run]:
+        """Several statements as one: all of them or none, and one after another with all others of the same ``lock``.
+
+        What is yielded runs a statement; another server's that wait for the lock see what was done under it.
+        """
         ...
 
 
@@ -38,7 +51,18 @@ class SqliteDatabase:
     def run(self, statement: str, values: Sequence[object] = ()) -> Rows:
         """As the protocol says."""
         with self._lock:
-            return self._connection.execute(statement, values).fetchall()
+            return self._execute(statement, values)
+
+    @contextmanager
+    def together(self, lock: str) -> Iterator[Run]:  # noqa: ARG002 - a file has one writer, so there is one lock
+        """As the protocol says."""
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            with self._connection:  # commits, or rolls back where something is raised
+                yield self._execute
+
+    def _execute(self, statement: str, values: Sequence[object] = ()) -> Rows:
+        return self._connection.execute(statement, values).fetchall()
 
 
 class PostgresDatabase:
@@ -50,8 +74,19 @@ class PostgresDatabase:
     def run(self, statement: str, values: Sequence[object] = ()) -> Rows:
         """As the protocol says."""
         with self._pool.connection() as connection:
-            cursor = connection.execute(statement.replace("?", "%s"), values)
-            return cursor.fetchall() if cursor.description else []
+            return _execute(connection, statement, values)
+
+    @contextmanager
+    def together(self, lock: str) -> Iterator[Run]:
+        """As the protocol says; a statement sees what was committed before it, so the lock is a statement before."""
+        with self._pool.connection() as connection, connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_LOCKS, lock))
+            yield partial(_execute, connection)
+
+
+def _execute(connection: Connection[Any], statement: str, values: Sequence[object] = ()) -> Rows:
+    cursor = connection.execute(statement.replace("?", "%s"), values)
+    return cursor.fetchall() if cursor.description else []
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from fastapi import HTTPException
 from kbnav.apps.web.results import result_of
 from kbnav.apps.web.service import Service
 from kbnav.apps.web.store import DAY, Status, Store, StoredEvent, StoredResult, StoredRun, unguessable
-from kbnav.apps.web.telling import Secrets, Teller, answer_data, failed_answer
+from kbnav.apps.web.telling import Secrets, Tell, Teller, answer_data, failed_answer
 from kbnav.errors import KbnavError, Stopped, UsageError
 from kbnav.models.chat import cost_of
 from kbnav.question import checked_question
@@ -41,6 +41,7 @@ _BEAT = 4
 _SWEEP = 1200
 """Ticks between looks for what is too old."""
 STOPPED = "Stopped on request."
+BROKEN = "An error in kbnav itself; the server's log says more."
 _LOG = logging.getLogger("kbnav.web")
 
 
@@ -107,6 +108,8 @@ class Runner:
         self._loop, self._changes = loop, Changes(loop)
         self._queue: queue.SimpleQueue[_Live | None] = queue.SimpleQueue()
         self._live: dict[str, _Live] = {}
+        self._broken: dict[str, StoredRun] = {}
+        """Runs that broke off because the database failed, and are to end as soon as it can be told."""
         self._ended = threading.Event()
         self._models = asyncio.new_event_loop()
         self._threads = [
@@ -162,17 +165,19 @@ class Runner:
             question = checked_question(question)
         except UsageError as error:
             raise HTTPException(422, str(error)) from error
-        if self._store.busy(owner) >= self._limits.runs_per_user:
-            raise HTTPException(429, f"{self._limits.runs_per_user} of your questions are being answered; wait for one")
-        if self._store.asked_today(owner) >= self._limits.questions_per_day:
-            raise HTTPException(429, f"you have asked {self._limits.questions_per_day} questions in 24 hours")
         kb, system, model = choice
         now = time.time()
         run = StoredRun(
             unguessable("run"), session, owner, kb, system, model, question, "queued", self.worker, now, False, None,
             now, None,
         )  # fmt: skip
-        if not self._store.add_run(run):
+        limits = self._limits
+        refused = self._store.add_run(run, at_once=limits.runs_per_user, a_day=limits.questions_per_day)
+        if refused == "too many at once":
+            raise HTTPException(429, f"{limits.runs_per_user} of your questions are being answered; wait for one")
+        if refused == "too many a day":
+            raise HTTPException(429, f"you have asked {limits.questions_per_day} questions in 24 hours")
+        if refused:
             raise HTTPException(409, "this session is still at another question")
         self._put(run, history)
         return run
@@ -181,7 +186,6 @@ class Runner:
         """End a run at once, in whichever process it is."""
         answer = {**failed_answer(STOPPED), "status": "stopped"}
         if self._store.end_queued(run.id, answer):
-            self._store.add_event(run.id, 1, {"kind": "end", "status": "stopped", "answer": answer})
             self._changes.tell(run.id)
         elif live := self._live.get(run.id):
             live.brake.stop()
@@ -234,6 +238,7 @@ class Runner:
             except Exception as error:  # noqa: BLE001 - a database that is away must not end the thread
                 if not self._ended.is_set():
                     _LOG.error("run: %s", self._hide.hidden(repr(error)))
+                    self._broken[live.run.id] = live.run
             finally:
                 self._live.pop(live.run.id, None)
                 self._changes.tell(live.run.id)
@@ -245,12 +250,13 @@ class Runner:
             return
         live.deadline = time.monotonic() + self._limits.question_seconds
         told = self._store.events(run.id)
-        tell = self._telling(live, told[-1].number if told else 0)
+        tell = self._telling(live)
         tell({"kind": "resumed" if told else "started"})
         teller = Teller(tell, max((event.data.get("call", 0) for event in told), default=0))
         try:
             status, answer = self._ended_as(live, self._attempt(live, teller))
         except CancelledError:
+            self._forget_if_gone(run)
             return
         except Stopped as error:
             status, answer = "stopped", {**failed_answer(str(error)), "status": "stopped"}
@@ -258,10 +264,13 @@ class Runner:
             status, answer = "failed", failed_answer(str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, who asked is told
             _LOG.error("run: %s", self._hide.hidden(repr(error)))
-            status, answer = "failed", failed_answer("An error in kbnav itself; the server's log says more.")
-        answer = self._hide.hidden_in(answer)
-        tell({"kind": "end", "status": status, "answer": answer})
-        if not self._store.end(run.id, self.worker, status, answer) and self._store.run(run.id) is None:
+            status, answer = "failed", failed_answer(BROKEN)
+        if not self._store.end(run.id, self.worker, status, self._hide.hidden_in(answer)):
+            self._forget_if_gone(run)
+
+    def _forget_if_gone(self, run: StoredRun) -> None:
+        """Leave nothing of a run whose session was deleted while it was answered."""
+        if self._store.run(run.id) is None:
             self._store.forget_run(run.id)
             self._saver.delete_thread(run.session)
 
@@ -290,14 +299,11 @@ class Runner:
             status = "stopped" if isinstance(ended.failure, Stopped) else "failed"
         return status, answer_data(ended, served, run.id, result)
 
-    def _telling(self, live: _Live, last: int) -> Any:
-        """Keeps events, numbered on from ``last``; where another worker has taken the run over, it is left to it."""
-        number = last
+    def _telling(self, live: _Live) -> Tell:
+        """Keeps events; a run that another worker has taken over, or that is gone, is left."""
 
         def tell(data: dict[str, Any]) -> None:
-            nonlocal number
-            number += 1
-            if not self._store.add_event(live.run.id, number, self._hide.hidden_in(data)):
+            if not self._store.add_event(live.run.id, self.worker, self._hide.hidden_in(data)):
                 live.brake.abandon()
             self._changes.tell(live.run.id)
 
@@ -317,16 +323,26 @@ class Runner:
                 if ticks % _SWEEP == 0:
                     self._store.delete_old(DAY)
                 self._beat()
+                self._end_broken()
             except Exception as error:  # noqa: BLE001 - a database that is away for a moment must not end the watch
                 _LOG.error("watch: %s", self._hide.hidden(repr(error)))
             ticks += 1
             self._ended.wait(TICK)
 
     def _beat(self) -> None:
+        begun = dict(self._live)
         mine = self._store.beat(self.worker)
-        for run_id, live in list(self._live.items()):
-            if mine.get(run_id):
+        for run_id, live in begun.items():
+            if run_id not in mine:  # taken over while the database was away, or deleted; where it has ended, no matter
+                live.brake.abandon()
+            elif mine[run_id]:
                 live.brake.stop()
+
+    def _end_broken(self) -> None:
+        for run_id in list(self._broken):
+            self._store.end(run_id, self.worker, "failed", failed_answer(BROKEN))
+            del self._broken[run_id]
+            self._changes.tell(run_id)
 
     def _bury(self) -> None:
         """Go on with the questions of workers that are dead."""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from kbnav.apps.web.database import Database
 
 Status = Literal["queued", "running", "done", "failed", "stopped"]
+Refusal = Literal["too many at once", "too many a day", "session busy"]
 DAY = 24 * 3600.0
 _UNDER_WAY = "status IN ('queued', 'running')"
 _SCHEMA = (
@@ -112,7 +113,7 @@ class Store:
     """Every statement on the database."""
 
     def __init__(self, database: Database) -> None:
-        self._run = database.run
+        self._run, self._together = database.run, database.together
 
     def set_up(self) -> None:
         """Make the tables that are missing."""
@@ -146,23 +147,36 @@ class Store:
 
     def delete_session(self, session_id: str) -> None:
         """Forget a session with all that belongs to it."""
-        for table in ("web_events", "web_opinions"):
-            self._run(f"DELETE FROM {table} WHERE run IN (SELECT id FROM web_runs WHERE session = ?)", (session_id,))
-        for table in ("web_results", "web_runs"):
-            self._run(f"DELETE FROM {table} WHERE session = ?", (session_id,))
-        self._run("DELETE FROM web_sessions WHERE id = ?", (session_id,))
+        with self._together(session_id) as run:
+            for table in ("web_events", "web_opinions"):
+                run(f"DELETE FROM {table} WHERE run IN (SELECT id FROM web_runs WHERE session = ?)", (session_id,))
+            for table in ("web_results", "web_runs"):
+                run(f"DELETE FROM {table} WHERE session = ?", (session_id,))
+            run("DELETE FROM web_sessions WHERE id = ?", (session_id,))
 
-    def add_run(self, run: StoredRun) -> bool:
-        """Keep a new run; False where its session is still at another question."""
-        added = self._run(
-            f"INSERT INTO web_runs ({_COLUMNS}) VALUES ({', '.join('?' * 14)}) ON CONFLICT DO NOTHING RETURNING id",
-            (run.id, run.session, run.owner, run.kb, run.system, run.model, run.question, run.status, run.worker,
-             run.beat, int(run.stopping), run.share, run.made, json.dumps(run.answer)),
-        )  # fmt: skip
-        self._run("UPDATE web_sessions SET title = ? WHERE id = ? AND title = ''", (run.question[:200], run.session))
-        if added:
-            self._run("INSERT INTO web_asked (owner, made) VALUES (?, ?)", (run.owner, run.made))
-        return bool(added)
+    def add_run(self, new: StoredRun, *, at_once: int, a_day: int) -> Refusal | None:
+        """Keep a new run; why not, where its owner has reached a limit or its session is still at another question.
+
+        ``at_once`` questions of an owner may be under way, and ``a_day`` be asked in 24 hours. However many are asked
+        at the same moment, and of however many servers, no more are kept.
+        """
+        owner = (new.owner,)
+        with self._together(f"owner {new.owner}") as run:
+            if run(f"SELECT COUNT(*) FROM web_runs WHERE owner = ? AND {_UNDER_WAY}", owner)[0][0] >= at_once:
+                return "too many at once"
+            today = "SELECT COUNT(*) FROM web_asked WHERE owner = ? AND made > ?"
+            if run(today, (*owner, time.time() - DAY))[0][0] >= a_day:
+                return "too many a day"
+            added = run(
+                f"INSERT INTO web_runs ({_COLUMNS}) VALUES ({', '.join('?' * 14)}) ON CONFLICT DO NOTHING RETURNING id",
+                (new.id, new.session, new.owner, new.kb, new.system, new.model, new.question, new.status, new.worker,
+                 new.beat, int(new.stopping), new.share, new.made, json.dumps(new.answer)),
+            )  # fmt: skip
+            if not added:
+                return "session busy"
+            run("UPDATE web_sessions SET title = ? WHERE id = ? AND title = ''", (new.question[:200], new.session))
+            run("INSERT INTO web_asked (owner, made) VALUES (?, ?)", (new.owner, new.made))
+        return None
 
     def run(self, run_id: str) -> StoredRun | None:
         """A run by its id."""
@@ -181,16 +195,6 @@ class Store:
             names = dict(zip(_COLUMNS.split(", "), row, strict=True))
             yield StoredRun(**{**names, "stopping": bool(names["stopping"]), "answer": json.loads(names["answer"])})
 
-    def busy(self, owner: str) -> int:
-        """Questions of an owner that wait or are answered now."""
-        return int(self._run(f"SELECT COUNT(*) FROM web_runs WHERE owner = ? AND {_UNDER_WAY}", (owner,))[0][0])
-
-    def asked_today(self, owner: str) -> int:
-        """Questions of an owner in the last 24 hours."""
-        return int(
-            self._run("SELECT COUNT(*) FROM web_asked WHERE owner = ? AND made > ?", (owner, time.time() - DAY))[0][0]
-        )
-
     def begin(self, run_id: str, worker: str) -> bool:
         """Mark a run as being answered by its worker; False where it is another's now, or is gone."""
         return bool(
@@ -202,22 +206,23 @@ class Store:
         )
 
     def end(self, run_id: str, worker: str, status: Status, answer: Mapping[str, Any]) -> bool:
-        """Keep how a run ended; False where it is another worker's now, or is gone."""
-        return bool(
-            self._run(
-                "UPDATE web_runs SET status = ?, answer = ? WHERE id = ? AND worker = ? RETURNING id",
-                (status, json.dumps(answer), run_id, worker),
-            )
-        )
+        """Keep how a run ended, and its last event; False where it has ended, is another worker's now, or is gone."""
+        return self._end(run_id, status, answer, "worker = ?", worker)
 
     def end_queued(self, run_id: str, answer: Mapping[str, Any]) -> bool:
         """Stop a run that has not begun; False where it has."""
-        return bool(
-            self._run(
-                "UPDATE web_runs SET status = 'stopped', answer = ? WHERE id = ? AND status = 'queued' RETURNING id",
-                (json.dumps(answer), run_id),
+        return self._end(run_id, "stopped", answer, "status = ?", "queued")
+
+    def _end(self, run_id: str, status: Status, answer: Mapping[str, Any], where: str, value: str) -> bool:
+        """Both at once: whoever hears of the end finds the run ended, and can ask the next question."""
+        with self._together(run_id) as run:
+            ended = run(
+                f"UPDATE web_runs SET status = ?, answer = ? WHERE id = ? AND {_UNDER_WAY} AND {where} RETURNING id",
+                (status, json.dumps(answer), run_id, value),
             )
-        )
+            if ended:
+                run(_ADD_EVENT, (run_id, json.dumps({"kind": "end", "status": status, "answer": answer}), run_id))
+        return bool(ended)
 
     def forget_run(self, run_id: str) -> None:
         """Forget what a run has left behind, whose session was deleted meanwhile."""
@@ -252,14 +257,13 @@ class Store:
         """Share a run by a link, or no longer."""
         self._run("UPDATE web_runs SET share = ? WHERE id = ?", (share, run_id))
 
-    def add_event(self, run_id: str, number: int, data: Mapping[str, Any]) -> bool:
-        """Keep an event; False where there is one of this number, which another worker must have put there."""
-        return bool(
-            self._run(
-                "INSERT INTO web_events (run, number, data) VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING number",
-                (run_id, number, json.dumps(data)),
-            )
-        )
+    def add_event(self, run_id: str, worker: str, data: Mapping[str, Any]) -> bool:
+        """Keep an event behind the others of its run; False where that is another worker's now, or is gone."""
+        with self._together(run_id) as run:
+            mine = run("SELECT id FROM web_runs WHERE id = ? AND worker = ?", (run_id, worker))
+            if mine:
+                run(_ADD_EVENT, (run_id, json.dumps(data), run_id))
+        return bool(mine)
 
     def events(self, run_id: str, after: int = 0) -> list[StoredEvent]:
         """The events of a run behind a number, in their order."""
@@ -320,6 +324,9 @@ class Store:
         return [dict(zip(names, _loaded(row, 5), strict=True)) for row in rows]
 
 
+_ADD_EVENT = (
+    "INSERT INTO web_events (run, number, data) SELECT ?, COALESCE(MAX(number), 0) + 1, ? FROM web_events WHERE run = ?"
+)
 _COLUMNS = "id, session, owner, kb, system, model, question, status, worker, beat, stopping, share, made, answer"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
@@ -126,22 +126,36 @@ def session_data(session: Session) -> SessionData:
 
 def run_data(parts: Any, run: StoredRun, *, shared: bool = False) -> RunData:
     """A run for its owner, or for those it is shared with."""
-    thumb, note = ("", "") if shared else parts.store.opinion(run.id) or ("", "")
+    share = run.share if shared else None
+    thumb, note = ("", "") if share else parts.store.opinion(run.id) or ("", "")
     return RunData(
-        id=run.share if shared and run.share else run.id,
-        session="" if shared else run.session,
+        id=share or run.id,
+        session="" if share else run.session,
         kb=run.kb,
         system=run.system,
         model=run.model,
         question=run.question,
         status=run.status,
         made=run.made,
-        events=[{"id": event.number, **event.data} for event in parts.store.events(run.id)],
-        answer=dict(run.answer) if run.answer else None,
+        events=[{"id": event.number, **_event(event.data, share)} for event in parts.store.events(run.id)],
+        answer=_answer(run.answer, share) if run.answer else None,
         thumb=thumb,
         note=note,
         share=run.share,
     )
+
+
+def _event(data: Mapping[str, Any], share: str | None) -> dict[str, Any]:
+    """An event; the last one holds the answer."""
+    return {**data, "answer": _answer(data["answer"], share)} if data.get("kind") == "end" else dict(data)
+
+
+def _answer(answer: Mapping[str, Any], share: str | None) -> dict[str, Any]:
+    """An answer; one that is shared names neither its run nor its result, whose ids are the owner's."""
+    if share is None:
+        return dict(answer)
+    result = answer.get("result")
+    return {**answer, "run": "", "result": {**result, "id": share} if result else None}
 
 
 @router.get("/options")
