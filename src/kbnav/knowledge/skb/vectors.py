@@ -1,9 +1,10 @@
 """The vector index of an SKB: one vector a node, in order of node numbers, mapped into memory and searched exactly.
 
 Node numbers are sorted by type, so the vectors of a type lie together and a search within it reads nothing else. A
-search of all nodes reads all vectors, unless there is an approximate index (``ann``) to propose a few of them. Beside
-each vector stands a hash of the text it was made from: a build that was cut off goes on where it was, and an update
-encodes only the texts that changed.
+search of many nodes reads their vectors rounded to a byte a number first (``rounded``), and then the few full ones that
+can be among the best; with an approximate index (``ann``) that index proposes them. Beside each vector stands a hash of
+the text it was made from: a build that was cut off goes on where it was, and an update encodes only the texts that
+changed.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from kbnav.encoders import Encoder, Vectors
 from kbnav.encoders.lsa import FILE as LSA_FILE
 from kbnav.encoders.lsa import LSA
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb import ann
+from kbnav.knowledge.skb import ann, rounded
 from kbnav.knowledge.skb.schema import NodeText, Progress, no_progress
 
 _META, _VECTORS, _HASHES = "vectors.json", "vectors.npy", "hashes.npy"
 _FORMAT = 1
 _WINDOW = 512  # nodes encoded before they are written: what a build that is killed loses
-_ROWS_AT_ONCE = 1 << 14  # of a search: what one of its threads takes at a time
+_ROWS_AT_ONCE = 1 << 14  # of a search: what one of its threads takes at a time; fewer are not worth rounding
 
 Hashes = npt.NDArray[np.bytes_]
 Mode = Literal["r", "r+"]
@@ -97,6 +98,7 @@ class VectorIndex:
         *,
         content: str = "",
         approximate: Path | None = None,
+        coarse: rounded.Rounded | None = None,
     ) -> None:
         self.vectors = vectors
         """Shape [nodes, d], row n for node n; read-only."""
@@ -104,6 +106,7 @@ class VectorIndex:
         self.content = content
         """Names encoder and texts, and so the vectors; empty where a build before approximate indexes left it out."""
         self._approximate_folder = approximate
+        self._coarse = coarse
         self._folder = folder
         self._encoder = encoder
 
@@ -167,14 +170,16 @@ class VectorIndex:
         exact: bool,
     ) -> list[_Rows]:
         """The rows to compare with a query, ascending, in parts of at most ``_ROWS_AT_ONCE``."""
+        spans = [(0, len(self.vectors))] if ranges is None else sorted(ranges)
+        wanted: npt.NDArray[np.int64] | None = None
         if among is not None:
             wanted = np.unique(np.fromiter(among, dtype=np.int64, count=len(among)))
         elif ranges is None and not exact and limit <= ann.MOST and self._approximate is not None:
             wanted = self._approximate.candidates(query, limit)
-        else:
-            wanted = None
+        elif self._coarse and limit > 0 and sum(end - first for first, end in spans) > _ROWS_AT_ONCE:
+            wanted = self._coarse.candidates(query, limit, spans, _threads())
         parts: list[_Rows] = []
-        for first, end in [(0, len(self.vectors))] if ranges is None else sorted(ranges):
+        for first, end in spans:
             if wanted is None:
                 parts += [slice(start, min(start + _ROWS_AT_ONCE, end)) for start in range(first, end, _ROWS_AT_ONCE)]
             else:
@@ -197,7 +202,7 @@ class VectorIndex:
         if len(parts) < 2:
             yield from ((rows, score(rows)) for rows in parts)
             return
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, len(parts))) as threads:
+        with ThreadPoolExecutor(min(_threads(), len(parts))) as threads:
             yield from zip(parts, threads.map(score, parts), strict=True)
 
     @cached_property
@@ -230,11 +235,23 @@ def open(folder: Path, encoder: Encoder | None = None, approximate: Path | None 
             raise DataError(f"{folder}: its build was not finished; run it again")
         vectors = _mapped(folder / _VECTORS, shape)
         content = str(meta.get("content", ""))
+        coarse = _coarse(folder, shape, meta.get("rounded"))
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder}: not a vector index: {error!r}") from error
     if encoder is not None and encoder.name != name:
         raise UsageError(f"{folder}: made by the encoder {name}; {encoder.name} cannot search it")
-    return VectorIndex(vectors, name, folder, encoder, content=content, approximate=approximate)
+    return VectorIndex(vectors, name, folder, encoder, content=content, approximate=approximate, coarse=coarse)
+
+
+def _coarse(folder: Path, shape: tuple[int, int], error: Sequence[float] | None) -> rounded.Rounded | None:
+    """The rounded vectors, where a build wrote them and the package that reads them quickly is there."""
+    if error is None or not rounded.installed():
+        return None
+    return rounded.Rounded(folder, shape, rounded.Error(*map(float, error)))
+
+
+def _threads() -> int:
+    return os.cpu_count() or 1
 
 
 class _Best:
@@ -313,7 +330,8 @@ class _Store:
             self._vectors, self._hashes = self._create(0)
         content = hashlib.blake2b(self._encoder_name.encode(), digest_size=16)
         content.update(self._hashes.tobytes())
-        self._describe(self._vectors.shape[1], finished=True, content=content.hexdigest())
+        error = rounded.build(self._vectors, self._folder) if self._vectors.size else None
+        self._describe(self._vectors.shape[1], finished=True, content=content.hexdigest(), error=error)
 
     def _create(self, dimensions: int) -> tuple[Vectors, Hashes]:
         made = np.lib.format.open_memmap(
@@ -323,7 +341,9 @@ class _Store:
         self._describe(dimensions, finished=False)
         return made, hashes
 
-    def _describe(self, dimensions: int, *, finished: bool, content: str = "") -> None:
+    def _describe(
+        self, dimensions: int, *, finished: bool, content: str = "", error: rounded.Error | None = None
+    ) -> None:
         document = {
             "format": _FORMAT,
             "encoder": self._encoder_name,
@@ -331,6 +351,7 @@ class _Store:
             "dimensions": dimensions,
             "finished": finished,
             "content": content,
+            "rounded": error,
         }
         new = self._folder / f"{_META}.new"
         new.write_text(json.dumps(document))

@@ -1,0 +1,152 @@
+"""Vectors rounded to a byte a number: what an exact search reads first, a quarter of the memory.
+
+A vector x is kept as c·s, with c whole numbers from -127 to 127 and a step s of its own, at most E away from x. A query
+q is rounded alike to p·t, F away. By Cauchy and Schwarz, twice, the product of the rounded vectors misses that of the
+full ones by no more than m = E·|q| + (|x| + E)·F. So the true best k are among those whose rounded product is
+not more than 2m below the k-th best rounded one: only their full vectors need to be compared, and nothing is missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kbnav.encoders import Vectors
+
+NUMBERS, STEPS = "rounded.npy", "steps.npy"
+MOST = 8
+"""The search gives up where more than one vector in so many would have to be compared in full."""
+
+_LARGEST = 127
+_SLACK = 1e-5  # float32 sums of the products themselves
+_ROWS_AT_ONCE = 1 << 14
+
+Numbers = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.int8]
+
+
+def installed() -> bool:
+    """Whether the package that multiplies bytes is there; NumPy does it slower than full numbers."""
+    return find_spec("numkong") is not None
+
+
+class Error(NamedTuple):
+    """How far the rounded vectors of an index are from the full ones at most, and how long those are at most."""
+
+    distance: float
+    length: float
+
+
+def build(vectors: Vectors, folder: Path) -> Error:
+    """Write the rounded ``vectors``, shape [nodes, d], beside the full ones."""
+    rounded = np.lib.format.open_memmap(folder / NUMBERS, mode="w+", dtype=np.int8, shape=vectors.shape)
+    steps = np.empty(len(vectors), dtype=np.float32)
+    distance = length = 0.0
+    for first in range(0, len(vectors), _ROWS_AT_ONCE):
+        rows = slice(first, first + _ROWS_AT_ONCE)
+        full = np.asarray(vectors[rows])
+        rounded[rows], steps[rows], errors = _round(full)
+        distance = max(distance, float(errors.max()))
+        length = max(length, float(np.linalg.norm(full, axis=1).max()))
+    rounded.flush()
+    np.save(folder / STEPS, steps)
+    return Error(distance, length)
+
+
+class Rounded:
+    """Open rounded vectors, mapped into memory; safe to share between threads."""
+
+    def __init__(self, folder: Path, shape: tuple[int, int], error: Error) -> None:
+        """Raises OSError or ValueError where the files are missing or damaged."""
+        self._rounded = _mapped(folder / NUMBERS)
+        self._steps = _mapped(folder / STEPS)
+        self._error = error
+        kinds = (self._rounded.dtype.name, self._steps.dtype.name)
+        if self._rounded.shape != shape or self._steps.shape != shape[:1] or kinds != ("int8", "float32"):
+            raise ValueError(f"{NUMBERS} is {self._rounded.shape} and {STEPS} {self._steps.shape}, not for {shape}")
+
+    def candidates(self, query: Vectors, limit: int, ranges: Sequence[tuple[int, int]], threads: int) -> Numbers | None:
+        """Rows, ascending, that are sure to hold the ``limit`` best products with ``query`` within the ranges.
+
+        None where they are too many to be worth it.
+        """
+        parts = [
+            slice(start, min(start + _ROWS_AT_ONCE, end))
+            for first, end in ranges
+            for start in range(first, end, _ROWS_AT_ONCE)
+        ]
+        total = sum(end - first for first, end in ranges)
+        numbers, step, distance = _round(query[None])
+        margin = self._error.distance * float(np.linalg.norm(query))
+        margin += (self._error.length + self._error.distance) * float(distance[0]) + _SLACK
+        found = _Found(limit, 2 * margin)
+        for rows, scores in self._products(numbers, float(step[0]), parts, threads):
+            found.add(rows, scores)
+            if found.count > max(total // MOST, limit):
+                return None
+        return found.rows()
+
+    def _products(
+        self, query: Bytes, step: float, parts: Sequence[slice], threads: int
+    ) -> Iterator[tuple[slice, Vectors]]:
+        import numkong
+
+        rounded, steps = self._rounded, self._steps * np.float32(step)
+
+        def multiply(rows: slice) -> Vectors:
+            products: Vectors = np.asarray(numkong.cdist(query, rounded[rows], "dot", out_dtype="float32"))[0]
+            products *= steps[rows]
+            return products
+
+        with ThreadPoolExecutor(threads) as pool:
+            yield from zip(parts, pool.map(multiply, parts), strict=True)
+
+
+class _Found:
+    """The rows that may be among the best few, of scores that come in parts and may be off by half of ``span``."""
+
+    def __init__(self, limit: int, span: float) -> None:
+        self._limit, self._span = limit, span
+        self._rows = np.zeros(0, dtype=np.int64)
+        self._scores = np.zeros(0, dtype=np.float32)
+        self._least = -np.inf
+
+    @property
+    def count(self) -> int:
+        return len(self._rows)
+
+    def add(self, rows: slice, scores: Vectors) -> None:
+        """Keep those of the scores that are not too far below the best so far."""
+        places = np.flatnonzero(scores >= self._least)
+        if len(places) > self._limit:  # most of the first part's are out of the question by its own best
+            kept = scores[places]
+            places = places[kept >= np.partition(kept, len(kept) - self._limit)[len(kept) - self._limit] - self._span]
+        self._rows = np.concatenate([self._rows, places + rows.start])
+        self._scores = np.concatenate([self._scores, scores[places]])
+        if len(self._scores) >= self._limit:
+            cut = len(self._scores) - self._limit
+            self._least = float(np.partition(self._scores, cut)[cut]) - self._span
+            good = self._scores >= self._least
+            self._rows, self._scores = self._rows[good], self._scores[good]
+
+    def rows(self) -> Numbers:
+        return self._rows
+
+
+def _mapped(path: Path) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = np.load(path, mmap_mode="r").view(np.ndarray)
+    return array
+
+
+def _round(vectors: Vectors) -> tuple[Bytes, Vectors, Vectors]:
+    """Vectors [n, d] as bytes [n, d] with a step each [n], and how far each is from what it was [n]."""
+    steps = np.abs(vectors).max(axis=1) / np.float32(_LARGEST)
+    safe = np.where(steps > 0, steps, np.float32(1))[:, None]
+    numbers = np.rint(vectors / safe).astype(np.int8)
+    return numbers, steps, np.linalg.norm(vectors - numbers * safe, axis=1)
