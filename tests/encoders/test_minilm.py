@@ -19,6 +19,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 from kbnav.encoders import load, minilm
+from kbnav.encoders.blas import openblas
 from kbnav.encoders.minilm import MiniLM, find_files, read_safetensors
 from kbnav.errors import DataError, UsageError
 
@@ -96,6 +97,42 @@ def test_batches_of_any_lengths_agree_with_a_slow_forward_pass(
         words = [WORDS.index(word) if word in WORDS else 3 for word in text.split()]
         expected = slow_bert(random_weights, [1, *words[:254], 2])
         assert np.abs(vector - expected).max() < 2e-6
+
+
+class Listening(dict[str, npt.NDArray[np.float32]]):
+    """Weights that note how many threads BLAS has when a batch begins, and wait for a batch of another thread."""
+
+    def __init__(self, weights: dict[str, npt.NDArray[np.float32]], side_by_side: int) -> None:
+        super().__init__(weights)
+        self.threads: list[int] = []
+        self._together = threading.Barrier(side_by_side)
+
+    def __getitem__(self, name: str) -> npt.NDArray[np.float32]:
+        if name == "embeddings.word_embeddings.weight":
+            self._together.wait(timeout=60)
+            self.threads += [blas.threads()] if (blas := openblas()) else []
+        return super().__getitem__(name)
+
+
+def test_blas_has_one_thread_while_any_caller_encodes_and_its_own_number_again_after_the_last(
+    random_weights: dict[str, npt.NDArray[np.float32]],
+) -> None:
+    weights = Listening(random_weights, side_by_side=2)
+    encoder = MiniLM(weights, tokenizer())
+    blas = openblas()
+    assert blas is not None
+    before = blas.threads()
+    blas.set_threads(2)
+    try:
+        callers = [threading.Thread(target=encoder.encode, args=([text],)) for text in ("oak", "elm fir")]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join()
+        assert weights.threads == [1, 1]
+        assert blas.threads() == 2
+    finally:
+        blas.set_threads(before)
 
 
 def test_no_texts_give_no_vectors(random_weights: dict[str, npt.NDArray[np.float32]]) -> None:

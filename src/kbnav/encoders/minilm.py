@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kbnav.encoders import Vectors, normalised
+from kbnav.encoders.blas import one_thread
 from kbnav.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -68,11 +71,24 @@ class MiniLM:
         return cls(read_safetensors(weights), Tokenizer.from_file(str(words)))
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Mean of the last layer's token vectors, shape [len(texts), 384]. Similar lengths are computed together."""
+        """Mean of the last layer's token vectors, shape [len(texts), 384].
+
+        Similar lengths are computed together, and such batches side by side, a thread each.
+        """
         encodings = self._tokenizer.encode_batch(list(texts))
         vectors = np.empty((len(texts), WIDTH), dtype=np.float32)
-        for rows in _batches([len(encoding.ids) for encoding in encodings]):
+        batches = list(_batches([len(encoding.ids) for encoding in encodings]))
+
+        def compute(rows: list[int]) -> None:
             vectors[rows] = self._forward([encodings[row] for row in rows])
+
+        with one_thread():
+            if len(batches) < 2:
+                for rows in batches:
+                    compute(rows)
+            else:
+                with ThreadPoolExecutor(min(os.cpu_count() or 1, len(batches))) as threads:
+                    list(threads.map(compute, batches))
         return normalised(vectors)
 
     def _forward(self, encodings: Sequence[Encoding]) -> Vectors:
