@@ -33,8 +33,8 @@ PROMPTS = "walking"
 ANSWERS = 20
 """Nodes that an answer may have."""
 FREE = Usage()
-_SOUGHT = ("entity_id", "query", "text")
-"""Arguments by which a step says what it is about."""
+_SOUGHT = ("query", "text")
+"""Arguments that say what a search is for."""
 _SAID = 3
 """Generated facts that a note names."""
 _ENTITY = re.compile(r"[QPL]\d+$")
@@ -274,9 +274,11 @@ def generated(steps: Iterable[Step]) -> Generated:
 
 def _speaks_of(step: Step, names: Iterable[str]) -> bool:
     """Whether a step sets out from one of these nodes, or looks for a text that has one of these names, as words."""
-    asked = [str(step.call.arguments.get(name, "")).casefold() for name in _SOUGHT]
-    spoken = [re.compile(rf"(?<!\w){re.escape(name.casefold())}(?!\w)") for name in names if name]
-    return any(name.search(text) for text in asked if text for name in spoken)
+    given, known = step.call.arguments, {name.casefold() for name in names if name}
+    if str(given.get("entity_id", "")).casefold() in known:
+        return True
+    sought = [str(given.get(name, "")).casefold() for name in _SOUGHT]
+    return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for text in sought if text for name in known)
 
 
 def _said_of(word: Generated, own: Sequence[Fact], outcome: Outcome) -> str:

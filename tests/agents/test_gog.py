@@ -185,6 +185,8 @@ def test_a_nodes_basis_is_the_knowledge_base_once_it_is_shown_without_the_models
         ({"query": "Zed the writer"}, "generated"),
         ({"query": "books by ZED"}, "generated"),
         ({"text": "written by Zed."}, "generated"),
+        ({"entity_id": "ZED"}, "generated"),
+        ({"entity_id": "Zed::7"}, ""),  # another node
         ({"query": "Zedekiah"}, ""),  # another name
         ({"query": "the writer"}, ""),
         ({"query": "A"}, ""),  # what the knowledge base had shown before

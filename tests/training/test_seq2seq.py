@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,35 @@ def test_what_does_not_fit_is_refused(clinic: SKB, folder: Path, asked: list[Exa
     (tmp_path / "planner.json").write_text(json.dumps(damaged))
     with pytest.raises(DataError, match="not those that were written"):
         Seq2Seq.load(tmp_path, clinic)
+
+
+@pytest.mark.parametrize("limit", [512, 128])
+def test_a_question_longer_than_the_model_reads_loses_its_end_and_the_plan_says_so(
+    clinic: SKB, folder: Path, limit: int
+) -> None:
+    planner = Seq2Seq.load(folder, clinic)
+    planner._model.config.max_position_embeddings = limit
+    asked = "Which drug helps with gout, tell me?"
+    long = f"{asked} {'It hurts in the big toe. ' * 400}"
+    plan = planner.plan(long, ["x1"])
+    assert plan.paths[0].hops == (Hop("treats", "in"),)
+    (note,) = plan.notes
+    read = int(note.split("the first ")[1].split(" of")[0].replace(",", ""))
+    assert note == f"The planner read the first {read:,} of the question's {len(long):,} characters."
+    assert len(asked) < read < len(long)
+    assert planner.plan(long[:read], ["x1"]).notes == ()
+    assert planner.plan(long[: read + 1], ["x1"]).notes != ()  # as much as there is room for
+    assert planner.plan(long[:read], ["x1"]).paths == plan.paths
+
+
+def test_training_cuts_long_questions_and_keeps_count(clinic: SKB, asked: list[Example], tmp_path: Path) -> None:
+    long = [replace(asked[0], question=f"{asked[0].question} {'It hurts. ' * 2000}"), *asked[1:9]]
+    planner = Seq2Seq.train(clinic, long, tmp_path, schedule=Schedule(epochs=1))
+    assert planner.cut == Seq2Seq.load(tmp_path, clinic).cut == 1
+
+
+def test_a_model_too_small_for_any_question_is_refused(clinic: SKB, folder: Path) -> None:
+    planner = Seq2Seq.load(folder, clinic)
+    planner._model.config.max_position_embeddings = 30
+    with pytest.raises(UsageError, match="reads too few tokens"):
+        planner.plan("Which drug helps with gout?", ["x1"])
