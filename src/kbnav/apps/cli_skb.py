@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +15,7 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import TaskID
 
     from kbnav.encoders import Encoder
     from kbnav.knowledge.skb.build import Options
@@ -154,6 +156,9 @@ class Progress:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as Bars
 
+        from kbnav.knowledge.skb.schema import TRIPLES
+
+        self._beside = TRIPLES
         self._console = console
         self._bars = Bars(
             TextColumn("{task.description}"),
@@ -166,10 +171,7 @@ class Progress:
             speed_estimate_period=600,  # an encoder may take minutes from one report to the next
             disable=not console.is_terminal,
         )
-        self._stage = ""
-        self._bar = self._bars.add_task("", total=None, rate="", visible=False)
-        self._began = time.monotonic()
-        self._done = 0
+        self._stages: dict[str, _Stage] = {}
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -179,30 +181,45 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            self._end_stage()
+            for name in list(self._stages):
+                self._end(name)
         self._bars.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """That ``done`` of ``total`` are done; 0 where the total is not known."""
-        if stage != self._stage:
-            self._end_stage()
-            self._stage, self._began = stage, time.monotonic()
-            self._bar = self._bars.add_task(stage, total=None, rate="")
-        self._done = done
-        self._bars.update(self._bar, completed=done, total=total or None, rate=self._rate())
+        """That ``done`` of ``total`` are done; 0 where the total is not known.
 
-    def _rate(self) -> str:
-        seconds = time.monotonic() - self._began
-        return f"{self._done / seconds:,.0f}/s" if seconds > 0.5 else ""
+        Stages follow one another, but for the triples, which go on beside others until they are read.
+        """
+        if stage not in self._stages:
+            for name in list(self._stages):
+                if name != self._beside:
+                    self._end(name)
+            self._stages[stage] = _Stage(self._bars.add_task(stage, total=None, rate=""), time.monotonic())
+        shown = self._stages[stage]
+        shown.done = done
+        self._bars.update(shown.bar, completed=done, total=total or None, rate=shown.rate())
+        if stage == self._beside and done == total:
+            self._end(stage)
 
-    def _end_stage(self) -> None:
-        if not self._stage:
-            return
-        self._bars.update(self._bar, total=self._done, completed=self._done)
+    def _end(self, name: str) -> None:
+        stage = self._stages.pop(name)
+        self._bars.update(stage.bar, total=stage.done, completed=stage.done)
         if not self._console.is_terminal:
-            seconds = time.monotonic() - self._began
-            line = f"{self._stage}: {self._done:,} in {seconds:.1f} s {self._rate()}"
+            line = f"{name}: {stage.done:,} in {time.monotonic() - stage.began:.1f} s {stage.rate()}"
             self._console.print(line.rstrip(), highlight=False)
+
+
+@dataclass
+class _Stage:
+    """A stage that is shown."""
+
+    bar: TaskID
+    began: float
+    done: int = 0
+
+    def rate(self) -> str:
+        seconds = time.monotonic() - self.began
+        return f"{self.done / seconds:,.0f}/s" if seconds > 0.5 else ""
 
 
 @contextmanager

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyoxigraph import Literal, NamedNode, Store, Variable
 
 from kbnav.answers import Term
-from kbnav.errors import QueryRefused, QuerySyntaxError, QueryTimeout
+from kbnav.errors import QueryRefused, QuerySyntaxError, QueryTimeout, UnknownId
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
@@ -26,6 +27,8 @@ WITH_SPARQL = Options(text=False, vectors=False, sparql=True)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
+@example("libstdc.6.0.30")
+@example("..a.b..c.")
 @settings(deadline=None, max_examples=300)
 def test_every_id_can_be_written_with_its_prefix_and_read_back(text: str) -> None:
     """The parser reads ``node:…`` as the IRI that the view has, and the cell gives the id back."""
@@ -80,7 +83,7 @@ def test_fields_are_typed_and_long_texts_left_out(tmp_path: Path) -> None:
         "price": 5,
         "share": 0.5,
         "sold": True,
-        "size": {"height cm": 3, "none": None},
+        "size": {"height cm": 3, "none": None, "box": {"v1.0": 4}},
         "tags": ["x", "y"],
         "long": "w" * 501,
         "nan": float("nan"),
@@ -107,10 +110,23 @@ def test_fields_are_typed_and_long_texts_left_out(tmp_path: Path) -> None:
         ("price", "5", "integer"),
         ("share", "0.5", "double"),
         ("sold", "true", "boolean"),
-        ("size.height_cm", "3", "integer"),
+        ("size:height_cm", "3", "integer"),
+        ("size:box:v1.0", "4", "integer"),
         ("tags", "x", ""),
         ("tags", "y", ""),
     }
+
+
+def test_dots_that_the_parser_does_not_read_are_encoded_and_the_message_says_so(tmp_path: Path) -> None:
+    record = {"id": "libx.so.6", "name": "x", "version": {"up.stream": {"of.it": 7}}}
+    write_jsonl(tmp_path / "n.jsonl", [record])
+    build(TableSource([tmp_path / "n.jsonl"]), tmp_path / "s.skb", WITH_SPARQL)
+    kb = SkbKB(SKB.open(tmp_path / "s.skb"))
+    (row,) = kb.execute_query("SELECT ?o { node:libx.so%2E6 field:version:up.stream:of%2Eit ?o }").rows
+    assert [cell and cell.value for cell in row] == ["7"]
+    with pytest.raises(UnknownId, match=re.escape("must be written node:libx.so%2E6")):
+        kb.execute_query("SELECT ?o { node:libx.so.6 ?p ?o }")
+    kb.close()
 
 
 def test_updates_services_and_faults_are_refused_as_for_wikidata(clinic: SkbKB) -> None:

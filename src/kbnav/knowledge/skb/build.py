@@ -11,8 +11,10 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,6 +29,7 @@ from kbnav.knowledge.skb.schema import (
     FORMAT,
     LSA,
     META,
+    TRIPLES,
     WORK,
     Dropped,
     FileInfo,
@@ -102,9 +105,7 @@ def build(
             work = out / WORK
             state = _State.resume(work, _fingerprint(source, options, previous))
             job = _Job(source, options, work, state, previous, progress)
-            for stage, run in job.stages():
-                if stage not in state.done:
-                    state.finish(stage, run())
+            _run(job, state)
             meta = _put_in_place(job, out, name or out.name.removesuffix(".skb"))
             remove_unused(out, meta.data)
             return meta
@@ -136,12 +137,34 @@ def remove_unused(out: Path, used: str) -> None:
             os.close(handle)
 
 
+def _run(job: _Job, state: _State) -> None:
+    """Run the stages that are not done; the triples, which a library sorts on its own threads, beside the indexes."""
+    triples: Future[None] | None = None
+    with ThreadPoolExecutor(1) as beside:
+        try:
+            for stage, run in job.stages():
+                if stage in state.done:
+                    continue
+                if stage == TRIPLES:
+                    triples = beside.submit(lambda run=run: state.finish(TRIPLES, run()))  # type: ignore[misc]
+                    continue
+                if triples is not None and triples.done():
+                    triples.result()  # a full disk should not be told after hours of embedding
+                state.finish(stage, run())
+        except BaseException:
+            job.stopped.set()
+            raise
+    if triples is not None:
+        triples.result()
+
+
 class _State:
     """Which stages of a build are done, and what they found; kept in ``build/progress.json``."""
 
     def __init__(self, work: Path, fingerprint: str, done: dict[str, dict[str, Any]]) -> None:
         self._work = work
         self._fingerprint = fingerprint
+        self._lock = Lock()
         self.done = done
 
     @classmethod
@@ -161,8 +184,9 @@ class _State:
 
     def finish(self, stage: str, found: dict[str, Any]) -> None:
         """Remember a finished stage."""
-        self.done[stage] = found
-        self._save()
+        with self._lock:
+            self.done[stage] = found
+            self._save()
 
     def _save(self) -> None:
         new = self._work / f"{STATE}.new"
@@ -180,6 +204,7 @@ class _Job:
         self.options = options
         self.work = work
         self.progress = progress
+        self.stopped = Event()
         self._state = state
         self._previous = previous
 
@@ -187,6 +212,8 @@ class _Job:
         """The stages in their order; a later one may read what the earlier ones wrote."""
         yield "nodes", self._nodes
         yield "graph", self._graph
+        if self.options.sparql:
+            yield TRIPLES, self._rdf
         if self.options.text:
             yield "text", self._text
             yield "names", self._names
@@ -198,8 +225,6 @@ class _Job:
         if self.options.relations and self.options.vectors:
             yield RELATIONAL_VECTORS, self._relational_vectors
             yield from self._approximate(RELATIONAL_VECTORS)
-        if self.options.sparql:
-            yield "rdf", self._rdf
 
     @property
     def types(self) -> list[NodeType]:
@@ -360,7 +385,8 @@ class _Job:
         relations = [relation.name for relation in self.relations]
         graph = Graph(self.work / "graph", len(relations))
         types = [kind.name for kind in self.types]
-        rdf.build(self.open_nodes(), graph, types, relations, self._folder("rdf"), self.progress)
+        source = rdf.triples(self.open_nodes(), graph, types, relations, self.progress, self.stopped.is_set)
+        rdf.build(source, self._folder(TRIPLES))
         return {}
 
 

@@ -5,35 +5,39 @@
 ``type:Gene``          a node type
 ``rel:CtD``            a relation, from source to target
 ``field:chromosome``   a field of the document that is a number, a truth value or a short text, or a list of
-                       these; the parts of a nested one are joined by dots, as in ``field:details.size``
+                       these; the parts of a nested one are joined by colons, as in ``field:details:size``
 =====================  ================================================================================
 
 In local names a space is written ``_``, and what SPARQL allows in no prefixed name is percent-encoded, so that every
-name can be written with its prefix. Texts of more than ``LONGEST`` characters are left to the text search.
+name can be written with its prefix; so are dots after the first, which Oxigraph's parser does not read. Texts of more
+than ``LONGEST`` characters are left to the text search.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
+
+import numpy as np
 
 from kbnav.knowledge.skb.documents import Fields
-from kbnav.knowledge.skb.graph import Graph
+from kbnav.knowledge.skb.graph import Graph, Row
 from kbnav.knowledge.skb.nodes import Nodes
-from kbnav.knowledge.skb.schema import Progress
+from kbnav.knowledge.skb.schema import Progress, no_progress
 from kbnav.knowledge.sparql.prefixes import SKB_PREFIXES
 
 LONGEST = 500
-CHUNK_BYTES = 1 << 26
-"""N-Triples given to the store at once."""
+CHUNK = 1 << 22
+"""Characters of Turtle written at once."""
 # What may stand inside a local name of SPARQL 1.1 and inside an IRI, of the first plane of Unicode.
 _NOT_LOCAL = re.compile(
     "[^A-Za-z0-9_.:\\-\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u2070-\u218f\u2c00-\u2fef"
     "\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\uffef]"
 )
+_DOTS = re.compile(r"([^.]*)(\.*)(.*)", re.DOTALL)
 _ESCAPES = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r"})
 _TYPE = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
 _LABEL = "<http://www.w3.org/2000/01/rdf-schema#label>"
@@ -44,6 +48,8 @@ _XSD = "http://www.w3.org/2001/XMLSchema#"
 def local_name(text: str) -> str:
     """A text as the local part of a prefixed name."""
     local = _NOT_LOCAL.sub(lambda match: _percent(match[0]), text)
+    before, dots, after = _DOTS.match(local).groups()  # type: ignore[union-attr]  # matches anything
+    local = before + dots + after.replace(".", _percent("."))
     if local[:1] in (".", "-"):
         local = _percent(local[0]) + local[1:]
     return local[:-1] + _percent(".") if local.endswith(".") else local
@@ -65,32 +71,66 @@ def local_names(names: Sequence[str]) -> list[str]:
     return found
 
 
-def build(
-    nodes: Nodes, graph: Graph, types: Sequence[str], relations: Sequence[str], folder: Path, progress: Progress
-) -> None:
-    """Write the store that queries run on; ``types`` and ``relations`` are names by number."""
+def build(source: Triples, folder: Path) -> None:
+    """Write the store that queries run on."""
     from pyoxigraph import RdfFormat, Store
 
     store = Store(str(folder))
-    total = len(nodes) + graph.edges
-    for done, chunk in _chunks(_lines(nodes, graph, types, relations)):
-        store.bulk_load(chunk, format=RdfFormat.N_TRIPLES)
-        progress("rdf", done, total)
-    store.optimize()
+    # All of it in one call, because only parts of one call are sorted side by side; names need no check, being ours.
+    # Not optimised: that adds a third to the build, for queries that read whole relations in half to three quarters of
+    # the time (benchmarks/skb_rdf.py); those that name a node do not gain.
+    store.bulk_load(cast(BinaryIO, source), format=RdfFormat.TURTLE, lenient=True)
     store.flush()
 
 
-def _chunks(parts: Iterator[tuple[int, str]]) -> Iterator[tuple[int, bytes]]:
-    waiting: list[str] = []
-    size = done = 0
-    for count, lines in parts:
-        done += count
-        waiting.append(lines)
-        size += len(lines)
-        if size >= CHUNK_BYTES:
-            yield done, "".join(waiting).encode()
-            waiting, size = [], 0
-    yield done, "".join(waiting).encode()
+class Triples:
+    """Turtle that is written while it is read."""
+
+    def __init__(
+        self, parts: Iterator[tuple[int, str]], say: Callable[[int], None], stopped: Callable[[], bool]
+    ) -> None:
+        """``parts`` are texts behind the number of nodes or edges in each, of which ``say`` is told the sum.
+
+        Once ``stopped`` says so, reading raises InterruptedError.
+        """
+        self._parts, self._say, self._stopped = parts, say, stopped
+        self._rest = memoryview(b"")
+        self._done = 0
+
+    def read(self, size: int) -> bytes:
+        """Up to ``size`` bytes, at least one; none at the end."""
+        if not self._rest:
+            self._rest = memoryview(self._next())
+        given, self._rest = self._rest[:size], self._rest[size:]
+        return bytes(given)
+
+    def _next(self) -> bytes:
+        if self._stopped():
+            raise InterruptedError("the build was stopped")
+        waiting: list[str] = []
+        length = 0
+        for count, lines in self._parts:
+            self._done += count
+            waiting.append(lines)
+            length += len(lines)
+            if length >= CHUNK:
+                break
+        if waiting:
+            self._say(self._done)
+        return "".join(waiting).encode()
+
+
+def triples(
+    nodes: Nodes,
+    graph: Graph,
+    types: Sequence[str],
+    relations: Sequence[str],
+    progress: Progress = no_progress,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Triples:
+    """The triples of an SKB; ``types`` and ``relations`` are names by number."""
+    total = len(nodes) + graph.edges
+    return Triples(_lines(nodes, graph, types, relations), lambda done: progress("rdf", done, total), stopped)
 
 
 def _lines(nodes: Nodes, graph: Graph, types: Sequence[str], relations: Sequence[str]) -> Iterator[tuple[int, str]]:
@@ -106,18 +146,27 @@ def _lines(nodes: Nodes, graph: Graph, types: Sequence[str], relations: Sequence
         yield 1, "".join(f"{iris[node.number]} {pair} .\n" for pair in pairs)
     for source, iri in enumerate(iris):
         row = graph.row(source)
-        edges = zip(row.relations.tolist(), row.nodes.tolist(), strict=True)
-        yield len(row.nodes), "".join(f"{iri} {predicates[kind]} {iris[target]} .\n" for kind, target in edges)
+        if len(row.nodes):
+            yield len(row.nodes), f"{iri} {_edges(row, predicates, iris)} .\n"
+
+
+def _edges(row: Row, predicates: Sequence[str], iris: Sequence[str]) -> str:
+    """The edges of one node, relation by relation."""
+    ends = [iris[target] for target in row.nodes.tolist()]
+    starts = [0, *(np.flatnonzero(np.diff(row.relations)) + 1).tolist()]
+    kinds = row.relations[starts].tolist()
+    parts = zip(kinds, starts, [*starts[1:], len(ends)], strict=True)
+    return " ;\n".join(f"{predicates[kind]} {','.join(ends[start:end])}" for kind, start, end in parts)
 
 
 def _values(fields: Fields, head: str) -> Iterator[tuple[str, Any]]:
     for name, value in fields.items():
-        path = head + local_name(name.replace(" ", "_"))
+        path = head + name.replace(" ", "_")
         if isinstance(value, Mapping):
-            yield from _values(value, f"{path}.")
+            yield from _values(value, f"{path}:")
             continue
         items = value if isinstance(value, list) else [value]
-        yield from ((path, item) for item in items if _is_short(item))
+        yield from ((local_name(path), item) for item in items if _is_short(item))
 
 
 def _is_short(value: Any) -> bool:

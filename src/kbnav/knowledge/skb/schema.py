@@ -22,6 +22,8 @@ FORMAT = 1
 META = "meta.json"
 WORK = "build"
 """Folder of a build under way, within that of the SKB."""
+TRIPLES = "rdf"
+"""The stage of a build, and its folder, that holds what SPARQL runs on; it goes on beside other stages."""
 LSA = "lsa"
 """``Meta.encoder`` where the encoder was fitted on the texts themselves."""
 

@@ -50,8 +50,8 @@ class SparqlStore:
         refuse_oversized(text)
         guard(text, ())
         _refuse_unknown_prefix(text)
+        _refuse_unknown_term(text, self._vocabulary)  # first, because it says how a name must be written
         check(text, services=(), strict=True)
-        _refuse_unknown_term(text, self._vocabulary)
         try:
             result = self._pool.query(add_prefixes(text, SKB_PREFIXES), "json", "json")
         except QueryError as error:
