@@ -45,4 +45,4 @@ class Agent:
 
     def prompt_hashes(self) -> dict[str, str]:
         """SHA-256 of the agent's prompt files."""
-        return prompt_hashes(*self.prompts) if self.prompts else {}
+        return prompt_hashes(".", *self.prompts) if self.prompts else {}

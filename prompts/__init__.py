@@ -33,8 +33,8 @@ def render(name: str, **values: Any) -> str:
 
 
 def prompt_hashes(*folders: str) -> dict[str, str]:
-    """SHA-256 of every prompt file of an agent's folders and of those that all agents share, saved with its runs."""
+    """SHA-256 of every prompt file of these folders, saved with a run; ``.`` has those that all agents share."""
     return {
         path.relative_to(FOLDER).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted([*FOLDER.glob("*.md"), *(file for one in folders for file in (FOLDER / one).glob("*.md"))])
+        for path in sorted(file for one in folders for file in (FOLDER / one).glob("*.md"))
     }

@@ -32,11 +32,12 @@ def run(*arguments: str) -> str:
 
 
 def test_the_run_is_saved_and_shown(home: Path):
-    printed = run("retrieve", "--system", "bm25", "--kb", "demo", "--k", "3", "--candidates", "ship", QUERY)
+    chosen = ("--candidates", "ship", "--set", "name_weight=2")
+    printed = run("retrieve", "--system", "bm25", "--kb", "demo", "--k", "3", *chosen, QUERY)
     assert "1. Patience (ship, ship:patience)" in printed
     saved = load_run(find_run("last", home / "runs"))
     assert (saved.system, saved.model, saved.question) == ("bm25", "none", QUERY)
-    assert saved.settings["options"] == {"candidates": ["ship"], "relations": None}
+    assert saved.settings["options"] == {"candidates": ["ship"], "relations": None, "name_weight": 2.0}
     assert saved.outcome.ranking is not None
     assert saved.outcome.ranking.ids[0] == "ship:patience"
     assert "→ bm25" in run("show", "last")
@@ -52,12 +53,37 @@ def test_json_and_csv_give_the_ranking(home: Path):
     assert load_run(find_run("last", home / "runs")).settings["options"]["stages"] == {"bm25": {"candidates": "ship"}}
 
 
+def test_a_file_of_queries_without_answers_is_run_as_a_batch(tmp_path: Path):
+    queries = {"q1": QUERY, "q2": "straight, light and white wood", "q3": "made by Prudence Sark"}
+    lines = [json.dumps({"id": name, "question": text}) for name, text in queries.items()]
+    (tmp_path / "queries.jsonl").write_text("\n".join(lines))
+    fixed = ("eval", "run", "--dataset", str(tmp_path / "queries.jsonl"), "--kb", "demo", "--system", "rerank")
+    printed = run(*fixed, "--model", "offline", "--set", "first=bm25", "--jobs", "3", "--out", str(tmp_path / "out"))
+    assert "nothing is scored" in printed
+    records = [json.loads(line) for line in (tmp_path / "out" / "questions.jsonl").read_text().splitlines()]
+    assert {record["id"]: record["run"]["question"] for record in records} == queries
+    assert all(record["run"]["outcome"]["ranking"]["nodes"] for record in records)
+
+
+def test_parts_of_kar_are_left_out_by_name_or_several_with_commas(home: Path):
+    asked = ("retrieve", "--system", "kar", "--kb", "demo", "--model", "offline")
+    for chosen in (("--without", "kg", "--without", "drf"), ("--without", "kg,drf"), ("--set", "without=kg,drf")):
+        run(*asked, *chosen, QUERY)
+        saved = load_run(find_run("last", home / "runs"))
+        assert saved.settings["options"]["without"] == ["kg", "drf"]
+        assert "document_triples" not in {step.call.tool for step in saved.path}
+    run(*asked, QUERY)
+    assert "document_triples" in {step.call.tool for step in load_run(find_run("last", home / "runs")).path}
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("--system", "bm26"), "known: bm25, vss"),
         (("--system", "bm25", "--set", "top_v=3"), "bm25 has no option 'top_v'; there are: candidates, relations"),
         (("--system", "rerank", "--set", "top_v=none"), "rerank: top_v"),
+        (("--system", "vss", "--without", "kg"), "vss has no option 'without'"),
+        (("--system", "kar", "--without", "rollback"), "kar: without"),
         (("--system", "bm25", "--set", "relations"), "name=value"),
         (("--system", "bm25", "--candidates", "boat"), "no node type 'boat'"),
         (("--system", "rrf", "--set", "of=bm25,best"), "no retrieval system 'best'"),
@@ -81,7 +107,7 @@ def test_pairs_become_options():
 
 def test_a_retrieval_system_is_evaluated_resumed_and_compared(tmp_path: Path):
     questions = [
-        ("q1", QUERY, ["ship:patience"]),
+        ("q1", "a log boat with otters under her deck", ["ship:patience"]),
         ("q2", "straight, light and white wood", ["material:hartsworth-spruce"]),
     ]
     lines = [json.dumps({"id": name, "question": text, "nodes": nodes}) for name, text, nodes in questions]

@@ -397,7 +397,11 @@ def _run_one(plan: Plan, without: list[str], out: Path) -> Ended:
     with stop_on_signals() as stop, closing(line):
         ended = evaluate(plan, out, stopped=stop.is_set, on_gold=Counter("gold answers"), on_progress=line)
     if (out / "questions.jsonl").exists():
-        print_scores(str(out), read_saved_run(out), score_folder(out))
+        saved = read_saved_run(out)
+        if any(saved.gold[name].known for name in saved.info.questions if name in saved.gold):
+            print_scores(str(out), saved, score_folder(out))
+        else:
+            print(f"{out}: no question has a gold answer, so that nothing is scored; the runs are in questions.jsonl")
     if ended != "done":
         print(f"stopped ({ended}); the same command goes on", file=sys.stderr)
     return ended

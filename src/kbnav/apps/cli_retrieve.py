@@ -28,6 +28,9 @@ def retrieve(
     candidates: Annotated[
         list[str] | None, typer.Option("--candidates", help="A node type that may answer; repeatable.")
     ] = None,
+    without: Annotated[
+        list[str] | None, typer.Option("--without", help="Leave out kg or drf, parts of kar; repeatable.")
+    ] = None,
     model: Annotated[
         str | None, typer.Option("--model", help="offline (a stand-in with rules), or the name of a chat model.")
     ] = None,
@@ -49,7 +52,8 @@ def retrieve(
         raise typer.BadParameter("give --json or --csv, not both")
     if system not in RETRIEVERS:
         raise UsageError(f"no retrieval system {system!r}; known: {', '.join(RETRIEVERS)}")
-    given = parse_set(chosen or []) | ({"candidates": tuple(candidates)} if candidates else {})
+    named = {"candidates": candidates, "without": without}
+    given = parse_set(chosen or []) | {name: ",".join(values) for name, values in named.items() if values}
     settings = load_settings(kb=kb, model=model, base_url=base_url)
     options = system_options(system, {**settings.options, **given})
     settings = settings.model_copy(update={"options": options})
