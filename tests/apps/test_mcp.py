@@ -7,38 +7,54 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import httpx2
 import pytest
 import requests
 import uvicorn
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from pydantic import SecretStr
 
 from kbnav.agents.choice import build_agent
-from kbnav.apps.mcp import ASK, build_server, http_app
+from kbnav.apps.mcp import ASK, OwnDesk, build_server, http_app
+from kbnav.apps.secrets import secrets_of
+from kbnav.apps.web.database import open_sqlite
+from kbnav.apps.web.desk import DATABASE, open_desk
+from kbnav.apps.web.store import Store
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.settings import Settings
-from tests.apps.web.parts import until
+from kbnav.settings import Price, Settings
+from tests.apps.web.parts import Explorer, until, web_settings
+from tests.models.stub import ModelStub, failure
 
+MARIE = "Which elements were discovered by Marie Curie?"
 QUERY = "SELECT ?who { wd:Q979 wdt:P61 ?who }"
+
+
+@contextmanager
+def served(settings: Settings, kb: KnowledgeBase) -> Iterator[str]:
+    """The server over HTTP, in a thread; its address."""
+    with open_desk(settings, kb) as desk:
+        app = http_app(build_server(desk, secrets_of(settings)), settings.web)
+        server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        until(lambda: server.started)
+        try:
+            yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 @pytest.fixture
 def http_server(mini_kb: KnowledgeBase, tmp_path: Path) -> Iterator[str]:
-    """The server over HTTP, in a thread."""
-    agent = build_agent(mini_kb, Settings(home=tmp_path, language="en"))
-    server = uvicorn.Server(
-        uvicorn.Config(
-            http_app(build_server(agent), agent.settings.web), port=0, log_level="error", timeout_graceful_shutdown=1
-        )
-    )
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    until(lambda: server.started)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+    """The server over HTTP with the offline policy."""
+    with served(Settings(home=tmp_path, language="en"), mini_kb) as url:
+        yield url
 
 
 async def explore(client: Client) -> None:
@@ -78,6 +94,72 @@ def test_a_client_over_http_navigates_and_asks(http_server: str):
 def test_over_http_other_names_and_other_sites_are_refused(http_server: str):
     for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
         assert requests.post(f"{http_server}/mcp", json={}, headers=headers, timeout=10).status_code in (403, 421)
+
+
+async def said(url: str, *questions: str, token: str = "") -> list[tuple[bool, str]]:
+    """What is said to questions that are asked at once: whether it is an error, and the text."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
+        Client(streamable_http_client(f"{url}/mcp", http_client=http)) as client,
+    ):
+        found = await asyncio.gather(*(client.call_tool(ASK, {"question": text}) for text in questions))
+        return [(bool(one.is_error), one.content[0].text) for one in found]
+
+
+def test_over_http_questions_have_the_limits_of_the_page(mini_kb: KnowledgeBase, tmp_path: Path):
+    alice, bob = tokens = ("a-token-of-alice-0123456789", "a-token-of-bob-0123456789")
+    web = {"web_tokens": dict(zip(("alice", "bob"), tokens, strict=True)), "web_runs_per_user": 1}
+    limits = {"web_questions_per_day": 2, "web_question_seconds": 1.0}
+    with Explorer(held=0) as model:
+        with served(web_settings(tmp_path, **model.options(), **web, **limits), mini_kb) as url:
+            found = asyncio.run(said(url, MARIE, MARIE, MARIE, token=alice))
+            waiting = (True, "1 of your questions are being answered; wait for one")
+            assert sorted(found) == [waiting, waiting, (True, "The limit of 1 s for a question was reached.")]
+        model.go_on.set()
+        with served(web_settings(tmp_path, **model.options(), **web, web_questions_per_day=2), mini_kb) as url:
+            assert asyncio.run(said(url, MARIE, token=alice)) == [(False, "Polonium and radium.")]
+            assert asyncio.run(said(url, MARIE, token=alice)) == [(True, "you have asked 2 questions in 24 hours")]
+            assert asyncio.run(said(url, MARIE, token=bob)) == [(False, "Polonium and radium.")]
+            assert requests.post(f"{url}/mcp", json={}, timeout=10).status_code == 401
+        # A reply of the stub is 100 + 20 tokens; at these prices, two of them cost 0.24 dollars.
+        prices = {"stub": Price(prompt=1000, completion=1000)}
+        options = {**model.options(), "prices": prices, "web_question_dollars": 0.2}
+        with served(web_settings(tmp_path / "other", **options), mini_kb) as url:
+            assert asyncio.run(said(url, MARIE)) == [(True, "The limit of $0.20 for a question was reached.")]
+
+
+def test_over_http_a_request_that_is_taken_back_stops_its_run(mini_kb: KnowledgeBase, tmp_path: Path):
+    async def hang_up(url: str) -> None:
+        asking = asyncio.create_task(said(url, MARIE))
+        assert await asyncio.to_thread(model.waiting.wait, 60)
+        asking.cancel()
+        await asyncio.wait([asking])
+
+    with (
+        Explorer(held=0) as model,
+        served(web_settings(tmp_path, **model.options()), mini_kb) as url,
+        open_sqlite(tmp_path / DATABASE) as database,
+    ):
+        asyncio.run(hang_up(url))
+        until(lambda: not Store(database).workers())
+
+
+def test_no_key_is_in_what_a_client_is_told(mini_kb: KnowledgeBase, tmp_path: Path):
+    key = "sk-a-secret-key-1234567890"
+
+    async def own(desk: OwnDesk) -> list[str]:
+        async with Client(build_server(desk, secrets_of(settings))) as client:
+            tools = [(ASK, {"question": MARIE}), ("get_entry", {"entity_id": key}), (key, {})]
+            return [(await client.call_tool(name, given)).content[0].text for name, given in tools]
+
+    with ModelStub([failure(401, f"Incorrect API key provided: {key}")] * 2) as stub:
+        settings = web_settings(tmp_path, model="stub", base_url=stub.base_url, api_key=SecretStr(key))
+        with served(settings, mini_kb) as url:
+            told = [text for _, text in asyncio.run(said(url, MARIE))]
+        told += asyncio.run(own(OwnDesk(build_agent(mini_kb, settings))))
+    assert len(told) == 4
+    assert all("[hidden]" in text and key not in text for text in told), told
 
 
 def test_a_client_over_standard_input_navigates_and_asks(mini_home: Path, mini_kb: KnowledgeBase):

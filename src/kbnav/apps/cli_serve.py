@@ -55,28 +55,34 @@ def mcp(
     import asyncio
 
     from kbnav.agents.choice import build_agent
-    from kbnav.apps.mcp import build_server, http_app, run_stdio
+    from kbnav.apps.mcp import OwnDesk, build_server, http_app, run_stdio
+    from kbnav.apps.secrets import secrets_of
     from kbnav.knowledge.open import open_kb
     from kbnav.settings import load_settings
 
     settings = load_settings(kb=kb, model=model, base_url=base_url)
     web = settings.web.model_copy(update=_given(host=host, port=port))
     settings = settings.model_copy(update={"web": web})
+    hide = secrets_of(settings)
     with open_kb(settings) as base:
-        agent = build_agent(base, settings, system)
-        with _extra("mcp"):
-            server = build_server(agent)
         if not http:
+            agent = build_agent(base, settings, system)
+            with _extra("mcp"):
+                server = build_server(OwnDesk(agent), hide)
             asyncio.run(run_stdio(server))
             return
         with _extra("web"):
+            from kbnav.apps.web.desk import open_desk
             from kbnav.apps.web.security import checked
             from kbnav.apps.web.server import run_app
-        run_app(
-            lambda: http_app(server, web),
-            checked(web),
-            ready=lambda address: print(f"MCP at {address}mcp; Ctrl-C ends it", flush=True),
-        )
+        with open_desk(settings, base, system) as desk:
+            with _extra("mcp"):
+                server = build_server(desk, hide)
+            run_app(
+                lambda: http_app(server, web),
+                checked(web),
+                ready=lambda address: print(f"MCP at {address}mcp; Ctrl-C ends it", flush=True),
+            )
 
 
 @contextmanager

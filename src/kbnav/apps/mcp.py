@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kbnav.agents.agent import Agent
 from kbnav.apps.console import answer_json
+from kbnav.apps.secrets import Secrets
 from kbnav.errors import KbnavError
 from kbnav.language import question_language
 from kbnav.session import ask
 from kbnav.settings import Web
 from kbnav.stopping import Brake
 from kbnav.tools.observation import Context
-from kbnav.trajectory import versions
+from kbnav.trajectory import Run, versions
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -32,15 +36,64 @@ _INSTRUCTIONS = (
     "answer from what was seen. `ask` leaves all of it to an agent."
 )
 AT_ONCE = 8
-"""Calls that are worked on at once."""
+"""Calls of one client over standard input that are worked on at once; others wait."""
 
 
-def build_server(agent: Agent) -> Server[Any]:
-    """A server with the tools of an agent, exactly as the agent's own model is told of them, and ``ask``."""
+class Desk(Protocol):
+    """Does the work that is asked for, within limits; raises KbnavError where a limit is reached."""
+
+    agent: Agent
+
+    def opened(self, server: Server[Any]) -> AbstractAsyncContextManager[Any]:
+        """What the work needs while the server runs; it is the ``lifespan_context`` of requests."""
+        ...
+
+    async def ask(self, context: ServerRequestContext[Any], question: str) -> Run:
+        """The agent's run on a question. Raises StopRun where it failed or was stopped."""
+        ...
+
+    async def call(self, work: Callable[[], CallToolResult]) -> CallToolResult:
+        """What the call of a tool brings."""
+        ...
+
+
+class OwnDesk:
+    """For the one client that began this process, and pays for it."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    @asynccontextmanager
+    async def opened(self, server: Server[Any]) -> AsyncIterator[None]:  # noqa: ARG002 - as the protocol says
+        """Nothing is needed."""
+        yield
+
+    async def ask(self, context: ServerRequestContext[Any], question: str) -> Run:  # noqa: ARG002
+        """Ask the agent; a client that takes its request back stops the run, the model's call too."""
+        brake = Brake(asyncio.get_running_loop())
+        async with self._room:
+            try:
+                return await asyncio.to_thread(ask, self.agent, question, brake=brake)
+            except asyncio.CancelledError:
+                brake.stop()
+                raise
+
+    async def call(self, work: Callable[[], CallToolResult]) -> CallToolResult:
+        """When there is room."""
+        async with self._room:
+            return await asyncio.to_thread(work)
+
+
+def build_server(desk: Desk, hide: Secrets) -> Server[Any]:
+    """A server with the tools of an agent, exactly as the agent's own model is told of them, and ``ask``.
+
+    Nothing that ``hide`` knows is in what it says.
+    """
     from mcp.server.lowlevel import Server
     from mcp_types import ListToolsResult
 
-    room = asyncio.Semaphore(AT_ONCE)
+    agent = desk.agent
 
     async def tools(
         context: ServerRequestContext[Any],  # noqa: ARG001 - a handler
@@ -48,17 +101,24 @@ def build_server(agent: Agent) -> Server[Any]:
     ) -> ListToolsResult:
         return ListToolsResult(tools=[*_tools(agent), _ask_tool()])
 
-    async def call(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:  # noqa: ARG001
+    async def call(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
         arguments = params.arguments or {}
-        async with room:
+        try:
             if params.name == ASK:
-                return await _ask(agent, str(arguments.get("question", "")))
-            return await asyncio.to_thread(_call, agent, params.name, arguments)
+                run = await desk.ask(context, str(arguments.get("question", "")))
+                answer = json.loads(answer_json(run, agent.settings.endpoints.query_page))
+                found = _result(answer["answer"] or answer["note"] or answer["status"], answer)
+            else:
+                found = await desk.call(partial(_call, agent, params.name, arguments))
+        except KbnavError as error:
+            found = _result(str(error), failed=True)
+        return type(found).model_validate(hide.hidden_in(found.model_dump(mode="json")))
 
     return Server(
         "kbnav",
         version=versions()["kbnav"],
         instructions=_INSTRUCTIONS.format(kb=agent.kb.name),
+        lifespan=desk.opened,
         on_list_tools=tools,
         on_call_tool=call,
     )
@@ -91,31 +151,16 @@ def _ask_tool() -> Tool:
 
 
 def _call(agent: Agent, name: str, arguments: dict[str, Any]) -> CallToolResult:
-    """Call one tool; what is thought of the step stands for the question that results are cut to."""
-    given = {"thought": "", **arguments}
-    try:
-        thought, values = agent.toolbox.validate(name, given)
-        chosen = agent.settings.language
-        language = question_language(thought) if chosen == "auto" else chosen
-        context = Context(agent.kb, thought, language, agent.prune, agent.shown)
-        seen = agent.toolbox.run(context, name, thought, values)
-    except KbnavError as error:
-        return _result(str(error), failed=True)
+    """Call one tool; what is thought of the step stands for the question that results are cut to.
+
+    Raises KbnavError where it cannot be called so.
+    """
+    thought, values = agent.toolbox.validate(name, {"thought": "", **arguments})
+    chosen = agent.settings.language
+    language = question_language(thought) if chosen == "auto" else chosen
+    context = Context(agent.kb, thought, language, agent.prune, agent.shown)
+    seen = agent.toolbox.run(context, name, thought, values)
     return _result(seen.text, failed=not seen.ok)
-
-
-async def _ask(agent: Agent, question: str) -> CallToolResult:
-    """Ask the agent; a client that takes its request back stops the run, the model's call too."""
-    brake = Brake(asyncio.get_running_loop())
-    try:
-        run = await asyncio.to_thread(ask, agent, question, brake=brake)
-    except asyncio.CancelledError:
-        brake.stop()
-        raise
-    except KbnavError as error:
-        return _result(str(error), failed=True)
-    answer = json.loads(answer_json(run, agent.settings.endpoints.query_page))
-    return _result(answer["answer"] or answer["note"] or answer["status"], answer)
 
 
 def _result(text: str, data: dict[str, Any] | None = None, *, failed: bool = False) -> CallToolResult:

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import HTTPException
 
+from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.results import result_of
 from kbnav.apps.web.service import Service
 from kbnav.apps.web.store import DAY, Status, Store, StoredEvent, StoredResult, StoredRun, unguessable
-from kbnav.apps.web.telling import Secrets, Tell, Teller, answer_data, failed_answer
+from kbnav.apps.web.telling import Tell, Teller, answer_data, failed_answer
 from kbnav.errors import KbnavError, Stopped, UsageError
 from kbnav.models.chat import cost_of
 from kbnav.question import checked_question

@@ -22,13 +22,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
 
+from kbnav.apps.secrets import Secrets, secrets_of
 from kbnav.apps.web.database import PostgresDatabase, SqliteDatabase, alone, open_postgres, open_sqlite
 from kbnav.apps.web.results import Result, from_document
 from kbnav.apps.web.runner import Runner
 from kbnav.apps.web.security import Gate, checked, problem
 from kbnav.apps.web.service import Service, open_service
 from kbnav.apps.web.store import Store, StoredResult
-from kbnav.apps.web.telling import Secrets
 from kbnav.errors import KbnavError, ServiceError, StopRun, UsageError
 from kbnav.session import postgres_sessions, sqlite_sessions
 from kbnav.settings import Settings, Web
@@ -79,16 +79,9 @@ def make_app(settings: Settings) -> FastAPI:
     checked(settings.web)
     with ExitStack() as stack:
         store, saver = open_store(settings, stack)
-        hide = Secrets(
-            [
-                settings.api_key.get_secret_value(),
-                settings.web.database.get_secret_value(),
-                *(token.get_secret_value() for token in settings.web.tokens.values()),
-            ]
-        )
         service = stack.enter_context(open_service(settings))
         results = lru_cache(maxsize=RESULTS_AT_HAND)(partial(_read_result, store))
-        parts = Parts(settings, service, store, saver, hide, results)
+        parts = Parts(settings, service, store, saver, secrets_of(settings), results)
         return _build(parts, stack.pop_all())
 
 

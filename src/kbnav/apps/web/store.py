@@ -297,9 +297,19 @@ class Store:
         return str(rows[0][0]) if rows else None
 
     def delete_old(self, age: float) -> None:
-        """Forget results without a session, and that something was asked, after ``age`` seconds."""
-        self._run("DELETE FROM web_results WHERE session = '' AND made < ?", (time.time() - age,))
-        self._run("DELETE FROM web_asked WHERE made < ?", (time.time() - age,))
+        """Forget, after ``age`` seconds, that something was asked, and questions without a session and their results.
+
+        Those that are shared, or that somebody has an opinion of, are kept.
+        """
+        before = (time.time() - age,)
+        kept = "SELECT id FROM web_runs WHERE share IS NOT NULL UNION SELECT run FROM web_opinions"
+        old = f"session = '' AND made < ? AND id NOT IN ({kept})"
+        self._run(f"DELETE FROM web_results WHERE {old}", before)
+        self._run(
+            f"DELETE FROM web_events WHERE run IN (SELECT id FROM web_runs WHERE {old} AND NOT ({_UNDER_WAY}))", before
+        )
+        self._run(f"DELETE FROM web_runs WHERE {old} AND NOT ({_UNDER_WAY})", before)
+        self._run("DELETE FROM web_asked WHERE made < ?", before)
 
     def set_opinion(self, run_id: str, thumb: str, note: str) -> None:
         """Keep what a reader thinks of an answer, instead of what they thought before."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from kbnav.agents.machine import Event
@@ -117,27 +116,3 @@ def result_data(result_id: str, result: Result) -> dict[str, Any]:
 def failed_answer(why: str) -> dict[str, Any]:
     """The answer of a run that failed before it began."""
     return {"status": "failed", "stop": "error", "text": "", "note": why, "language": "", "query": "", "result": None}
-
-
-class Secrets:
-    """Keeps what must never be shown out of everything that is told or logged."""
-
-    def __init__(self, secrets: Sequence[str]) -> None:
-        self._secrets = sorted({secret for secret in secrets if len(secret) >= 6}, key=len, reverse=True)
-
-    def hidden(self, text: str) -> str:
-        """The text without the secrets."""
-        for secret in self._secrets:
-            text = text.replace(secret, "[hidden]")
-        return text
-
-    def hidden_in(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The same for JSON data, keys and all."""
-        text = json.dumps(data, ensure_ascii=False)
-        hidden: dict[str, Any] = json.loads(text if not self._secrets else self._without(text))
-        return hidden
-
-    def _without(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(json.dumps(secret, ensure_ascii=False)[1:-1], "[hidden]")
-        return text

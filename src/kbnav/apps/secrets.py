@@ -1,0 +1,40 @@
+"""What must never be shown: keys, tokens, passwords, and the database's URL."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kbnav.settings import Settings
+
+SHORTEST = 6
+"""Characters; what is shorter cannot be told from ordinary text."""
+
+
+class Secrets:
+    """Keeps what must never be shown out of everything that is told or logged."""
+
+    def __init__(self, secrets: Sequence[str] = ()) -> None:
+        self._secrets = sorted({secret for secret in secrets if len(secret) >= SHORTEST}, key=len, reverse=True)
+
+    def hidden(self, text: str) -> str:
+        """The text without the secrets."""
+        for secret in self._secrets:
+            text = text.replace(secret, "[hidden]")
+        return text
+
+    def hidden_in(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The same for JSON data, keys and all."""
+        text = json.dumps(data, ensure_ascii=False)
+        for secret in self._secrets:
+            text = text.replace(json.dumps(secret, ensure_ascii=False)[1:-1], "[hidden]")
+        hidden: dict[str, Any] = json.loads(text)
+        return hidden
+
+
+def secrets_of(settings: Settings) -> Secrets:
+    """All that the settings hold."""
+    web = settings.web
+    held = (settings.api_key, web.database, settings.bot.password, *web.tokens.values())
+    return Secrets([secret.get_secret_value() for secret in held])

@@ -1,0 +1,89 @@
+"""What clients of the Model Context Protocol ask over HTTP, within the limits that the chat page has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from typing import Any, TypeVar
+
+from fastapi import HTTPException
+from langgraph.checkpoint.memory import InMemorySaver
+
+from kbnav.agents.agent import Agent
+from kbnav.apps.secrets import secrets_of
+from kbnav.apps.web.database import open_sqlite
+from kbnav.apps.web.runner import Runner
+from kbnav.apps.web.service import Served, Service
+from kbnav.apps.web.store import Store
+from kbnav.errors import StopRun, UsageError
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.settings import Settings
+from kbnav.trajectory import Run, load_run
+
+T = TypeVar("T")
+DATABASE = "mcp.sqlite"
+"""Under ``home``; apart from that of the page, whose servers would take questions over that they cannot answer."""
+
+
+class Desk:
+    """Hands questions to a runner, and lets so many calls of tools in at once."""
+
+    def __init__(self, service: Service, store: Store, choice: tuple[str, str, str]) -> None:
+        """``choice`` is what is asked: knowledge base, system, model."""
+        self._service, self._store, self._choice = service, store, choice
+        self.agent: Agent = service.agent(*choice)
+
+    @asynccontextmanager
+    async def opened(self, _: object) -> AsyncIterator[Runner]:
+        """The runner, in the server's loop."""
+        hide = secrets_of(self._service.settings)
+        runner = Runner(self._service, self._store, InMemorySaver(), hide, asyncio.get_running_loop())
+        runner.start()
+        try:
+            yield runner
+        finally:
+            await asyncio.to_thread(runner.close)
+
+    async def ask(self, context: Any, question: str) -> Run:
+        """Ask for the visitor of a request; one that is taken back stops the run.
+
+        Raises UsageError over a limit or for what is no question, StopRun where the run failed or was stopped.
+        """
+        runner: Runner = context.lifespan_context
+        try:
+            run = await asyncio.to_thread(runner.ask, context.request.state.visitor.owner, question, self._choice)
+        except HTTPException as error:
+            raise UsageError(str(error.detail)) from error
+        answer: dict[str, Any] = {"note": "The server is shutting down."}
+        try:
+            async with aclosing(runner.follow(run.id)) as events:
+                async for event in events:
+                    if event is not None and event.data["kind"] == "end":
+                        answer = event.data["answer"]
+        except asyncio.CancelledError:
+            runner.stop(run)
+            raise
+        if answer.get("status", "failed") in ("failed", "stopped"):
+            raise StopRun(answer["note"])
+        return load_run(self._service.settings.home / "runs" / f"{answer['run']}.json")
+
+    async def call(self, work: Callable[[], T]) -> T:
+        """What a tool brings. Raises UsageError where too many are at work."""
+        if not self._service.queries.acquire(blocking=False):
+            raise UsageError("too many queries are running; try again in a moment")
+        try:
+            return await asyncio.to_thread(work)
+        finally:
+            self._service.queries.release()
+
+
+@contextmanager
+def open_desk(settings: Settings, kb: KnowledgeBase, system: str = "") -> Iterator[Desk]:
+    """A desk for one agent. Raises as ``build_agent``, and UsageError where its database cannot be opened."""
+    with open_sqlite(settings.home / DATABASE) as database:
+        store = Store(database)
+        store.set_up()
+        yield Desk(
+            Service(settings, [Served(kb.name, kb, settings, (system,))]), store, (kb.name, system, settings.model)
+        )
