@@ -8,7 +8,7 @@ not more than 2m below the k-th best rounded one: only their full vectors need t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,6 +26,7 @@ MOST = 8
 _LARGEST = 127
 _SLACK = 1e-5  # float32 sums of the products themselves
 _ROWS_AT_ONCE = 1 << 14
+_ALONE = 1 << 18  # fewer rows are read sooner than threads are woken on a busy machine
 
 Numbers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.int8]
@@ -85,27 +86,38 @@ class Rounded:
         numbers, step, distance = _round(query[None])
         margin = self._error.distance * float(np.linalg.norm(query))
         margin += (self._error.length + self._error.distance) * float(distance[0]) + _SLACK
-        found = _Found(limit, 2 * margin)
-        for rows, scores in self._products(numbers, float(step[0]), parts, threads):
-            found.add(rows, scores)
-            if found.count > max(total // MOST, limit):
-                return None
-        return found.rows()
 
-    def _products(
-        self, query: Bytes, step: float, parts: Sequence[slice], threads: int
-    ) -> Iterator[tuple[slice, Vectors]]:
+        most = max(total // MOST, limit)
+
+        def read(parts: Sequence[slice]) -> _Found | None:
+            found = _Found(limit, 2 * margin)
+            for rows in parts:
+                found.add(rows, self._products(numbers, step, rows))
+                if len(found.rows) > most:
+                    return None
+            return found
+
+        share = max(1, len(parts) if total < _ALONE else -(-len(parts) // threads))
+        shares = [parts[first : first + share] for first in range(0, len(parts), share)]
+        if len(shares) < 2:
+            found = [read(one) for one in shares]
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                found = list(pool.map(read, shares))
+        together = _Found(limit, 2 * margin)
+        for one in found:
+            if one is None:
+                return None
+            together.keep(one.rows, one.scores)
+        return together.rows if len(together.rows) <= most else None
+
+    def _products(self, query: Bytes, step: Vectors, rows: slice) -> Vectors:
         import numkong
 
-        rounded, steps = self._rounded, self._steps * np.float32(step)
-
-        def multiply(rows: slice) -> Vectors:
-            products: Vectors = np.asarray(numkong.cdist(query, rounded[rows], "dot", out_dtype="float32"))[0]
-            products *= steps[rows]
-            return products
-
-        with ThreadPoolExecutor(threads) as pool:
-            yield from zip(parts, pool.map(multiply, parts), strict=True)
+        products: Vectors = np.asarray(numkong.cdist(query, self._rounded[rows], "dot", out_dtype="float32"))[0]
+        products *= self._steps[rows]
+        products *= step
+        return products
 
 
 class _Found:
@@ -113,30 +125,30 @@ class _Found:
 
     def __init__(self, limit: int, span: float) -> None:
         self._limit, self._span = limit, span
-        self._rows = np.zeros(0, dtype=np.int64)
-        self._scores = np.zeros(0, dtype=np.float32)
         self._least = -np.inf
-
-    @property
-    def count(self) -> int:
-        return len(self._rows)
+        self.rows: Numbers = np.zeros(0, dtype=np.int64)
+        self.scores: Vectors = np.zeros(0, dtype=np.float32)
 
     def add(self, rows: slice, scores: Vectors) -> None:
-        """Keep those of the scores that are not too far below the best so far."""
+        """Take those of the scores that are not too far below the best so far, or among themselves."""
         places = np.flatnonzero(scores >= self._least)
-        if len(places) > self._limit:  # most of the first part's are out of the question by its own best
+        if len(places) > self._limit:
             kept = scores[places]
-            places = places[kept >= np.partition(kept, len(kept) - self._limit)[len(kept) - self._limit] - self._span]
-        self._rows = np.concatenate([self._rows, places + rows.start])
-        self._scores = np.concatenate([self._scores, scores[places]])
-        if len(self._scores) >= self._limit:
-            cut = len(self._scores) - self._limit
-            self._least = float(np.partition(self._scores, cut)[cut]) - self._span
-            good = self._scores >= self._least
-            self._rows, self._scores = self._rows[good], self._scores[good]
+            places = places[kept >= self._bound(kept)]
+        if len(places):
+            self.keep(places + rows.start, scores[places])
 
-    def rows(self) -> Numbers:
-        return self._rows
+    def keep(self, rows: Numbers, scores: Vectors) -> None:
+        """Put rows behind those so far, and let go of those that are too far below."""
+        self.rows, self.scores = np.concatenate([self.rows, rows]), np.concatenate([self.scores, scores])
+        if len(self.scores) >= self._limit:
+            self._least = self._bound(self.scores)
+            good = self.scores >= self._least
+            self.rows, self.scores = self.rows[good], self.scores[good]
+
+    def _bound(self, scores: Vectors) -> float:
+        cut = len(scores) - self._limit
+        return float(np.partition(scores, cut)[cut]) - self._span
 
 
 def _mapped(path: Path) -> npt.NDArray[Any]:
