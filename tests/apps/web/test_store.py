@@ -1,0 +1,37 @@
+"""What the server forgets after a day, and what it keeps."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from kbnav.apps.web.database import open_sqlite
+from kbnav.apps.web.store import DAY, Store, StoredResult, StoredRun
+
+
+def test_questions_without_a_session_are_forgotten_unless_somebody_shares_or_judges_them(tmp_path: Path):
+    with open_sqlite(tmp_path / "web.sqlite") as database:
+        store = Store(database)
+        store.set_up()
+        ages = {"plain": 2.0, "new": 0.5, "shared": 2.0, "judged": 2.0, "under way": 2.0, "of a session": 2.0}
+        for name, days in ages.items():
+            session = "chat" if name == "of a session" else ""
+            run = StoredRun(
+                name, session, "alice", "mini", "spinach", "m", "Who?", "running", "w", 0.0, False, None,
+                time.time() - days * DAY, None,
+            )  # fmt: skip
+            assert store.add_run(run, at_once=10, a_day=10) is None
+            assert store.add_event(name, "w", {"kind": "started"})
+            assert name == "under way" or store.end(name, "w", "done", {"text": ""})
+        store.add_result(StoredResult("plain", "alice", "mini", "en", "", {}))  # made now, as by a query run by hand
+        store.share("shared", "share-1")
+        store.set_opinion("judged", "up", "")
+        store.delete_old(DAY)
+        assert [name for name in ages if store.run(name) is None] == ["plain"]
+        assert [name for name in ages if not store.events(name)] == ["plain"]
+        assert store.result("plain") is not None
+        assert store.add_run(
+            StoredRun("n", "", "alice", "mini", "s", "m", "?", "queued", "w", 0.0, False, None, time.time(), None),
+            at_once=10,
+            a_day=2,
+        ) is None  # of those, one was asked in the last 24 hours  # fmt: skip
