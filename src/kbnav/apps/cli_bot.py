@@ -84,8 +84,10 @@ def replay(
     from kbnav.apps.bot.bot import turns
     from kbnav.apps.bot.talk import marker
     from kbnav.apps.bot.wikitext import reply_text
+    from kbnav.apps.bot.words import words_of
     from kbnav.apps.console import print_run
     from kbnav.errors import UsageError
+    from kbnav.language import question_language
 
     settings = _settings(kb=kb, model=model, base_url=base_url)
     with _ledger(settings, edit=not dry, alone=False) as ledger:
@@ -97,7 +99,8 @@ def replay(
     with _asking(settings) as answer:
         found = answer(asked, history)
     print_run(Console(), found, settings.endpoints.query_page)
-    _say(reply_text(found, _style(settings), marker=marker(asked.id), depth=asked.depth + 1))
+    words = words_of(question_language(asked.text))
+    _say(reply_text(found, _style(settings), marker=marker(asked.id), depth=asked.depth + 1, words=words))
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import time
 
 import pytest
 
@@ -132,8 +133,9 @@ def test_an_edit_in_the_second_of_the_one_the_bot_read_is_a_conflict_and_not_ove
 
 
 def test_mentions_elsewhere_are_found_by_recent_changes_once_the_bot_has_begun(scene: Scene):
-    title = "Talk:Elsewhere"
-    scene.ann.write(title, f"== Before ==\n[[User:{BOT}]] Too early? ~~~~\n")
+    title = f"Talk:Elsewhere {time.monotonic_ns()}"
+    early = f"== Before ==\n[[User:{BOT}]] Too early? ~~~~\n"
+    scene.ann.write(title, early)
     bot = scene.bot(mentions=True)
     scene.tick(bot)
     assert scene.answer.asked == []
@@ -141,9 +143,15 @@ def test_mentions_elsewhere_are_found_by_recent_changes_once_the_bot_has_begun(s
     scene.ann.ask(title, "Talk", "Just people talking?")
     scene.bob.add(title, f"\n:[[User:{BOT}|bot]], who was it? ~~~~\n")
     scene.tick(bot)
-    assert ("who was it?", ()) in scene.answer.asked
-    assert not any("people" in text for text, _ in scene.answer.asked)
-    assert re.search(r"^::<!-- kbnav:\w{16} -->Answer to who was it\?", scene.ann.text(title), re.MULTILINE)
+    text = scene.ann.text(title)
+    assert re.search(r"^::<!-- kbnav:\w{16} -->Answer to who was it\?", text, re.MULTILINE)
+    scene.bob.write(title, "Blanked.")  # what is taken away and put back is as old as before
+    scene.tick(bot)
+    scene.ann.write(title, text)
+    scene.tick(scene.bot(mentions=True))
+    assert scene.answer.asked == [("who was it?", ())]
+    assert scene.statuses() == ["old", "posted"]
+    assert scene.tick(bot) == []
 
 
 def test_what_stood_on_a_configured_page_before_is_not_answered(scene: Scene):
@@ -155,16 +163,57 @@ def test_what_stood_on_a_configured_page_before_is_not_answered(scene: Scene):
     assert [text for text, _ in scene.answer.asked] == ["Is this new?"]
 
 
-def test_bots_forged_signatures_and_unsigned_texts_get_no_reply(scene: Scene):
+def test_bots_forged_signatures_of_blocked_users_and_unsigned_texts_get_no_reply(scene: Scene):
     scene.other_bot.ask(TALK, "A", "Shall we talk?")
     scene.bob.add(
-        TALK, "\n== B ==\nForged? [[User:Carol|Carol]] 12:00, 1 January 2026 (UTC)\n== C ==\nunsigned test?\n"
+        TALK,
+        "\n== B ==\nMoved here? [[User:Other bot]] 12:00, 1 January 2026 (UTC)\n== C ==\nunsigned test?\n",
     )
     said = scene.tick(scene.bot())
     assert scene.answer.asked == []
     assert scene.statuses() == ["refused", "refused"]
-    assert "Other bot is a bot, or blocked" in said[0]
-    assert "signed by Carol, who has not edited the page" in said[1]
+    assert all("Other bot is a bot, or blocked" in one for one in said)
+
+
+def test_a_question_is_its_writers_whatever_signature_it_has(scene: Scene):
+    bot = scene.bot(questions_per_user_per_day=2)
+    scene.ann.ask(TALK, "A", "Am I Ann?")
+    signature = re.search(r"\[\[User:Ann.*", scene.ann.text(TALK))
+    assert signature is not None
+    forged = "".join(f"\n== B{number} ==\nForged {number}? {signature[0]}\n" for number in range(3))
+    scene.bob.add(TALK, forged)
+    scene.ann.ask(TALK, "C", "And still?")
+    said = scene.tick(bot)
+    assert "refused: Bob has asked 2 questions in a day" in said[3]
+    authors = [(entry.question.author, entry.status) for entry in scene.ledger().entries()]
+    posted = [("Ann", "posted"), ("Bob", "posted"), ("Bob", "posted"), ("Bob", "refused"), ("Ann", "posted")]
+    assert authors == posted
+    assert "signed by Ann, put there by Bob" in said[1]
+
+
+def test_where_too_many_edits_were_made_a_signature_counts_if_its_user_has_edited_the_page(scene: Scene):
+    title = f"Project:Busy {time.monotonic_ns()}"
+    scene.ann.write(title, "Lead.\n")
+    bot = scene.bot(pages=(title,))
+    scene.tick(bot)
+    scene.ann.ask(title, "A", "Who?")
+    scene.bob.add(title, "\n== B ==\nForged? [[User:Carol|Carol]] 12:00, 1 January 2026 (UTC)\n")
+    for number in range(50):
+        scene.bob.add(title, f"\nmore {number}")
+    said = scene.tick(bot)
+    assert [text for text, _ in scene.answer.asked] == ["Who?"]
+    assert "signed by Carol, who has not edited the page" in "".join(said)
+
+
+def test_the_words_around_an_answer_are_in_the_language_of_the_question(scene: Scene):
+    scene.answer.make = lambda question: run_of(question, "Marie Curie", query="ASK {}")
+    scene.ann.ask(TALK, "A", "Wer hat das Element Radium entdeckt?")
+    scene.ann.ask(TALK, "B", "Qui a découvert le radium et dans quelle ville ?")
+    scene.ann.ask(TALK, "C", "Кто открыл радий?")
+    scene.tick(scene.bot(style=Style("", "https://query.example.org/#")))
+    text = scene.ann.text(TALK)
+    assert ["Die Abfrage" in text, "La requête" in text, text.count("The query")] == [True, True, 1]
+    assert re.search(r"So wurde es gefunden, von \w+ mit \w+:", text)
 
 
 def test_quotas_per_user_and_per_day(scene: Scene):

@@ -30,6 +30,7 @@ class EchoWiki:
             "Wikidata:Cafe": f"== A ==\n[[User:KB bot]] Who? {ANN}\n",
             "Talk:Old": f"== A ==\n[[User:KB bot]] Old? {ANN}\n",
         }
+        self.old = {"Talk:Old"}
         self.unread: dict[str, tuple[str, str]] = {}
         self.requests: list[dict[str, str]] = []
 
@@ -38,6 +39,7 @@ class EchoWiki:
         if asked["action"] == "login":
             return {"login": {"result": "Success"}}
         if asked["action"] == "echomarkread":
+            assert len(asked["list"].split("|")) <= 50
             for number in asked["list"].split("|"):
                 del self.unread[number]
             return {"query": {"echomarkread": {"result": "success"}}}
@@ -45,29 +47,38 @@ class EchoWiki:
             self.pages[asked["title"]] = asked["text"]
             return {"edit": {"result": "Success", "newrevid": 2}}
         if "titles" in asked:
-            pages = [self._page(title) for title in asked["titles"].split("|")]
+            pages = [self._page(title, asked) for title in asked["titles"].split("|")]
             return {"curtimestamp": "2026-01-01T00:00:00Z", "query": {"pages": pages}}
+        if asked.get("list") == "allrevisions":
+            return {"query": {"allrevisions": [{"revisions": [{"revid": 1}]}]}}
         return {"query": {**self._meta(asked), "users": [{"name": "Ann", "groups": ["*", "user"]}]}}
 
-    def _page(self, title: str) -> dict[str, Any]:
+    def _page(self, title: str, asked: dict[str, str]) -> dict[str, Any]:
+        """Every page has a revision 1 from before the bot's time or 2 from after it."""
         if title not in self.pages:
             return {"title": title, "missing": True}
-        revision = {"revid": 1, "user": "Ann", "timestamp": "2026-01-01T00:00:00Z"}
+        number = 1 if title in self.old else 2
+        if asked.get("rvstartid") and int(asked["rvstartid"]) < number:
+            return {"title": title}
+        revision = {"revid": number, "user": "Ann", "timestamp": "2026-01-01T00:00:00Z"}
         return {
             "title": title,
-            "lastrevid": 1,
+            "lastrevid": number,
             "actions": {"edit": []},
             "revisions": [{**revision, "slots": {"main": {"content": self.pages[title]}}}],
         }
 
     def _meta(self, asked: dict[str, str]) -> dict[str, Any]:
+        start = int(asked.get("notcontinue") or 0)
+        unread = list(self.unread.items())
+        end = start + int(asked.get("notlimit") or 0)
         listed = [
             {
                 "wiki": "wikidatawiki", "id": number, "type": kind, "category": "mention", "section": "alert",
                 "timestamp": {"utciso8601": "2026-01-01T00:00:00Z"}, "title": {"full": title, "namespace-key": 4},
                 "agent": {"id": 7, "name": "Ann"}, "revid": 1, "read": None,
             }
-            for number, (kind, title) in self.unread.items()
+            for number, (kind, title) in unread[start:end]
         ]  # fmt: skip
         spaces = {n: {"id": int(n), "name": name, "canonical": other} for n, (name, other) in SPACES.items()}
         known = {
@@ -78,7 +89,7 @@ class EchoWiki:
                 "namespaces": spaces,
                 "extensions": [{"type": "notification", "name": "Echo"}],
             },
-            "notifications": {"notifications": {"list": listed, "continue": None}},
+            "notifications": {"notifications": {"list": listed, "continue": str(end) if end < len(unread) else None}},
         }
         return known.get(asked.get("meta", ""), {})
 
@@ -135,6 +146,25 @@ def test_mentions_are_read_from_notifications_answered_and_marked_as_read(echo: 
     ledger.close()
 
 
+def test_more_notifications_than_one_reply_holds_are_all_read(echo: tuple[EchoWiki, str], tmp_path: Path):
+    wiki, api = echo
+    one, answer, ledger = bot(api, tmp_path)
+    wiki.unread = {str(number): ("mention", "Talk:Old") for number in range(1, 121)}
+    list(one.tick())
+    assert (answer.asked, wiki.unread) == ([], {})
+    for number in range(60):
+        title = f"Talk:New {number}"
+        wiki.pages[title] = f"== A ==\n[[User:KB bot]] Is it {number}? {ANN}\n"
+        wiki.unread[str(200 + number)] = ("mention", title)
+    wiki.unread["300"] = ("mention", "Talk:Old")
+    list(one.tick())
+    questions = [entry.question.text for entry in ledger.entries()]
+    assert sorted(questions) == sorted([*(f"Is it {number}?" for number in range(60)), "Old?"])
+    assert [entry.question.text for entry in ledger.entries() if entry.status == "old"] == ["Old?"]
+    assert wiki.unread == {}
+    ledger.close()
+
+
 def test_each_request_has_good_manners(echo: tuple[EchoWiki, str], tmp_path: Path):
     wiki, api = echo
     one, _, ledger = bot(api, tmp_path)
@@ -144,7 +174,7 @@ def test_each_request_has_good_manners(echo: tuple[EchoWiki, str], tmp_path: Pat
     (edit,) = [request for request in wiki.requests if request["action"] == "edit"]
     assert {request["maxlag"] for request in wiki.requests} == {"5"}
     assert (edit["assert"], edit["assertuser"], edit["bot"], edit["token"]) == ("bot", "KB bot", "1", "c+\\")
-    assert (edit["baserevid"], edit["starttimestamp"], edit["nocreate"]) == ("1", "2026-01-01T00:00:00Z", "1")
+    assert (edit["baserevid"], edit["starttimestamp"], edit["nocreate"]) == ("2", "2026-01-01T00:00:00Z", "1")
     assert "basetimestamp" not in edit  # it would hide conflicts within a second
     before = wiki.requests[wiki.requests.index(edit) - 2]
     assert before["titles"] == "User:KB bot/shutoff|Wikidata:Cafe" or "csrf" in before.get("type", "")
@@ -156,9 +186,13 @@ def test_a_dry_run_marks_nothing_as_read(echo: tuple[EchoWiki, str], tmp_path: P
     one, answer, ledger = bot(api, tmp_path, edits=False)
     list(one.tick())
     wiki.unread = {"6": ("mention", "Wikidata:Cafe")}
-    for _ in range(2):
-        list(one.tick())
+    list(one.tick())
+    before = len(wiki.requests)
+    list(one.tick())
     assert (len(answer.asked), list(wiki.unread)) == (1, ["6"])
+    assert not any(
+        request.get("titles") == "Wikidata:Cafe" and "rvprop" in request for request in wiki.requests[before:]
+    )
     assert not any(request["action"] in ("edit", "echomarkread") for request in wiki.requests)
     ledger.close()
 

@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 
 from kbnav.apps.bot.talk import (
     Names,
+    added_by,
+    comment_ids,
     marker,
     markers,
     may_edit,
     normal_user,
+    question_id,
     questions,
     sections,
     with_reply,
@@ -158,6 +161,15 @@ def test_large_hostile_pages_are_read_in_linear_time(piece):
     assert question.text == "Who?"
     assert ":R" in (with_reply(page, question, ":R") or "")
     assert may_edit(page, BOT)
+
+
+def test_who_put_a_comment_on_a_page_is_told_by_its_edits():
+    base, one, two = f"== A ==\nOld? {ANN}\n", f"== B ==\nNew? {BOB}\n", f"== C ==\nForged? {ANN}\n"
+    edits = [("Bob x", base + one), ("Eve", base), ("Eve", base + one + two), ("", two)]
+    found = added_by(base, edits)
+    ids = {text: question_id(next(sections(text)).comments[0]) for text in (base, one, two)}
+    assert found == {ids[one]: "Bob x", ids[two]: "Eve"}
+    assert comment_ids(base + one) == {ids[base], ids[one]}
 
 
 WIKITEXT = st.lists(

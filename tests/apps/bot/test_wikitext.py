@@ -5,13 +5,14 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.answers import AnswerTable, Ranked, Ranking, Term
 from kbnav.apps.bot.wikitext import Style, edit_summary, escape, reply_text
+from kbnav.apps.bot.words import ENGLISH, LANGUAGES, words_of
 from kbnav.trajectory import Call, Outcome, Run, Step
 
 WD = "http://www.wikidata.org/entity/"
@@ -74,6 +75,19 @@ def test_a_summary_links_to_nothing_but_the_task(section, task):
     assert summary.count("/*") == summary.count("*/") <= 1
     assert "{" not in summary
     assert "\n" not in summary
+
+
+def test_every_language_has_every_phrase_with_what_is_put_in_and_no_wikitext():
+    assert set(LANGUAGES) >= {"en", "de", "fr", "es"}
+    for language in LANGUAGES:
+        words = asdict(words_of(language))
+        for name, phrase in asdict(ENGLISH).items():
+            assert re.findall(r"{\w+}", words[name]) == re.findall(r"{\w+}", phrase), (language, name)
+            plain = re.sub(r"{\w+}", "", words[name])
+            assert plain.strip(), (language, name)
+            assert not re.search(r"[\[\]{}|<>#*=~_&]|\'\'|^\'|\'$|//", plain), (language, name)
+    assert words_of("de-AT") is words_of("de")
+    assert words_of("eo") is words_of("") is ENGLISH
 
 
 def test_a_query_keeps_its_lines_and_tabs_become_blanks():

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kbnav.apps.bot.ledger import Entry, Ledger, Status
-from kbnav.apps.bot.talk import Question, marker, markers, may_edit, questions, with_reply
+from kbnav.apps.bot.talk import Question, added_by, comment_ids, marker, markers, may_edit, questions, with_reply
 from kbnav.apps.bot.wiki import Page, Site, Wiki
 from kbnav.apps.bot.wikitext import Style, apology, edit_summary, reply_text
+from kbnav.apps.bot.words import words_of
 from kbnav.errors import FATAL, ServiceError, StopRun
+from kbnav.language import question_language
 from kbnav.settings import Bot as Rules
 from kbnav.trajectory import Run, Turn
 
@@ -24,6 +26,9 @@ TRIES = 8
 LONGEST_WAIT = 3600.0
 """Seconds between two tries at most."""
 _CONFLICTS = 10
+_BEGAN = "began"
+"""The mark of the wiki's newest revision when the bot first looked; mentions from before it are not answered."""
+_OLD = "was there before the bot first looked"
 _DAY = 24 * 3600.0
 
 Answer = Callable[[Question, Sequence[Turn]], Run]
@@ -122,6 +127,8 @@ class Bot:
 
     def look(self) -> Iterator[Said]:
         """Read what changed, and remember what is asked."""
+        if not self._ledger.mark(_BEGAN):
+            self._ledger.set_mark(_BEGAN, str(self._wiki.newest_revision()))
         own = tuple(dict.fromkeys((self.talk_page, *self._rules.pages)))
         found = self._wiki.revisions(own)
         for title in own:
@@ -137,9 +144,8 @@ class Bot:
 
     def _look_at_notifications(self, own: Sequence[str]) -> Iterator[Said]:
         found = self._wiki.mentions()
-        first = not self._ledger.mark("notifications")
-        for title in dict.fromkeys(title for _, title in found if title and title not in own):
-            yield from self._read(title, own=False, old=first)
+        if self._ledger.mark("notifications"):
+            yield from self._read_changed([title for _, title in found if title and title not in own])
         if self._edits:
             self._wiki.mark_read([number for number, _ in found])
         self._ledger.set_mark("notifications", "read")
@@ -148,43 +154,65 @@ class Bot:
         since = self._ledger.mark("changes")
         if since:
             titles, newest = self._wiki.changed_since(since, self._known.talk)
-            for title in titles:
-                if title not in own:
-                    yield from self._read(title, own=False, old=False)
+            yield from self._read_changed([title for title in titles if title not in own])
             self._ledger.set_mark("changes", newest)
         else:
             self._ledger.set_mark("changes", self._known.time)
 
-    def _read(self, title: str, *, own: bool, old: bool) -> Iterator[Said]:
+    def _read_changed(self, titles: Sequence[str]) -> Iterator[Said]:
+        """Look for mentions on those of the pages that have changed since that was done."""
+        for title, revision in self._wiki.revisions(list(dict.fromkeys(titles))).items():
+            if self._ledger.mark(f"mentions {title}") != str(revision):
+                yield from self._read(title, own=False)
+
+    def _read(self, title: str, *, own: bool, old: bool = False) -> Iterator[Said]:
         """Remember the questions of a page that are not known yet; ``old``: as such, not to be answered."""
         (page,) = self._wiki.read(title)
         if page is None:
             return
+        mark = f"page {title}" if own else f"mentions {title}"
         asked = questions(title, page.text, bot=self._wiki.account, own=own, names=self._known.names)
         new = [question for question in asked if self._ledger.entry(question.id) is None]
-        unwanted = self._wiki.bots_and_blocked(question.author for question in new) if new else set()
-        editors = self._wiki.editors(title) if new else set()
+        if new and not old:
+            yield from self._remember(title, new, own=own, since=int(self._ledger.mark(mark) or 0))
+        elif new:
+            for question in new:
+                self._ledger.add(question, self._clock(), status="old", note=_OLD)
+        self._ledger.set_mark(mark, str(page.revision))
+
+    def _remember(self, title: str, new: Sequence[Question], *, own: bool, since: int) -> Iterator[Said]:
+        """Remember new questions, each as its author's who put it on the page, whatever its signature says.
+
+        ``since`` is the revision in which the page was read before, 0 for none.
+        """
+        names, began = self._known.names, int(self._ledger.mark(_BEGAN))
+        before = comment_ids(self._wiki.text_at(title, began), names) if began and not own else set[str]()
+        added = added_by(*self._wiki.edits_since(title, since or (0 if own else began)), names)
+        users = {user for question in new for user in (question.author, added.get(question.id)) if user}
+        unwanted = self._wiki.bots_and_blocked(users)
+        editors = self._wiki.editors(title) if any(not added.get(question.id) for question in new) else set[str]()
         for question in new:
             status: Status = "refused"
-            if old:
-                status, why = "old", "was there before the bot first looked"
-            elif question.author in unwanted:
-                why = f"{question.author} is a bot, or blocked"
-            elif question.author not in editors:
-                why = f"signed by {question.author}, who has not edited the page"
-            elif not (why := self._over_quota(question)):
+            author = added.get(question.id) or question.author
+            if question.id in before:
+                self._ledger.add(question, self._clock(), status="old", note=_OLD)
+                continue
+            if named := sorted({question.author, author} & unwanted):
+                why = f"{named[0]} is a bot, or blocked"
+            elif not added.get(question.id) and author not in editors:
+                why = f"signed by {author}, who has not edited the page"
+            elif not (why := self._over_quota(author)):
                 status = "seen"
-            if self._ledger.add(question, self._clock(), status=status, note=why) and not old:
-                told = f"{title} § {question.section}: {question.author} asks: {question.text}"
+                why = f"signed by {question.author}, put there by {author}" if author != question.author else ""
+            if self._ledger.add(replace(question, author=author), self._clock(), status=status, note=why):
+                told = f"{title} § {question.section}: {author} asks: {question.text}"
                 yield Said(question.id, f"{told}\n{status}: {why}" if why else told)
-        if own:
-            self._ledger.set_mark(f"page {title}", str(page.revision))
 
-    def _over_quota(self, question: Question) -> str:
+    def _over_quota(self, author: str) -> str:
         """Why a new question is not answered; empty where it is."""
         since = self._clock() - _DAY
-        if self._ledger.asked_since(since, question.author) >= self._rules.questions_per_user_per_day:
-            return f"{question.author} has asked {self._rules.questions_per_user_per_day} questions in a day"
+        if self._ledger.asked_since(since, author) >= self._rules.questions_per_user_per_day:
+            return f"{author} has asked {self._rules.questions_per_user_per_day} questions in a day"
         if self._ledger.asked_since(since) >= self._rules.questions_per_day:
             return f"{self._rules.questions_per_day} questions were asked in a day"
         return ""
@@ -220,23 +248,26 @@ class Bot:
     def _have_answered(self, question: Question, tries: int) -> str:
         """Answer and keep the reply. Raises ServiceError where it is to be tried again."""
         run, note = "", ""
+        words = words_of(question_language(question.text, self._known.language))
+        mark, depth = marker(question.id), question.depth + 1
         try:
             if tries > TRIES:
                 raise StopRun(f"given up after {TRIES} tries")
             found = self._answer(question, turns(self._ledger, question, self._find_run))
-            reply = reply_text(found, self._style, marker=marker(question.id), depth=question.depth + 1)
+            reply = reply_text(found, self._style, marker=mark, depth=depth, words=words)
             run = found.id
         except FATAL:
             raise
         except StopRun as error:
             if isinstance(error, ServiceError) and tries < TRIES:
                 raise
-            reply, note = apology(marker=marker(question.id), depth=question.depth + 1), str(error)
+            reply, note = apology(marker=mark, depth=depth, words=words), str(error)
         self._ledger.update(question.id, self._clock(), status="answered", reply=reply, run=run, note=note, tries=0)
         return reply
 
     def _post(self, question: Question, reply: str) -> str:
         """Put the reply on its page, on whatever the page has become meanwhile."""
+        summary = edit_summary(question.section, self.task_page, words_of(self._known.language))
         for _ in range(_CONFLICTS):
             shut, page = self._wiki.read(self.shutoff_page, question.page)
             entry = self._ledger.entry(question.id)
@@ -248,7 +279,7 @@ class Bot:
                 return f"shut off by {self.shutoff_page}"
             if not self._edits:
                 return self._end(question, "shown", _diff(page, text))
-            done = self._wiki.edit(page, text, edit_summary(question.section, self.task_page))
+            done = self._wiki.edit(page, text, summary)
             if done.status == "saved":
                 return self._end(question, "posted", f"posted as revision {done.revision}", revision=done.revision)
             if done.status == "refused":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 MARKER = "kbnav:"
@@ -269,6 +269,25 @@ def question_id(comment: Comment) -> str:
     """16 hexadecimal digits made of who signed when, and the words: the same on whatever page it is read."""
     parts = "\0".join((comment.author, comment.time, " ".join(comment.text.split())))
     return hashlib.sha256(parts.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def comment_ids(page: str, names: Names = Names()) -> set[str]:
+    """Ids of all comments in a page's sections, whether anything is asked in them or not."""
+    return {question_id(comment) for section in sections(page, names) for comment in section.comments}
+
+
+def added_by(base: str, edits: Iterable[tuple[str, str]], names: Names = Names()) -> dict[str, str]:
+    """Who put each comment on a page, by the comments' ids: those of the text ``base`` were there before.
+
+    ``edits`` are users and the texts they left, in the order of the edits. What is taken away and put back is its first
+    author's.
+    """
+    known, found = comment_ids(base, names), dict[str, str]()
+    for user, text in edits:
+        there = comment_ids(text, names)
+        found |= dict.fromkeys(there - known, user)
+        known |= there
+    return found
 
 
 def with_reply(page: str, question: Question, reply: str, names: Names = Names()) -> str | None:

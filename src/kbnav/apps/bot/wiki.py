@@ -16,6 +16,7 @@ MAXLAG = "5"
 _BATCH = 50
 _PROJECT = 4
 """The namespace of a wiki's pages on itself, where village pumps are."""
+_MENTIONS = {"mention", "edit-user-talk", "mention-summary"}
 _CONFLICTS = {"editconflict", "articleexists", "missingrev", "nosuchrevid"}
 _LOGGED_OUT = {"badtoken", "notoken", "assertuserfailed", "assertnameduserfailed", "notloggedin", "readapidenied"}
 _FORMAT = {"format": "json", "formatversion": "2", "errorformat": "bc", "maxlag": MAXLAG}
@@ -48,13 +49,15 @@ class Edit:
 class Site:
     """What a bot must know of a wiki.
 
-    How it names users, which namespaces are for talk, whether it notifies (Echo), and the time by its clock.
+    How it names users, which namespaces are for talk, whether it notifies (Echo), the time by its clock, and the
+    language it is written in.
     """
 
     names: Names
     talk: tuple[int, ...]
     echo: bool
     time: str
+    language: str
 
 
 class Wiki:
@@ -126,7 +129,9 @@ class Wiki:
         user |= {str(one["alias"]).lower() for one in found.get("namespacealiases", ()) if one["id"] in (2, 3)}
         echo = any(one.get("name") == "Echo" for one in found.get("extensions", ()))
         talk = sorted(number for number in spaces if number > 0 and (number % 2 or number == _PROJECT))
-        return Site(Names(frozenset(name for name in user if name)), tuple(talk), echo, str(found["general"]["time"]))
+        names = Names(frozenset(name for name in user if name))
+        general = found["general"]
+        return Site(names, tuple(talk), echo, str(general["time"]), str(general.get("lang", "en")))
 
     def revisions(self, titles: Sequence[str]) -> dict[str, int]:
         """The newest revision of each page, by the title asked for; missing pages are left out."""
@@ -151,6 +156,35 @@ class Wiki:
         renamed = {one["to"]: one["from"] for one in found.get("normalized", ())}
         pages = {renamed.get(page["title"], page["title"]): page for page in found["pages"]}
         return [_page(title, pages[title], str(reply.get("curtimestamp", ""))) for title in titles]
+
+    def newest_revision(self) -> int:
+        """The revision made last on the whole wiki; 0 where there is none."""
+        pages = self._query(list="allrevisions", arvlimit="1", arvprop="ids").get("allrevisions", ())
+        return max((int(one["revid"]) for page in pages for one in page["revisions"]), default=0)
+
+    def text_at(self, title: str, revision: int) -> str:
+        """A page's text when a revision was made on whatever page; empty where it did not exist yet."""
+        (found,) = self._revisions(title, rvlimit="1", rvstartid=str(revision)) or ({},)
+        return _content(found)
+
+    def edits_since(self, title: str, revision: int) -> tuple[str, list[tuple[str, str]]]:
+        """The last 50 edits of a page since a revision of it, 0 for all: a text, and who left which texts since then.
+
+        Users and texts that were hidden are empty.
+        """
+        limits = {"rvendid": str(revision)} if revision else {}
+        found = [*reversed(self._revisions(title, rvlimit=str(_BATCH), **limits))]
+        base = ""
+        if found and (len(found) == _BATCH or found[0]["revid"] == revision):
+            base = _content(found.pop(0))  # that revision; or, of more, one that was not looked at for what it added
+        return base, [(normal_user(str(one.get("user", ""))), _content(one)) for one in found]
+
+    def _revisions(self, title: str, **which: str) -> Sequence[Mapping[str, Any]]:
+        """Some revisions of a page, the newest first."""
+        asked = {"titles": title, "prop": "revisions", "rvprop": "ids|user|content", "rvslots": "main", **which}
+        (page,) = self._query(**asked)["pages"]
+        found: Sequence[Mapping[str, Any]] = page.get("revisions", ())
+        return found
 
     def editors(self, title: str) -> set[str]:
         """Who made the last 500 edits of a page."""
@@ -189,18 +223,26 @@ class Wiki:
             more = {name: str(value) for name, value in reply["continue"].items()}
 
     def mentions(self) -> list[tuple[str, str]]:
-        """Unread notifications of mentions, as id and title (Echo)."""
-        reply = self._query(meta="notifications", notprop="list", notfilter="!read", notformat="model", notlimit="50")
-        found = reply.get("notifications", {}).get("list", ())
-        kinds = {"mention", "edit-user-talk", "mention-summary"}
-        return [
-            (str(one["id"]), str(one.get("title", {}).get("full", ""))) for one in found if one.get("type") in kinds
-        ]
+        """All unread notifications of mentions, as id and title (Echo)."""
+        found: list[tuple[str, str]] = []
+        more = dict[str, str]()
+        while True:
+            reply = self._query(
+                meta="notifications", notprop="list", notfilter="!read", notformat="model", notlimit=str(_BATCH), **more
+            )
+            told = reply.get("notifications", {})
+            for one in told.get("list", ()):
+                if one.get("type") in _MENTIONS:
+                    found.append((str(one["id"]), str(one.get("title", {}).get("full", ""))))
+            if not told.get("continue"):
+                return found
+            more = {"notcontinue": str(told["continue"])}
 
     def mark_read(self, ids: Sequence[str]) -> None:
         """Tell Echo that notifications were seen to."""
-        if ids:
-            self._call({"action": "echomarkread", "list": "|".join(ids)}, post=True, token=True)
+        for start in range(0, len(ids), _BATCH):
+            marked = "|".join(ids[start : start + _BATCH])
+            self._call({"action": "echomarkread", "list": marked}, post=True, token=True)
 
     def edit(self, page: Page, text: str, summary: str) -> Edit:
         """Save a page as it was read with another text.
@@ -272,10 +314,13 @@ def _page(title: str, found: Mapping[str, Any], now: str) -> Page | None:
     if not found.get("revisions"):
         return None
     revision = found["revisions"][0]
-    text = str(revision.get("slots", {}).get("main", {}).get("content", ""))
     refusals = found.get("actions", {}).get("edit", ())
     denied = ", ".join(str(one.get("code", "unknown")) for one in refusals if "readonly" not in str(one.get("code")))
-    return Page(title, text, int(revision["revid"]), now, denied)
+    return Page(title, _content(revision), int(revision["revid"]), now, denied)
+
+
+def _content(revision: Mapping[str, Any]) -> str:
+    return str(revision.get("slots", {}).get("main", {}).get("content", ""))
 
 
 def _error(reply: Mapping[str, Any]) -> tuple[str, str]:

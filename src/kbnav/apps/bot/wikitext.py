@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kbnav.answers import AnswerTable, Cell
+from kbnav.apps.bot.words import ENGLISH, Words
 from kbnav.knowledge.sparql.present import query_link
 from kbnav.tools.show import cell_text
 from kbnav.trajectory import Run
@@ -21,7 +22,6 @@ _HARMLESS = " .,?()%+$"
 _CELL = 200
 _COLUMNS = 10
 _STEPS = 30
-_FAILED = "Something failed while I looked for an answer; please ask again later."
 _ENTITY = re.compile(r"[QPL][1-9]\d*(-[FS]\d+)?")
 _MAGIC = re.compile(r"R(?=FC)|P(?=MID)|I(?=SBN)")
 """The first letters of ``RFC``, ``PMID`` and ``ISBN``, which MediaWiki makes links of where a number follows."""
@@ -66,7 +66,7 @@ class Style:
     query_page: str = ""
 
 
-def reply_text(run: Run, style: Style, *, marker: str, depth: int) -> str:
+def reply_text(run: Run, style: Style, *, marker: str, depth: int, words: Words = ENGLISH) -> str:
     """The wikitext of a reply: answer, table, query, how it was found, signature.
 
     Args:
@@ -74,28 +74,29 @@ def reply_text(run: Run, style: Style, *, marker: str, depth: int) -> str:
         style: see ``Style``.
         marker: a comment by which the bot knows its own reply again; holds no ``--``.
         depth: indentation, the number of colons.
+        words: those around the answer.
     """
     outcome = run.outcome
     indent = ":" * max(1, depth)
-    parts = [f"{indent}<!-- {marker} -->{_headline(run)}"]
+    parts = [f"{indent}<!-- {marker} -->{_headline(run, words)}"]
     if outcome.note:
         parts.append(f"{indent}<small>{escape(outcome.note)}</small>")
     if outcome.table is not None and outcome.table.boolean is None and outcome.table.rows:
-        parts.append(indent + _table(outcome.table, style))
+        parts.append(indent + _table(outcome.table, style, words))
     elif outcome.ranking is not None and outcome.ranking.nodes:
-        parts.append(indent + _grid(("name", "id", "type"), _ranked(run), len(outcome.ranking)))
+        parts.append(indent + _grid((words.name, "id", words.kind), _ranked(run), len(outcome.ranking), words))
     if outcome.query:
-        link = f" ([{_address(outcome.query, style)} run it])" if style.query_page else ""
-        parts.append(f"{indent}The query{link}:")
+        link = f" ([{_address(outcome.query, style)} {words.run_it}])" if style.query_page else ""
+        parts.append(f"{indent}{words.query}{link}:")
         parts.append(f"<pre>{escape(outcome.query, lines=True)}</pre>")
-    parts += _how(run)
+    parts += _how(run, words)
     parts.append(f"{indent}~~~~")
     return "\n".join(parts) + "\n"
 
 
-def apology(*, marker: str, depth: int) -> str:
+def apology(*, marker: str, depth: int, words: Words = ENGLISH) -> str:
     """The wikitext of a reply to a question that could not be answered."""
-    return f"{':' * max(1, depth)}<!-- {marker} -->{_FAILED} ~~~~\n"
+    return f"{':' * max(1, depth)}<!-- {marker} -->{words.failed} ~~~~\n"
 
 
 def _address(query: str, style: Style) -> str:
@@ -103,20 +104,20 @@ def _address(query: str, style: Style) -> str:
     return style.query_page + query_link(query, "").replace("~", "%7E").replace("_", "%5F")
 
 
-def _headline(run: Run) -> str:
+def _headline(run: Run, words: Words) -> str:
     outcome = run.outcome
     if outcome.status == "answered":
-        return escape(outcome.text) or "See the table."
+        return escape(outcome.text) or words.see_table
     if outcome.status == "best effort":
-        return f"I ran out of steps; the best I found so far: {escape(outcome.text)}"
+        return words.best_so_far.format(text=escape(outcome.text))
     if outcome.status == "refused":
-        return "The language model behind me refused to answer this question."
+        return words.refused
     if outcome.status == "failed":
-        return _FAILED
-    return "I could not find an answer to this question." + (f" {escape(outcome.text)}" if outcome.text else "")
+        return words.failed
+    return words.none_found + (f" {escape(outcome.text)}" if outcome.text else "")
 
 
-def _table(table: AnswerTable, style: Style) -> str:
+def _table(table: AnswerTable, style: Style, words: Words) -> str:
     def shown(cell: Cell) -> str:
         if cell is not None and style.entity_link and (name := cell.entity_id) and _ENTITY.fullmatch(name):
             label = table.labels.get(name, "")
@@ -126,7 +127,7 @@ def _table(table: AnswerTable, style: Style) -> str:
         return escape(cell_text(cell, table.labels, _CELL))
 
     rows = [[shown(cell) for cell in row[:_COLUMNS]] for row in table.rows[:ROWS]]
-    return _grid(table.columns[:_COLUMNS], rows, len(table.rows))
+    return _grid(table.columns[:_COLUMNS], rows, len(table.rows), words)
 
 
 def _entity_page(name: str) -> str:
@@ -140,40 +141,37 @@ def _ranked(run: Run) -> list[list[str]]:
     return [[escape(text[:_CELL]) for text in (node.label, node.id, node.kind)] for node in nodes]
 
 
-def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]], total: int) -> str:
+def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]], total: int, words: Words) -> str:
     """A table whose cells are wikitext already; a blank keeps a cell from being read as a mark."""
     lines = ['{| class="wikitable"', *(f"! {escape(column)}" for column in columns)]
     for row in rows:
         lines += ["|-", *(f"| {cell}" for cell in row)]
     lines.append("|}")
     if total > len(rows):
-        lines.append(f"''{total} rows, the first {len(rows)} shown''")
+        lines.append(f"''{words.rows.format(total=total, shown=len(rows))}''")
     return "\n".join(lines)
 
 
-def _how(run: Run) -> list[str]:
+def _how(run: Run, words: Words) -> list[str]:
     """The steps, folded away."""
     if not run.path:
         return []
     steps = [f"# {escape(step.call.thought[:_CELL])} ({escape(step.call.tool)})" for step in run.path[:_STEPS]]
     if len(run.path) > _STEPS:
-        steps.append(f"# and {len(run.path) - _STEPS} more steps")
+        steps.append(f"# {words.more_steps.format(count=len(run.path) - _STEPS)}")
     return [
         '<div class="mw-collapsible mw-collapsed">',
-        f"How this was found, by {escape(run.system)} with {escape(run.model)}:",
+        words.how_found.format(system=escape(run.system), model=escape(run.model)),
         '<div class="mw-collapsible-content">',
         *steps,
         "</div></div>",
     ]
 
 
-def edit_summary(section: str, task_page: str) -> str:
+def edit_summary(section: str, task_page: str, words: Words = ENGLISH) -> str:
     """The summary of a reply's edit: the section, what was done, and the page that describes the task."""
     heading = re.sub(r"[\[\]{}|<>*/]+", " ", section)
     heading = " ".join(heading.split())[:80]
     task = re.sub(r"[\[\]{}|<>\n]+", "", task_page)
-    return (
-        f"/* {heading} */ answer to a question (bot, see [[{task}]])"
-        if heading
-        else f"answer to a question (bot, see [[{task}]])"
-    )
+    done = words.summary.format(task=f"[[{task}]]")
+    return f"/* {heading} */ {done}" if heading else done
