@@ -159,6 +159,19 @@ def test_a_reload_goes_on_where_the_run_is(page: Page, held_server: tuple[Server
     assert page.inner_text(".answer .text") == "Polonium and radium."
 
 
+def test_a_question_that_was_deleted_elsewhere_is_said_to_be_gone(page: Page, held_server: tuple[Server, Explorer]):
+    server, _ = held_server
+    page.goto(server.url)
+    ask(page, MARIE)
+    page.wait_for_selector("text=Who is she?")
+    session = page.url.rpartition("/")[2]
+    assert page.request.delete(f"{server.url}/api/sessions/{session}").status == 204
+    page.wait_for_selector("text=This question is no longer there.")
+    assert page.get_attribute(".run", "aria-busy") == "false"
+    assert page.is_visible("#send")
+    assert not page.is_visible("#stop")
+
+
 def test_stop_hangs_up_on_the_model(page: Page, fresh_home: Path):
     with silent_endpoint() as (url, asked, hung_up):
         settings = web_settings(fresh_home, model="any", base_url=url, model_retries=0)

@@ -27,14 +27,16 @@ export async function call(path, method = "GET", body = undefined) {
   return text ? JSON.parse(text) : null;
 }
 
-/** Listen to a run behind event `after` until its end; connections that are lost are made again. */
+/** Listen to a run behind event `after` until its end; connections that are lost are made again while the run is there. */
 export function listen(run, after, heard) {
+  const path = `/api/runs/${encodeURIComponent(run)}`;
   let last = after;
+  let wait = 1000;
   let source = null;
   let closed = false;
   const open = () => {
     if (closed) return;
-    source = new EventSource(`/api/runs/${encodeURIComponent(run)}/events?after=${last}`);
+    source = new EventSource(`${path}/events?after=${last}`);
     source.onmessage = (message) => {
       const number = Number(message.lastEventId);
       if (number <= last) return;
@@ -43,11 +45,24 @@ export function listen(run, after, heard) {
       if (event.kind === "end") close();
       heard(event);
     };
-    source.onerror = () => {
+    source.onerror = async () => {
       heard({ kind: "lost" });
-      if (source.readyState === EventSource.CLOSED) setTimeout(open, 1000);
+      if (source.readyState !== EventSource.CLOSED) return; // the browser connects again by itself
+      const status = await fetch(path).then((response) => response.status, () => 0);
+      if (closed) return;
+      if (status >= 400 && status < 500) {
+        close();
+        if (status === 401) location.assign("/login");
+        else heard({ kind: "gone" });
+      } else {
+        setTimeout(open, wait);
+        wait = Math.min(2 * wait, 30_000);
+      }
     };
-    source.onopen = () => heard({ kind: "connected" });
+    source.onopen = () => {
+      wait = 1000;
+      heard({ kind: "connected" });
+    };
   };
   const close = () => {
     closed = true;

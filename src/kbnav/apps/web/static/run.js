@@ -37,6 +37,7 @@ export class RunView {
     if (event.kind === "resumed") return this.resumed();
     if (event.kind === "started") this.count.textContent = "Working …";
     if (event.kind === "end") return this.ended(event);
+    if (event.kind === "gone") return this.gone();
     return "";
   }
 
@@ -75,6 +76,14 @@ export class RunView {
     for (const item of this.list.querySelectorAll(".pending")) item.remove();
     this.list.append(h("li", { class: "soft" }, "The server was restarted; it goes on from here."));
     return "";
+  }
+
+  /** Its session was deleted elsewhere. */
+  gone() {
+    this.done = true;
+    this.element.setAttribute("aria-busy", "false");
+    this.count.textContent = "This question is no longer there.";
+    return this.count.textContent;
   }
 
   ended(event) {
