@@ -80,6 +80,22 @@ def test_a_built_index_compares_few_vectors_in_full_and_misses_nothing(tmp_path:
         assert index.nearest(query, limit=50, ranges=ranges) == full.nearest(query, limit=50, ranges=ranges)
 
 
+def test_a_scorer_is_exact_for_the_best_of_the_nodes_asked_for(tmp_path: Path) -> None:
+    rows = clustered()
+    index = index_of(rows, tmp_path)
+    nodes = np.random.default_rng(2).choice(COUNT, 20_000, replace=False)
+    for query in clustered(1, 5):
+        score, exact = index.scorer(query), rows @ query
+        found = score(nodes)
+        best = np.argsort(-exact[nodes])[: vectors.SURE]
+        assert found[best] == pytest.approx(exact[nodes][best], abs=1e-6)
+        assert set(np.argsort(-found)[: vectors.SURE]) == set(best)
+        assert np.abs(found - exact[nodes]).max() < 0.05
+        assert score(nodes[:50]) == pytest.approx(exact[nodes[:50]], abs=1e-6)
+        plain = vectors.VectorIndex(rows, "given", tmp_path, None).scorer(query)
+        assert plain(nodes) == pytest.approx(exact[nodes], abs=1e-6)
+
+
 def test_equal_vectors_are_ranked_by_number_although_their_rounding_tells_nothing(tmp_path: Path) -> None:
     index = index_of(np.repeat(clustered(count=2), COUNT // 2, axis=0), tmp_path)
     assert [n for n, _ in index.nearest(index.vectors[COUNT - 1], limit=3)] == [

@@ -83,16 +83,13 @@ class Rounded:
             for start in range(first, end, _ROWS_AT_ONCE)
         ]
         total = sum(end - first for first, end in ranges)
-        numbers, step, distance = _round(query[None])
-        margin = self._error.distance * float(np.linalg.norm(query))
-        margin += (self._error.length + self._error.distance) * float(distance[0]) + _SLACK
-
         most = max(total // MOST, limit)
+        asked = self._rounded_query(query)
 
         def read(parts: Sequence[slice]) -> _Found | None:
-            found = _Found(limit, 2 * margin)
+            found = _Found(limit, asked.span)
             for rows in parts:
-                found.add(rows, self._products(numbers, step, rows))
+                found.add(rows, self._products(asked, rows))
                 if len(found.rows) > most:
                     return None
             return found
@@ -104,20 +101,41 @@ class Rounded:
         else:
             with ThreadPoolExecutor(threads) as pool:
                 found = list(pool.map(read, shares))
-        together = _Found(limit, 2 * margin)
+        together = _Found(limit, asked.span)
         for one in found:
             if one is None:
                 return None
             together.keep(one.rows, one.scores)
         return together.rows if len(together.rows) <= most else None
 
-    def _products(self, query: Bytes, step: Vectors, rows: slice) -> Vectors:
+    def estimates(self, query: Vectors) -> tuple[Vectors, float]:
+        """The rounded products of all rows with ``query``, and how far two of them may be from their true order."""
+        asked = self._rounded_query(query)
+        starts = range(0, len(self._steps), _ROWS_AT_ONCE)
+        parts = [self._products(asked, slice(start, start + _ROWS_AT_ONCE)) for start in starts]
+        return np.concatenate([np.zeros(0, np.float32), *parts]), asked.span
+
+    def _rounded_query(self, query: Vectors) -> _Query:
+        numbers, step, distance = _round(query[None])
+        margin = self._error.distance * float(np.linalg.norm(query))
+        margin += (self._error.length + self._error.distance) * float(distance[0]) + _SLACK
+        return _Query(numbers, step, 2 * margin)
+
+    def _products(self, query: _Query, rows: slice) -> Vectors:
         import numkong
 
-        products: Vectors = np.asarray(numkong.cdist(query, self._rounded[rows], "dot", out_dtype="float32"))[0]
+        products: Vectors = np.asarray(numkong.cdist(query.numbers, self._rounded[rows], "dot", out_dtype="float32"))[0]
         products *= self._steps[rows]
-        products *= step
+        products *= query.step
         return products
+
+
+class _Query(NamedTuple):
+    """A rounded query; of two rows whose products are ``span`` apart, the order is sure."""
+
+    numbers: Bytes
+    step: Vectors
+    span: float
 
 
 class _Found:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import numpy as np
 
-from kbnav.encoders import Vectors
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.graph import Nodes
 from kbnav.knowledge.skb.store import SKB
@@ -25,7 +22,6 @@ Place = tuple[Sequence[tuple[int, int]] | None, Collection[int] | None]
 
 _WORD_HITS = 20_000
 """Nodes that BM25 scores for a query; those behind them count as not similar."""
-_ROWS_AT_ONCE = 1 << 14
 
 
 class Similarity(Protocol):
@@ -55,8 +51,7 @@ class Meaning:
 
     def documents(self, query: str) -> Scorer:
         """See ``Similarity``. One pass over all vectors is cheaper than to gather the rows of most of them."""
-        scores = _products(np.asarray(self._index.vectors), self._index.encoder.encode([query])[0])
-        return lambda nodes: scores[nodes]
+        return self._index.scorer(self._index.encoder.encode([query])[0])
 
     def names(self, query: str) -> Scorer:
         """See ``Similarity``. Names that no query met before are encoded: slow behind hubs, and kept in memory."""
@@ -115,14 +110,6 @@ class Words:
             self._index.search(text, limit=limit, ranges=ranges, among=among)
             for text, (ranges, among) in zip(texts, places, strict=True)
         ]
-
-
-def _products(vectors: Vectors, query: Vectors) -> Scores:
-    """Of each row with the query, by threads of our own: those of a BLAS library stall on a busy machine."""
-    starts = range(0, len(vectors), _ROWS_AT_ONCE)
-    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-        parts = threads.map(lambda start: np.vecdot(vectors[start : start + _ROWS_AT_ONCE], query), starts)
-        return np.concatenate([np.zeros(0, np.float32), *parts])
 
 
 def similarity_for(skb: SKB, base: str) -> Similarity:
