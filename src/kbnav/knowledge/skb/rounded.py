@@ -54,7 +54,7 @@ def build(vectors: Vectors, folder: Path) -> Error:
         full = np.asarray(vectors[rows])
         rounded[rows], steps[rows], errors = _round(full)
         distance = max(distance, float(errors.max()))
-        length = max(length, float(np.linalg.norm(full, axis=1).max()))
+        length = max(length, float(_lengths(full).max()))
     rounded.flush()
     np.save(folder / STEPS, steps)
     return Error(distance, length)
@@ -117,7 +117,7 @@ class Rounded:
 
     def _rounded_query(self, query: Vectors) -> _Query:
         numbers, step, distance = _round(query[None])
-        margin = self._error.distance * float(np.linalg.norm(query))
+        margin = self._error.distance * float(_lengths(query))
         margin += (self._error.length + self._error.distance) * float(distance[0]) + _SLACK
         return _Query(numbers, step, 2 * margin)
 
@@ -179,4 +179,10 @@ def _round(vectors: Vectors) -> tuple[Bytes, Vectors, Vectors]:
     steps = np.abs(vectors).max(axis=1) / np.float32(_LARGEST)
     safe = np.where(steps > 0, steps, np.float32(1))[:, None]
     numbers = np.rint(vectors / safe).astype(np.int8)
-    return numbers, steps, np.linalg.norm(vectors - numbers * safe, axis=1)
+    return numbers, steps, _lengths(vectors - numbers * safe)
+
+
+def _lengths(vectors: Vectors) -> Vectors:
+    """Euclidean lengths over the last axis, without BLAS, whose threads cost more here than the sum."""
+    lengths: Vectors = np.sqrt(np.vecdot(vectors, vectors))
+    return lengths
