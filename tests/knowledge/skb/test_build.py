@@ -130,6 +130,22 @@ def test_a_killed_build_leaves_the_old_data_in_use_and_goes_on_behind_its_last_s
     ]
 
 
+def test_a_build_that_fails_beside_its_triples_can_be_gone_on_with(tmp_path: Path) -> None:
+    source = small(tmp_path, 50)
+
+    def failing(stage: str, done: int, total: int) -> None:
+        if stage == "text":
+            raise MemoryError(stage)
+
+    options = Options(vectors=False, sparql=True)
+    with pytest.raises(MemoryError, match="text"):
+        build(source, tmp_path / "s.skb", options, progress=failing)
+    told: list[str] = []
+    build(source, tmp_path / "s.skb", options, progress=lambda stage, done, total: told.append(stage))
+    assert not {"nodes", "edges"} & set(told)  # were done before
+    assert check(tmp_path / "s.skb") == []
+
+
 def test_a_build_of_other_input_does_not_go_on_with_what_was_left(tmp_path: Path) -> None:
     small(tmp_path, 50, word="abandoned")
     subprocess.run([sys.executable, "-c", KILLED_BUILD, str(tmp_path)], check=False)

@@ -151,11 +151,11 @@ def _run(job: _Job, state: _State) -> None:
                 if triples is not None and triples.done():
                     triples.result()  # a full disk should not be told after hours of embedding
                 state.finish(stage, run())
+            if triples is not None:
+                triples.result()
         except BaseException:
             job.stopped.set()
             raise
-    if triples is not None:
-        triples.result()
 
 
 class _State:
