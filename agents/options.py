@@ -82,3 +82,5 @@ WALKERS: Mapping[str, type[Options]] = MappingProxyType(
     {"pasemiqa": PasemiqaOptions, "tog": TogOptions, "rog": RogOptions, "gog": GogOptions}
 )
 """The options of each of these agents by its name."""
+NEED_A_MODEL = frozenset({"tog", "rog", "gog"})
+"""The systems that have no offline policy."""

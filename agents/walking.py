@@ -78,7 +78,9 @@ def asker(calls: ModelCalls) -> Ask:
 def need_skb(kb: KnowledgeBase, system: str) -> SkbKB:
     """The SKB that a system with a plan needs. Raises UsageError for any other knowledge base."""
     if not isinstance(kb, SkbKB):
-        raise UsageError(f"the system {system} plans by the schema of an SKB, and {kb.name} is none")
+        raise UsageError(
+            f"the system {system} plans by the schema of an SKB, which {kb.name} is not: --kb names one, as --kb demo"
+        )
     return kb
 
 

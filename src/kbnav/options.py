@@ -58,4 +58,6 @@ def read_options(kind: type[O], given: Mapping[str, Any], system: str) -> O:
         return kind.model_validate(dict(given))
     except ValidationError as error:
         first = error.errors()[0]
-        raise UsageError(f"{system}: {'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from error
+        raise UsageError(
+            f"{system}: {'.'.join(str(part) for part in first['loc'])}: {first['msg'].removeprefix('Value error, ')}"
+        ) from error

@@ -43,6 +43,7 @@ def retrieve(
     from kbnav.evaluation.systems import system_options
     from kbnav.knowledge.open import open_kb
     from kbnav.knowledge.skb.kb import SkbKB
+    from kbnav.models.standin import NAME as STANDIN
     from kbnav.options import parse_set
     from kbnav.retrieval.registry import RETRIEVERS, attempt, build_retriever
     from kbnav.settings import load_settings
@@ -62,6 +63,8 @@ def retrieve(
         if not isinstance(base, SkbKB):
             raise UsageError(f"{base.name} is no SKB")
         run, failure = attempt(retriever, base, settings, query, k=k)
+        if run.model == STANDIN:
+            print("rules stood in for the language model; --model names one", file=sys.stderr)
         save_run(run, settings.home / "runs")
         if failure:
             raise failure

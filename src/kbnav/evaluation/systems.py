@@ -57,7 +57,9 @@ def _retrieval(name: str, kb: KnowledgeBase, settings: Settings) -> System:
 
     retriever = build_retriever(name, kb, settings)
     if not isinstance(kb, SkbKB):
-        raise UsageError(f"the system {name} answers from an SKB, and {kb.name} is none")
+        raise UsageError(
+            f"the system {name} answers from an SKB, which {kb.name} is not; --kb names one, as in --kb demo"
+        )
     return retrieval_system(retriever, kb, settings)
 
 

@@ -40,7 +40,7 @@ def check_key(settings: Settings) -> None:
     if named and not settings.base_url and not settings.api_key.get_secret_value():
         raise CredentialsError(
             f"the model {settings.model!r} needs a key: set OPENAI_API_KEY (or KBNAV_API_KEY), "
-            "name another endpoint with --base-url, or use --model offline"
+            "or name another endpoint with --base-url; where the system can do without, there is --model offline"
         )
 
 

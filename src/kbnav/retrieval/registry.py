@@ -88,7 +88,9 @@ def build_retriever(
     if name not in RETRIEVERS:
         raise UsageError(f"no retrieval system {name!r}; known: {', '.join(RETRIEVERS)}")
     if not isinstance(kb, SkbKB):
-        raise UsageError(f"the system {name} answers from an SKB, and {kb.name} is none")
+        raise UsageError(
+            f"the system {name} answers from an SKB, which {kb.name} is not; --kb names one, as in --kb demo"
+        )
     return RETRIEVERS[name].make(name, kb, settings, settings.options if options is None else options)
 
 

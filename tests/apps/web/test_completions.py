@@ -22,7 +22,19 @@ def client(server: Server) -> Iterator[openai.OpenAI]:
 
 def test_every_choice_is_a_model(client: openai.OpenAI):
     names = [model.id for model in client.models.list()]
-    assert {"mini/spinach/offline", "demo/skb/offline"} <= set(names)
+    assert {"mini/spinach/offline", "demo/skb/offline", "demo/pasemiqa/offline"} <= set(names)
+
+
+def test_a_system_that_needs_a_model_is_not_offered_without_one(client: openai.OpenAI, fresh_home: Path):
+    assert not {"mini/tog/offline", "demo/gog/offline", "demo/rog/offline"} & {one.id for one in client.models.list()}
+    with pytest.raises(openai.NotFoundError, match="tog"):
+        client.chat.completions.create(model="mini/tog/offline", messages=[{"role": "user", "content": "?"}])
+    with (
+        Explorer() as model,
+        Server(web_settings(fresh_home, **model.options())) as server,
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as other,
+    ):
+        assert any(one.id.startswith("mini/tog/") for one in other.models.list())
 
 
 def test_a_conversation_is_answered_with_rows_and_the_query(client: openai.OpenAI):

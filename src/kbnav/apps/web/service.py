@@ -13,6 +13,7 @@ from fastapi import HTTPException
 
 from kbnav.agents.agent import Agent
 from kbnav.agents.choice import AGENTS, build_agent
+from kbnav.agents.options import NEED_A_MODEL
 from kbnav.answers import AnswerTable
 from kbnav.apps.web.results import cell_data
 from kbnav.errors import UsageError
@@ -90,6 +91,10 @@ class Service:
             raise HTTPException(404, f"no knowledge base {key!r}; there are: {', '.join(self.kbs)}")
         return self.kbs[key]
 
+    def systems(self, served: Served) -> tuple[str, ...]:
+        """The systems that one of the models can run on a knowledge base."""
+        return tuple(name for name in served.systems if any(runs(name, model) for model in self.models))
+
     def examples(self, key: str) -> Sequence[str]:
         """Questions that a bundled knowledge base can answer."""
         return EXAMPLES.get(key, ())
@@ -97,10 +102,13 @@ class Service:
     def chosen(self, kb: str = "", system: str = "", model: str = "") -> tuple[str, str, str]:
         """A choice with what was left open filled in: the first of each. Raises HTTPException for what is unknown."""
         served = self.kb(kb or next(iter(self.kbs)))
-        system, model = system or served.systems[0], model or self.models[0]
-        for what, name, known in (("system", system, served.systems), ("model", model, self.models)):
+        systems = self.systems(served)
+        system, model = system or systems[0], model or self.models[0]
+        for what, name, known in (("system", system, systems), ("model", model, self.models)):
             if name not in known:
                 raise HTTPException(404, f"no {what} {name!r} on {served.key}; there are: {', '.join(known)}")
+        if not runs(system, model):
+            raise HTTPException(400, f"the system {system} needs a model, and {model} is none")
         return served.key, system, model
 
     def agent(self, kb: str, system: str, model: str) -> Agent:
@@ -127,6 +135,11 @@ def open_service(settings: Settings) -> Iterator[Service]:
                 raise UsageError(f"two knowledge bases are called {key!r}; give one of their folders another name")
             served.append(Served(key, kb, own, systems_of(kb)))
         yield Service(settings, served)
+
+
+def runs(system: str, model: str) -> bool:
+    """Whether a system can work with a model; some have no offline policy."""
+    return model != "offline" or system not in NEED_A_MODEL
 
 
 def systems_of(kb: KnowledgeBase) -> tuple[str, ...]:

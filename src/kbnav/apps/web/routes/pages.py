@@ -34,7 +34,7 @@ def front_page(parts: Any, visitor: Any, session: str = "", share: str = "") -> 
     """The chat page: empty, on a session, or on a run that is shared."""
     service = parts.service
     kbs = [
-        {"key": kb.key, "systems": kb.systems, "examples": service.examples(kb.key), "skb": kb.is_skb}
+        {"key": kb.key, "systems": service.systems(kb), "examples": service.examples(kb.key), "skb": kb.is_skb}
         for kb in service.kbs.values()
     ]
     web = parts.settings.web

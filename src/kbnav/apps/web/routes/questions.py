@@ -163,7 +163,7 @@ def options(parts: PartsOf, visitor: VisitorOf) -> Options:
     """Knowledge bases, systems and models to choose from."""
     service = parts.service
     return Options(
-        kbs=[Offered(key=kb.key, systems=list(kb.systems)) for kb in service.kbs.values()],
+        kbs=[Offered(key=kb.key, systems=list(service.systems(kb))) for kb in service.kbs.values()],
         models=list(service.models),
         user=visitor.name,
     )
