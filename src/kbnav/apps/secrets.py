@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,12 +24,17 @@ class Secrets:
         return text
 
     def hidden_in(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The same for JSON data, keys and all."""
-        text = json.dumps(data, ensure_ascii=False)
-        for secret in self._secrets:
-            text = text.replace(json.dumps(secret, ensure_ascii=False)[1:-1], "[hidden]")
-        hidden: dict[str, Any] = json.loads(text)
-        return hidden
+        """The same for every text among the values of JSON data; names of fields and numbers stay as they are."""
+        return {name: self._hidden_value(value) for name, value in data.items()}
+
+    def _hidden_value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.hidden(value)
+        if isinstance(value, Mapping):
+            return self.hidden_in(value)
+        if isinstance(value, list | tuple):
+            return [self._hidden_value(one) for one in value]
+        return value
 
 
 def secrets_of(settings: Settings) -> Secrets:

@@ -23,7 +23,7 @@ from kbnav.apps.web.results import result_of
 from kbnav.apps.web.service import Service
 from kbnav.apps.web.store import DAY, Status, Store, StoredEvent, StoredResult, StoredRun, unguessable
 from kbnav.apps.web.telling import Tell, Teller, answer_data, failed_answer
-from kbnav.errors import KbnavError, Stopped, UsageError
+from kbnav.errors import KbnavError, Stopped, StopRun, UsageError
 from kbnav.models.chat import cost_of
 from kbnav.question import checked_question
 from kbnav.session import Chat, attempt
@@ -41,6 +41,8 @@ _BEAT = 4
 """Ticks between signs of life."""
 _SWEEP = 1200
 """Ticks between looks for what is too old."""
+RESUMPTIONS = 3
+"""Times a question is gone on with after its server; one that ends its server each time must not do so for ever."""
 STOPPED = "Stopped on request."
 BROKEN = "An error in kbnav itself; the server's log says more."
 _LOG = logging.getLogger("kbnav.web")
@@ -255,6 +257,7 @@ class Runner:
         tell({"kind": "resumed" if told else "started"})
         teller = Teller(tell, max((event.data.get("call", 0) for event in told), default=0))
         try:
+            _check_resumptions(told)
             status, answer = self._ended_as(live, self._attempt(live, teller))
         except CancelledError:
             self._forget_if_gone(run)
@@ -355,6 +358,13 @@ class Runner:
                     else:  # whoever asked it is no longer connected
                         answer = failed_answer("The server was restarted.")
                         self._store.end(run.id, self.worker, "failed", answer)
+
+
+def _check_resumptions(told: Sequence[StoredEvent]) -> None:
+    """Raise StopRun for a run that has been begun and left in the middle too often; waiting in line does not count."""
+    if sum(event.data["kind"] == "resumed" for event in told) >= RESUMPTIONS:
+        times = RESUMPTIONS + 1
+        raise StopRun(f"The server ended {times} times while this question was being answered; it is not tried again.")
 
 
 def _is_dead(worker: str, seen: float) -> bool:
