@@ -81,7 +81,7 @@ def replay(
     """Answer a question again, and print the run and the reply's wikitext; nothing is posted or remembered."""
     from rich.console import Console
 
-    from kbnav.apps.bot.bot import turns
+    from kbnav.apps.bot.bot import LANGUAGE, turns
     from kbnav.apps.bot.talk import marker
     from kbnav.apps.bot.wikitext import reply_text
     from kbnav.apps.bot.words import words_of
@@ -96,10 +96,10 @@ def replay(
             raise UsageError(f"no question {question!r}, or several")
         asked = entry.question
         history = turns(ledger, asked, partial(_find_run, settings))
+        words = words_of(question_language(asked.text, ledger.mark(LANGUAGE)))
     with _asking(settings) as answer:
         found = answer(asked, history)
     print_run(Console(), found, settings.endpoints.query_page)
-    words = words_of(question_language(asked.text))
     _say(reply_text(found, _style(settings), marker=marker(asked.id), depth=asked.depth + 1, words=words))
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -42,6 +45,9 @@ $wgCacheDirectory = __DIR__ . '/cache';
 $wgLocalisationCacheConf['store'] = 'array';
 $wgUseDatabaseMessages = false;
 $wgEnableUploads = false;
+foreach ( json_decode( @file_get_contents( __DIR__ . '/other.json' ) ?: '[]', true ) as $name => $value ) {
+    $GLOBALS[$name] = $value;
+}
 $wgHooks['ApiMaxLagInfo'][] = static function ( &$lag ) {
     $file = __DIR__ . '/lag';
     if ( is_readable( $file ) ) {
@@ -87,6 +93,16 @@ class MediaWiki:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._server.terminate()
         self._server.wait()
+
+    @contextmanager
+    def configured(self, **settings: Any) -> Iterator[None]:
+        """The wiki with other settings, by their names in PHP."""
+        other = self.folder / "other.json"
+        other.write_text(json.dumps(settings))
+        try:
+            yield
+        finally:
+            other.unlink()
 
     def _maintain(self, script: str, *arguments: str, typed: str = "") -> None:
         environment = {"PATH": "/usr/bin:/bin"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 import time
+from urllib.parse import unquote
 
 import pytest
 
@@ -78,6 +79,40 @@ def test_nothing_that_a_model_or_a_knowledge_base_says_acts_on_the_wiki(scene: S
     assert not re.search(r"<(script|b|nowiki|ref|i)\b", shown)
     assert html.unescape(shown).count("<script>x</script>") == 4  # answer, note, column, query; cells are cut before it
     assert scene.ann.text(TALK).count("(UTC)") == 2  # Ann's signature and the bot's
+
+
+@pytest.mark.parametrize(
+    ("language", "switches"),
+    [
+        (
+            "ja",
+            [
+                "＿＿目次強制＿＿",
+                "＿＿インデックス拒否＿＿",
+                "＿＿新しいセクションリンク＿＿",
+                "＿＿セクション編集非表示＿＿",
+            ],
+        ),
+        ("sh", ["SKRIVENAKAT"]),
+    ],
+)
+def test_nor_do_the_switches_of_other_languages_and_what_the_wiki_makes_a_mark(
+    scene: Scene, language: str, switches: list[str]
+):
+    with scene.wiki.configured(wgLanguageCode=language):
+        scene.admin.write("Project:Switches", " ".join(switches))
+        assert scene.admin.parsed("Project:Switches")["properties"]  # they do act where they are not escaped
+        text = f"\u037e {' '.join(switches)}"
+        scene.answer.make = lambda question: run_of(question, text, query=f"SELECT '{text}'")
+        scene.ann.ask(TALK, "A", "What does it say?")
+        scene.tick(scene.bot(style=Style("", "https://query.example.org/#")))
+        read = scene.ann.parsed(TALK)
+    assert read["properties"] == {}
+    assert "<dt>" not in read["text"]
+    shown = html.unescape(read["text"])
+    assert all(shown.count(switch) == 2 for switch in switches)  # answer and query
+    (address,) = (url for url in read["externallinks"] if url.startswith("https://query.example.org/"))
+    assert unquote(address).endswith(f"#SELECT '{text}'")
 
 
 def test_a_reply_reads_as_html_with_answer_table_query_and_steps(scene: Scene):
@@ -203,6 +238,24 @@ def test_where_too_many_edits_were_made_a_signature_counts_if_its_user_has_edite
     said = scene.tick(bot)
     assert [text for text, _ in scene.answer.asked] == ["Who?"]
     assert "signed by Carol, who has not edited the page" in "".join(said)
+
+
+def test_the_history_of_a_big_page_is_read_in_as_many_replies_as_it_takes(scene: Scene):
+    title = f"Project:Big {time.monotonic_ns()}"
+    scene.admin.write(title, "x" * 4000)
+    wiki = connect(scene.wiki.api)
+    wiki.login()
+    base = wiki.revisions([title])[title]
+    scene.ann.ask(title, "A", "Who?")
+    for number in range(8):
+        scene.bob.add(title, f"\nmore {number}")
+    with scene.wiki.configured(wgAPIMaxResultSize=20_000):  # four texts of ten
+        text, edits = wiki.edits_since(title, base)
+    assert text == "x" * 4000
+    assert [user for user, _ in edits] == ["Ann"] + ["Bob"] * 8
+    assert [len(left) for _, left in edits] == sorted(len(left) for _, left in edits)
+    with scene.wiki.configured(wgAPIMaxResultSize=3000), pytest.raises(ServiceError, match="too big"):
+        wiki.edits_since(title, base)
 
 
 def test_the_words_around_an_answer_are_in_the_language_of_the_question(scene: Scene):

@@ -60,6 +60,20 @@ def test_a_question_is_shown_answered_listed_and_replayed(scene: Scene, home: Pa
     assert [json.loads(line) for line in kbnav("status", "--json").splitlines()] == [entry]
 
 
+def test_a_question_of_names_is_replayed_in_the_wikis_language(
+    scene: Scene, home: Path, monkeypatch: pytest.MonkeyPatch
+):
+    settings = f'[bot]\napi = "{scene.wiki.api}"\nuser = "{BOT}@test"\npause = 0\nmentions = false\n'
+    (home / "kbnav.toml").write_text(settings)
+    monkeypatch.setenv("KBNAV_BOT__PASSWORD", BOT_PASSWORD)
+    scene.ann.ask(TALK, "Curie", "Marie Curie?")
+    with scene.wiki.configured(wgLanguageCode="de"):
+        kbnav("run", "--once", "--edit")
+    assert "So wurde es gefunden" in scene.ann.text(TALK)
+    (entry,) = [json.loads(line) for line in kbnav("status", "--json").splitlines()]
+    assert "So wurde es gefunden" in kbnav("replay", entry["question"]["id"])
+
+
 @pytest.mark.parametrize(
     ("environment", "told"),
     [

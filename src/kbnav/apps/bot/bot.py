@@ -25,6 +25,8 @@ TRIES = 8
 """How often an answer is tried before the bot says that it failed; with the default poll, within two hours."""
 LONGEST_WAIT = 3600.0
 """Seconds between two tries at most."""
+LANGUAGE = "language"
+"""The mark of the wiki's own language, which the words around an answer to mere names are in."""
 _CONFLICTS = 10
 _BEGAN = "began"
 """The mark of the wiki's newest revision when the bot first looked; mentions from before it are not answered."""
@@ -298,6 +300,7 @@ class Bot:
     def _known(self) -> Site:
         if self._site is None:
             self._site = self._wiki.site()
+            self._ledger.set_mark(LANGUAGE, self._site.language)
         return self._site
 
 

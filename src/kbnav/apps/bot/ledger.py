@@ -137,13 +137,13 @@ class Ledger:
             return [_entry(row) for row in self._db.execute(query, values)]
 
     def mark(self, name: str) -> str:
-        """Where reading of a stream of events stopped; empty at first."""
+        """Where reading of a stream of events stopped, or what was learnt of the wiki; empty at first."""
         with self._lock:
             row = self._db.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
         return str(row[0]) if row else ""
 
     def set_mark(self, name: str, value: str) -> None:
-        """Remember where reading stopped."""
+        """Remember where reading stopped, or what was learnt."""
         with self._lock:
             self._db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, value))
 

@@ -164,7 +164,7 @@ class Wiki:
 
     def text_at(self, title: str, revision: int) -> str:
         """A page's text when a revision was made on whatever page; empty where it did not exist yet."""
-        (found,) = self._revisions(title, rvlimit="1", rvstartid=str(revision)) or ({},)
+        (found,) = self._revisions(title, 1, rvstartid=str(revision)) or ({},)
         return _content(found)
 
     def edits_since(self, title: str, revision: int) -> tuple[str, list[tuple[str, str]]]:
@@ -173,18 +173,33 @@ class Wiki:
         Users and texts that were hidden are empty.
         """
         limits = {"rvendid": str(revision)} if revision else {}
-        found = [*reversed(self._revisions(title, rvlimit=str(_BATCH), **limits))]
+        found = [*reversed(self._revisions(title, _BATCH, **limits))]
         base = ""
         if found and (len(found) == _BATCH or found[0]["revid"] == revision):
             base = _content(found.pop(0))  # that revision; or, of more, one that was not looked at for what it added
         return base, [(normal_user(str(one.get("user", ""))), _content(one)) for one in found]
 
-    def _revisions(self, title: str, **which: str) -> Sequence[Mapping[str, Any]]:
-        """Some revisions of a page, the newest first."""
-        asked = {"titles": title, "prop": "revisions", "rvprop": "ids|user|content", "rvslots": "main", **which}
-        (page,) = self._query(**asked)["pages"]
-        found: Sequence[Mapping[str, Any]] = page.get("revisions", ())
-        return found
+    def _revisions(self, title: str, limit: int, **which: str) -> Sequence[Mapping[str, Any]]:
+        """Up to ``limit`` revisions of a page, the newest first.
+
+        The texts of big pages do not all go into one reply, so it may take several. Raises ServiceError where the wiki
+        promises more and sends none.
+        """
+        found: list[Mapping[str, Any]] = []
+        more = dict[str, str]()
+        while True:
+            reply = self._call({
+                "action": "query", "titles": title, "prop": "revisions", "rvprop": "ids|user|content",
+                "rvslots": "main", "rvlimit": str(limit - len(found)), **which, **more,
+            })  # fmt: skip
+            (page,) = reply["query"]["pages"]
+            sent = page.get("revisions", ())
+            found += sent
+            if len(found) == limit or "continue" not in reply:
+                return found
+            if not sent:
+                raise ServiceError(f"{self._url}: a revision of {title} is too big for a reply")
+            more = {name: str(value) for name, value in reply["continue"].items()}
 
     def editors(self, title: str) -> set[str]:
         """Who made the last 500 edits of a page."""

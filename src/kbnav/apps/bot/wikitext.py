@@ -23,16 +23,17 @@ _CELL = 200
 _COLUMNS = 10
 _STEPS = 30
 _ENTITY = re.compile(r"[QPL][1-9]\d*(-[FS]\d+)?")
-_MAGIC = re.compile(r"R(?=FC)|P(?=MID)|I(?=SBN)")
-"""The first letters of ``RFC``, ``PMID`` and ``ISBN``, which MediaWiki makes links of where a number follows."""
+_MAGIC = re.compile(r"R(?=FC)|P(?=MID)|I(?=SBN)|S(?=KRIVENAKAT)")
+"""The first letters of ``RFC``, ``PMID`` and ``ISBN``, which MediaWiki makes links of where a number follows, and of
+its only behaviour switch without an underscore, in Serbo-Croatian."""
 
 
 def escape(text: str, *, lines: bool = False) -> str:
     """Text that means nothing but itself to MediaWiki, on one line unless ``lines``.
 
-    All ASCII but letters, digits, blanks and a few marks that mean nothing anywhere becomes numeric entities: then
-    there are no links, templates, tags, signatures, behaviour switches, list marks, or addresses. Control and
-    direction characters are dropped.
+    All ASCII but letters, digits, blanks and a few marks that mean nothing anywhere becomes numeric entities, and so
+    does every character that is a form of such a mark: then there are no links, templates, tags, signatures, behaviour
+    switches, list marks, or addresses. Control and direction characters are dropped.
     """
     kept = "".join(char for char in text if char == "\n" or not _invisible(char) or char.isspace())
     if lines:
@@ -47,11 +48,18 @@ def _invisible(char: str) -> bool:
 
 
 def _escape_line(line: str) -> str:
-    safe = "".join(
-        f"&#{ord(char)};" if char.isascii() and not (char.isalnum() or char in _HARMLESS) else char
-        for char in line.replace("\t", "    ")
-    )
+    safe = "".join(f"&#{ord(char)};" if _is_mark(char) else char for char in line.replace("\t", "    "))
     return _MAGIC.sub(lambda found: f"&#{ord(found[0])};", safe)
+
+
+def _is_mark(char: str) -> bool:
+    """Whether a character is one that MediaWiki may read as markup, or a form of one.
+
+    In Japanese, MediaWiki takes full-width underscores and number signs for marks; and as it saves a text, it makes the
+    Greek question mark a semicolon (NFC).
+    """
+    plain = unicodedata.normalize("NFKC", char)
+    return any(one.isascii() and not (one.isalnum() or one in _HARMLESS) for one in plain)
 
 
 @dataclass(frozen=True)
@@ -101,7 +109,8 @@ def apology(*, marker: str, depth: int, words: Words = ENGLISH) -> str:
 
 def _address(query: str, style: Style) -> str:
     """The query's link; tildes would sign, and underscores switch the page's behaviour, in addresses too."""
-    return style.query_page + query_link(query, "").replace("~", "%7E").replace("_", "%5F")
+    link = query_link(query, "").replace("~", "%7E").replace("_", "%5F")
+    return style.query_page + _MAGIC.sub(lambda found: f"%{ord(found[0]):X}", link)
 
 
 def _headline(run: Run, words: Words) -> str:
