@@ -77,8 +77,8 @@ def build(source: Triples, folder: Path) -> None:
 
     store = Store(str(folder))
     # All of it in one call, because only parts of one call are sorted side by side; names need no check, being ours.
-    # Not optimised: that adds a third to the build, for queries that read whole relations in half to three quarters of
-    # the time (benchmarks/skb_rdf.py); those that name a node do not gain.
+    # Not optimised: that adds a third to the build, for queries that read much in half to four fifths of the time
+    # (benchmarks/skb_rdf.py).
     store.bulk_load(cast(BinaryIO, source), format=RdfFormat.TURTLE, lenient=True)
     store.flush()
 
