@@ -15,7 +15,7 @@ from tests.apps.web.parts import Explorer, Server, web_settings
 from tests.models.stub import silent_endpoint
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 MARIE = "Which elements were discovered by Marie Curie?"
 HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'</script>"
@@ -170,6 +170,68 @@ def test_a_question_that_was_deleted_elsewhere_is_said_to_be_gone(page: Page, he
     assert page.get_attribute(".run", "aria-busy") == "false"
     assert page.is_visible("#send")
     assert not page.is_visible("#stop")
+
+
+def test_a_probe_that_is_refused_for_the_moment_is_made_again(page: Page, held_server: tuple[Server, Explorer]):
+    server, model = held_server
+    refusals = [408, 429]
+
+    def probed(route: Route) -> None:
+        if refusals:
+            route.fulfill(status=refusals.pop(0), json={"detail": "later"})
+        else:
+            route.continue_()
+
+    def listened(route: Route) -> None:
+        if refusals:
+            route.fulfill(status=503)
+        else:
+            route.continue_()
+
+    page.route("**/api/runs/*", probed)
+    page.route("**/api/runs/*/events*", listened)
+    page.goto(server.url)
+    ask(page, MARIE)
+    page.wait_for_selector("text=Who is she?")
+    assert refusals == []
+    model.go_on.set()
+    wait_for_the_end(page)
+    assert page.inner_text(".answer .text") == "Polonium and radium."
+
+
+def test_a_session_that_arrives_after_another_was_opened_is_not_shown(page: Page, server: Server):
+    page.goto(server.url)
+    ask(page, MARIE)
+    wait_for_the_end(page)
+    first = page.url.rpartition("/")[2]
+    page.select_option("#kb", "demo")
+    page.select_option("#kb", "mini")
+    other = "Who discovered polonium?"
+    ask(page, other)
+    page.wait_for_url(lambda url: "/s/" in url and not url.endswith(first))
+    wait_for_the_end(page)
+    late: list[Route] = []
+    page.route(f"**/api/sessions/{first}", lambda route: late.append(route) if len(late) < 2 else route.continue_())
+    page.evaluate("history.go(-2)")
+    page.wait_for_url(f"**/s/{first}")
+    page.evaluate("history.go(2)")
+    wait_for_the_end(page)
+    with page.expect_event("requestfinished", lambda request: request.url.endswith(first)):
+        late[0].continue_()
+    page.evaluate("new Promise(requestAnimationFrame)")
+    assert page.locator(".question").all_inner_texts() == [other]
+
+    page.evaluate("history.go(-2)")
+    page.wait_for_url(f"**/s/{first}")
+    page.evaluate("history.go(2)")
+    wait_for_the_end(page)
+    page.evaluate("history.go(-2)")
+    page.wait_for_url(f"**/s/{first}")
+    wait_for_the_end(page)
+    with page.expect_event("requestfinished", lambda request: request.url.endswith(first)):
+        late[1].continue_()
+    page.evaluate("new Promise(requestAnimationFrame)")
+    assert page.locator(".question").all_inner_texts() == [MARIE]  # once, though it was asked for twice
 
 
 def test_stop_hangs_up_on_the_model(page: Page, fresh_home: Path):

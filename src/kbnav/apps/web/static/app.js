@@ -33,6 +33,7 @@ function chat() {
   const model = document.getElementById("model");
   let session = offered.session;
   let running = null;
+  let opened = 0;
 
   const options = (select, names, chosen) => select.replaceChildren(...names.map((name) => h("option", { value: name, selected: name === chosen }, name)));
   const systems = () => offered.kbs.find((one) => one.key === kb.value).systems;
@@ -130,9 +131,12 @@ function chat() {
     work(null);
     runs.replaceChildren();
     session = id;
+    const turn = ++opened;
+    const left = () => session !== id || turn !== opened; // somebody went elsewhere, or away and back
     if (!id) return welcome();
     try {
       const found = await call(`/api/sessions/${encodeURIComponent(id)}`);
+      if (left()) return undefined;
       options(kb, offered.kbs.map((one) => one.key), found.kb);
       options(system, systems(), found.system);
       options(model, offered.models, found.model);
@@ -140,7 +144,7 @@ function chat() {
       for (const run of found.runs) show(run);
       runs.lastElementChild?.scrollIntoView({ block: "start" });
     } catch (error) {
-      runs.append(h("p", { class: "problem" }, error.message));
+      if (!left()) runs.append(h("p", { class: "problem" }, error.message));
     }
     return undefined;
   }

@@ -27,6 +27,8 @@ export async function call(path, method = "GET", body = undefined) {
   return text ? JSON.parse(text) : null;
 }
 
+const GONE = [401, 403, 404, 410]; // others, such as 408 and 429, pass
+
 /** Listen to a run behind event `after` until its end; connections that are lost are made again while the run is there. */
 export function listen(run, after, heard) {
   const path = `/api/runs/${encodeURIComponent(run)}`;
@@ -50,7 +52,7 @@ export function listen(run, after, heard) {
       if (source.readyState !== EventSource.CLOSED) return; // the browser connects again by itself
       const status = await fetch(path).then((response) => response.status, () => 0);
       if (closed) return;
-      if (status >= 400 && status < 500) {
+      if (GONE.includes(status)) {
         close();
         if (status === 401) location.assign("/login");
         else heard({ kind: "gone" });
