@@ -30,8 +30,6 @@ def build_agent(kb: KnowledgeBase, settings: Settings, system: str = "") -> Agen
     name = system or ("skb" if isinstance(kb, SkbKB) else "spinach")
     if name not in AGENTS:
         raise UsageError(f"no agent {name!r}; known: {', '.join(AGENTS)}")
-    if name == "skb" and not isinstance(kb, SkbKB):
-        raise UsageError(f"the system skb answers from an SKB, which {kb.name} is not; --kb names one, as in --kb demo")
     options = read_options(WALKERS.get(name, Options), settings.options, name).model_dump(mode="json")
     build: Callable[[KnowledgeBase, Settings], Agent] = getattr(import_module(AGENTS[name]), f"build_{name}")
     return build(kb, settings.model_copy(update={"options": options}))

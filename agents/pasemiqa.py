@@ -8,11 +8,11 @@ from kbnav.agents.agent import Agent
 from kbnav.agents.options import PasemiqaOptions
 from kbnav.agents.planned import Planned, open_planned
 from kbnav.agents.skb import schema, skb_offline
-from kbnav.agents.walking import ANSWERS, PROMPTS, WalkEnding, need_all_tools, need_skb, open_walking_models
+from kbnav.agents.walking import ANSWERS, PROMPTS, WalkEnding, need_all_tools, open_walking_models
 from kbnav.agents.writers import RankingWriter, write_ranking_plainly
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.knowledge.skb.rendering import get_doc_info
 from kbnav.models.policy import ChatPolicy
 from kbnav.options import read_options
@@ -38,7 +38,7 @@ def build_pasemiqa(kb: KnowledgeBase, settings: Settings) -> Agent:
 
     Raises UsageError where there is no SKB, or for a planner that cannot be had.
     """
-    skb = need_skb(kb, NAME)
+    skb = as_skb(kb, f"the system {NAME}")
     if settings.model == "offline":
         return pasemiqa_offline(skb, settings)
     models = open_walking_models(settings, NAME)

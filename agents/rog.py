@@ -20,13 +20,12 @@ from kbnav.agents.walking import (
     call_for,
     known_nodes,
     need_all_tools,
-    need_skb,
     open_walking_models,
     room,
 )
 from kbnav.agents.writers import RankingWriter, write_ranking_plainly
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.models.calls import BYTES_PER_TOKEN
 from kbnav.options import read_options
 from kbnav.planning.base import Planner
@@ -139,7 +138,7 @@ def _lines(step: Step) -> list[str]:
 
 def build_rog(kb: KnowledgeBase, settings: Settings) -> Agent:
     """RoG with the settings' model and options. Raises UsageError where there is no model, or no SKB."""
-    skb = need_skb(kb, NAME)
+    skb = as_skb(kb, f"the system {NAME}")
     models = open_walking_models(settings, NAME)
     return rog_with(models.ask, models.writer, skb, settings)
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from kbnav.agents.agent import Agent
 from kbnav.agents.ranking import RankingEnding
 from kbnav.agents.writers import RankingWriter, write_ranking_plainly
-from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.models.policy import ChatPolicy
 from kbnav.settings import Settings
 from kbnav.tools.observation import Shown
@@ -46,13 +47,17 @@ _EXAMPLES = 3
 """Nodes of each type that the prompt names."""
 
 
-def build_skb(kb: SkbKB, settings: Settings) -> Agent:
-    """The SKB agent with the settings' model: ``offline``, ``replay:RUN``, or a chat model by its name."""
+def build_skb(kb: KnowledgeBase, settings: Settings) -> Agent:
+    """The SKB agent with the settings' model: ``offline``, ``replay:RUN``, or a chat model by its name.
+
+    Raises UsageError where the KB is no SKB.
+    """
+    skb = as_skb(kb, "the system skb")
     if settings.model == "offline":
-        return skb_offline(kb, settings)
+        return skb_offline(skb, settings)
     from kbnav.models.chat import open_models
 
-    return skb_with(*open_models(settings), kb, settings)
+    return skb_with(*open_models(settings), skb, settings)
 
 
 def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb: SkbKB, settings: Settings) -> Agent:

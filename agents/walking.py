@@ -75,15 +75,6 @@ def asker(calls: ModelCalls) -> Ask:
     return ask
 
 
-def need_skb(kb: KnowledgeBase, system: str) -> SkbKB:
-    """The SKB that a system with a plan needs. Raises UsageError for any other knowledge base."""
-    if not isinstance(kb, SkbKB):
-        raise UsageError(
-            f"the system {system} plans by the schema of an SKB, which {kb.name} is not: --kb names one, as --kb demo"
-        )
-    return kb
-
-
 def need_all_tools(settings: Settings, system: str) -> None:
     """Raise UsageError where the settings leave a tool out of a system whose course is fixed."""
     if settings.without_tools:

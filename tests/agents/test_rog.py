@@ -131,7 +131,7 @@ def test_what_is_kept_is_whole_fits_and_takes_turns(lists, budget):
 def test_it_needs_a_model_and_an_skb(village, mini_kb, tmp_path):
     with pytest.raises(UsageError, match="the system rog needs a model"):
         build_agent(village, settings(tmp_path).model_copy(update={"model": "offline"}), "rog")
-    with pytest.raises(UsageError, match="the system rog plans by the schema of an SKB"):
+    with pytest.raises(UsageError, match="the system rog needs an SKB"):
         build_agent(mini_kb, settings(tmp_path), "rog")
 
 

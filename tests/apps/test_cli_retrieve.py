@@ -87,7 +87,7 @@ def test_parts_of_kar_are_left_out_by_name_or_several_with_commas(home: Path):
         (("--system", "bm25", "--set", "relations"), "name=value"),
         (("--system", "bm25", "--candidates", "boat"), "no node type 'boat'"),
         (("--system", "rrf", "--set", "of=bm25,best"), "no retrieval system 'best'"),
-        (("--system", "bm25", "--kb", "mini"), "answers from an SKB"),
+        (("--system", "bm25", "--kb", "mini"), "the system bm25 needs an SKB"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(arguments: tuple[str, ...], said: str):

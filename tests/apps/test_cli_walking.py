@@ -67,7 +67,7 @@ def test_csv_and_json_have_every_node_with_its_basis(kbnav):
         (["--kb", "demo", "--system", "pasemiqa", "--set", "k=none"], "pasemiqa: k: Input should be a valid integer"),
         (["--kb", "demo", "--system", "pasemiqa", "--set", "k"], "--set takes name=value, not 'k'"),
         (["--kb", "demo", "--set", "k=3"], "skb has no option 'k'; there are: none"),
-        (["--kb", "mini", "--system", "rog"], "the system rog plans by the schema of an SKB"),
+        (["--kb", "mini", "--system", "rog"], "the system rog needs an SKB"),
     ],
 )
 def test_what_cannot_be_is_refused_with_one_line(kbnav, arguments, message):

@@ -156,14 +156,11 @@ def _asked(name: str, settings: Settings) -> list[Asked]:
 
 @contextmanager
 def _open(settings: Settings) -> Iterator[SKB]:
-    from kbnav.errors import UsageError
     from kbnav.knowledge.open import open_kb
-    from kbnav.knowledge.skb.kb import SkbKB
+    from kbnav.knowledge.skb.kb import as_skb
 
     with open_kb(settings) as kb:
-        if not isinstance(kb, SkbKB):
-            raise UsageError(f"a planner needs an SKB, whose schema is known; {settings.kb} is none")
-        yield kb.skb
+        yield as_skb(kb, "a planner").skb
 
 
 def _settings(**overrides: object) -> Settings:

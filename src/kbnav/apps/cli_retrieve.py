@@ -42,7 +42,7 @@ def retrieve(
     from kbnav.errors import UsageError
     from kbnav.evaluation.systems import system_options
     from kbnav.knowledge.open import open_kb
-    from kbnav.knowledge.skb.kb import SkbKB
+    from kbnav.knowledge.skb.kb import as_skb
     from kbnav.models.standin import NAME as STANDIN
     from kbnav.options import parse_set
     from kbnav.retrieval.registry import RETRIEVERS, attempt, build_retriever
@@ -59,16 +59,15 @@ def retrieve(
     options = system_options(system, {**settings.options, **given})
     settings = settings.model_copy(update={"options": options})
     with open_kb(settings) as base:
-        retriever = build_retriever(system, base, settings)
-        if not isinstance(base, SkbKB):
-            raise UsageError(f"{base.name} is no SKB")
-        run, failure = attempt(retriever, base, settings, query, k=k)
+        skb = as_skb(base, f"the system {system}")
+        retriever = build_retriever(system, skb, settings)
+        run, failure = attempt(retriever, skb, settings, query, k=k)
         if run.model == STANDIN:
             print("rules stood in for the language model; --model names one", file=sys.stderr)
         save_run(run, settings.home / "runs")
         if failure:
             raise failure
-        _print(run, base.skb, as_json, as_csv)
+        _print(run, skb.skb, as_json, as_csv)
     raise typer.Exit(0 if run.outcome.ranking else 1)
 
 

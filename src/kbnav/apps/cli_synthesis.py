@@ -33,22 +33,20 @@ def synthesize(
     base_url: Annotated[str | None, typer.Option("--base-url", help="Any OpenAI-compatible endpoint.")] = None,
 ) -> None:
     """Make questions that need a relation path and a phrase of the answer's text, from a local knowledge base."""
-    from kbnav.errors import UsageError
     from kbnav.evaluation.synthesis.generate import Wanted, synthesize
     from kbnav.evaluation.synthesis.records import write_questions
     from kbnav.evaluation.synthesis.wording import Wording, load_wording
     from kbnav.knowledge.open import open_kb
-    from kbnav.knowledge.skb.kb import SkbKB
+    from kbnav.knowledge.skb.kb import as_skb
     from kbnav.settings import load_settings
 
     words = load_wording(wording) if wording else Wording()
     settings = load_settings(kb=kb, model=model or "offline", base_url=base_url)
     wanted = Wanted(count, train, val, seed)
     with open_kb(settings) as base:
-        if not isinstance(base, SkbKB):
-            raise UsageError(f"questions are made from an SKB, and {base.name} is none")
-        worder = _worder(base.skb, settings)
-        questions, report = synthesize(base.skb, wanted, words, worder=worder, progress=_show)
+        skb = as_skb(base, "the synthesis of questions").skb
+        worder = _worder(skb, settings)
+        questions, report = synthesize(skb, wanted, words, worder=worder, progress=_show)
     files = write_questions(out, questions, report)
     _print(report, files)
     raise typer.Exit(0 if len(questions) == count + train + val else 1)

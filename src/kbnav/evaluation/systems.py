@@ -52,15 +52,11 @@ def _agent(name: str, kb: KnowledgeBase, settings: Settings) -> System:
 
 
 def _retrieval(name: str, kb: KnowledgeBase, settings: Settings) -> System:
-    from kbnav.knowledge.skb.kb import SkbKB
+    from kbnav.knowledge.skb.kb import as_skb
     from kbnav.retrieval.registry import build_retriever, retrieval_system
 
-    retriever = build_retriever(name, kb, settings)
-    if not isinstance(kb, SkbKB):
-        raise UsageError(
-            f"the system {name} answers from an SKB, which {kb.name} is not; --kb names one, as in --kb demo"
-        )
-    return retrieval_system(retriever, kb, settings)
+    skb = as_skb(kb, f"the system {name}")
+    return retrieval_system(build_retriever(name, skb, settings), skb, settings)
 
 
 SYSTEMS: Mapping[str, Builder] = MappingProxyType(

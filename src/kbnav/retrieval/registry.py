@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kbnav.errors import StopRun, UsageError
-from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.options import Options, read_options
 from kbnav.retrieval.base import Retriever, Trace
@@ -77,20 +76,14 @@ RETRIEVERS: Mapping[str, Kind[Any]] = MappingProxyType(
 )
 
 
-def build_retriever(
-    name: str, kb: KnowledgeBase, settings: Settings, options: Mapping[str, Any] | None = None
-) -> Retriever:
+def build_retriever(name: str, kb: SkbKB, settings: Settings, options: Mapping[str, Any] | None = None) -> Retriever:
     """A retrieval system by name; ``options`` are those of the settings unless they are given.
 
-    Raises UsageError for an unknown name or option, for a KB that is no SKB, and where the SKB lacks what it needs;
+    Raises UsageError for an unknown name or option, and where the SKB lacks what it needs;
     CredentialsError where its model needs a key.
     """
     if name not in RETRIEVERS:
         raise UsageError(f"no retrieval system {name!r}; known: {', '.join(RETRIEVERS)}")
-    if not isinstance(kb, SkbKB):
-        raise UsageError(
-            f"the system {name} answers from an SKB, which {kb.name} is not; --kb names one, as in --kb demo"
-        )
     return RETRIEVERS[name].make(name, kb, settings, settings.options if options is None else options)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kbnav.answers import AnswerTable, Ranked, Ranking
-from kbnav.errors import BadArguments, UnknownId
+from kbnav.errors import BadArguments, UnknownId, UsageError
 from kbnav.knowledge.base import (
     Capability,
     Direction,
@@ -17,6 +17,7 @@ from kbnav.knowledge.base import (
     Entity,
     Entry,
     Example,
+    KnowledgeBase,
     Neighborhood,
     SearchResult,
     Statement,
@@ -310,6 +311,13 @@ class SkbKB:
 
 _Edge = tuple[str, int, int]
 """Direction, relation, neighbour."""
+
+
+def as_skb(kb: KnowledgeBase, who: str) -> SkbKB:
+    """The KB where it is an SKB. Raises UsageError that names ``who`` needs one."""
+    if not isinstance(kb, SkbKB):
+        raise UsageError(f"{who} needs an SKB, which {kb.name} is not; --kb names one, as in --kb demo")
+    return kb
 
 
 def _in_turn(edges: Iterable[_Edge]) -> list[_Edge]:
