@@ -26,7 +26,7 @@ from _timing import built, seconds, show
 from kbnav.encoders import Encoder, Vectors, load, normalised
 from kbnav.encoders.lsa import LSA
 from kbnav.encoders.minilm import find_files
-from kbnav.knowledge.skb import ann, text, vectors
+from kbnav.knowledge.skb import ann, embedding, text, vectors
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.schema import NodeText
 
@@ -83,9 +83,11 @@ def speed(count: int, folder: Path) -> None:
     approximate.mkdir()
     print(f"{count:,} vectors:")
     nodes = (NodeText(n, 0, str(n), (), "") for n in range(count))
-    built("vectors, ready", lambda: vectors.build(lambda: nodes, exact, type_start=[0, count], encoder=encoder), exact)
+    built(
+        "vectors, ready", lambda: embedding.build(lambda: nodes, exact, type_start=[0, count], encoder=encoder), exact
+    )
     if ann.installed():
-        built("approximate index", lambda: vectors.build_approximate(exact, approximate), approximate)
+        built("approximate index", lambda: embedding.build_approximate(exact, approximate), approximate)
     print(f"  open {1e3 * seconds(lambda: vectors.open(exact)):.1f} ms")
     index = vectors.open(exact, encoder, approximate if ann.installed() else None)
     queries = list(encoder.encode([str(count + n) for n in range(200)]))
@@ -132,7 +134,7 @@ def quality(rows: Sequence[dict[str, str]]) -> None:
         words = text.open(Path(folder))
     by_words = [[n for n, _ in words.search(question, limit=100)] for question in questions]
     report("BM25", by_words)
-    for encoder in (LSA.fit(vectors.node_text(node) for node in nodes), load("minilm")):
+    for encoder in (LSA.fit(embedding.node_text(node) for node in nodes), load("minilm")):
         by_meaning = rankings(encoder, nodes, questions)
         report(encoder.name, by_meaning)
         both = list(zip(by_words, by_meaning, strict=True))
@@ -145,7 +147,7 @@ def rankings(encoder: Encoder, nodes: Sequence[NodeText], questions: Sequence[st
     """The best 100 of each question; prints how fast texts were encoded."""
     with tempfile.TemporaryDirectory() as folder:
         wall, cpu = time.perf_counter(), time.process_time()
-        vectors.build(lambda: nodes, Path(folder), type_start=[0, len(nodes)], encoder=encoder)
+        embedding.build(lambda: nodes, Path(folder), type_start=[0, len(nodes)], encoder=encoder)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         print(f"  {encoder.name}: {len(nodes) / wall:.0f} texts a second, {len(nodes) / cpu:.0f} a second of CPU")
         index = vectors.open(Path(folder), encoder)

@@ -11,7 +11,7 @@ import pytest
 
 from kbnav.encoders import Vectors, normalised
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb import ann, vectors
+from kbnav.knowledge.skb import ann, embedding, vectors
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.maintenance import check, update
@@ -46,8 +46,8 @@ def built(folder: Path, rows: Vectors, names: Sequence[str] | None = None) -> ve
     nodes = [NodeText(n, 0, name, (), "") for n, name in enumerate(names or map(str, range(len(rows))))]
     (folder / "exact").mkdir(parents=True)
     (folder / "ann").mkdir()
-    vectors.build(lambda: nodes, folder / "exact", type_start=[0, len(nodes)], encoder=Rows(rows))
-    vectors.build_approximate(folder / "exact", folder / "ann")
+    embedding.build(lambda: nodes, folder / "exact", type_start=[0, len(nodes)], encoder=Rows(rows))
+    embedding.build_approximate(folder / "exact", folder / "ann")
     return opened(folder)
 
 
@@ -187,12 +187,12 @@ sys.modules["faiss"] = None  # as where it is not installed
 from pathlib import Path
 import numpy as np
 from kbnav.errors import UsageError
-from kbnav.knowledge.skb import ann, vectors
+from kbnav.knowledge.skb import ann, embedding, vectors
 folder = Path(sys.argv[1])
 index = vectors.open(folder / "exact", approximate=folder / "ann")
 print([index.nearest(np.asarray(index.vectors[n]), limit=1)[0][0] for n in (3, 4)])
 try:
-    vectors.build_approximate(folder / "exact", folder)
+    embedding.build_approximate(folder / "exact", folder)
 except UsageError as error:
     print(error)
 """

@@ -1,39 +1,22 @@
-"""Builds: atomic, resumed, replaced under readers, updated, checked; and what they drop."""
+"""Builds: atomic, resumed, replaced under readers; and what they drop."""
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from kbnav.encoders import Vectors, normalised
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.knowledge.skb.maintenance import check, info, update
+from kbnav.knowledge.skb.maintenance import check
 from kbnav.knowledge.skb.schema import Meta, read_meta, write_meta
 from kbnav.knowledge.skb.store import SKB
-
-BARE = Options(text=False, vectors=False, sparql=False)
-
-
-def write_jsonl(path: Path, records: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return path
-
-
-def small(folder: Path, nodes: int = 5, word: str = "first") -> TableSource:
-    """A ring of nodes of two types."""
-    records = [{"id": f"n{i}", "type": f"t{i % 2}", "name": f"Node {i}", "text": word} for i in range(nodes)]
-    edges = [{"source": f"n{i}", "relation": "next", "target": f"n{(i + 1) % nodes}"} for i in range(nodes)]
-    return TableSource([write_jsonl(folder / "n.jsonl", records)], [write_jsonl(folder / "e.jsonl", edges)])
+from tests.knowledge.skb.sources import BARE, small, write_jsonl
 
 
 def test_a_small_skb_reads_back(tmp_path: Path) -> None:
@@ -279,196 +262,6 @@ def test_meta_that_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
         write_meta(tmp_path / "s.skb", Meta.model_construct(**(dict(meta) | change)))
         with pytest.raises(DataError, match="String should match pattern"):
             read_meta(tmp_path / "s.skb")
-
-
-def test_a_flipped_byte_in_any_file_is_found_and_named(tmp_path: Path) -> None:
-    path = tmp_path / "s.skb"
-    meta = build(small(tmp_path, 30), path, Options(text=False, vectors=False, sparql=True))
-    assert check(path) == []
-    for name, file in meta.files.items():
-        if file.bytes == 0:
-            continue
-        target = path / meta.data / name
-        content = bytearray(target.read_bytes())
-        content[file.bytes // 2] ^= 1
-        target.write_bytes(content)
-        assert check(path) == [f"{meta.data}/{name}: its content is not what was written"]
-        content[file.bytes // 2] ^= 1
-        target.write_bytes(content)
-    assert check(path) == []
-
-
-def test_a_flipped_byte_in_meta_json_a_cut_off_file_and_a_missing_one(tmp_path: Path) -> None:
-    path = tmp_path / "s.skb"
-    meta = build(small(tmp_path, 30), path, BARE)
-    whole = (path / "meta.json").read_bytes()
-    (path / "meta.json").write_bytes(whole.replace(b'"count": 15', b'"count": 16'))
-    with pytest.raises(DataError, match="checksum does not match"):
-        check(path)
-    (path / "meta.json").write_bytes(whole)
-    target = path / meta.data / "graph" / "out-nodes.npy"
-    target.write_bytes(target.read_bytes()[:-1])
-    with pytest.raises(DataError, match=r"out-nodes\.npy: \d+ bytes where"):
-        SKB.open(path)
-    assert len(check(path)) == 1
-    target.unlink()
-    with pytest.raises(DataError, match=r"out-nodes\.npy"):
-        SKB.open(path)
-    assert check(path) == [f"{meta.data}/graph/out-nodes.npy: No such file or directory"]
-
-
-def test_an_update_replaces_adds_and_keeps(tmp_path: Path) -> None:
-    path = tmp_path / "s.skb"
-    build(small(tmp_path), path, BARE, name="ring")
-    nodes = write_jsonl(
-        tmp_path / "changed.jsonl",
-        [{"id": "n1", "type": "t0", "name": "One", "text": "changed"}, {"id": "new", "type": "t2", "name": "New"}],
-    )
-    edges = write_jsonl(
-        tmp_path / "more.jsonl",
-        [{"source": "new", "relation": "likes", "target": "n1"}, {"source": "n0", "relation": "next", "target": "n1"}],
-    )
-    meta = update(path, TableSource([nodes], [edges]), BARE)
-    assert meta.name == "ring"
-    assert {reason: dropped.count for reason, dropped in meta.dropped.items()} == {"edge given twice": 1}
-    with SKB.open(path) as skb:
-        assert (len(skb.nodes), skb.graph.edges) == (6, 6)
-        changed = skb.number("n1")
-        assert (skb.nodes.names[changed], skb.type_name(changed), skb.documents[changed]) == (
-            "One",
-            "t0",
-            {"text": "changed"},
-        )
-        into = skb.graph.row(changed, "in")
-        named = {
-            (skb.relation_names[kind], skb.id(node)) for node, kind in zip(into.nodes, into.relations, strict=True)
-        }
-        assert named == {("next", "n0"), ("likes", "new")}
-        assert skb.documents[skb.number("n2")] == {"text": "first"}
-
-
-@pytest.mark.parametrize("suffix", ["jsonl", "tsv"])
-def test_an_update_deletes_nodes_with_their_edges_and_edges_alone(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / "s.skb"
-    build(small(tmp_path, 8), path, BARE)
-    before = read_meta(path).data
-    nodes, edges = tmp_path / f"gone.{suffix}", tmp_path / f"cut.{suffix}"
-    if suffix == "jsonl":
-        write_jsonl(
-            nodes, [{"id": "n3", "deleted": True}, {"id": "n99", "deleted": True}, {"id": "n4", "name": "Four"}]
-        )
-        write_jsonl(
-            edges,
-            [
-                {"source": "n0", "relation": "next", "target": "n1", "deleted": True},
-                {"source": "n0", "relation": "next", "target": "n5", "deleted": True},
-                {"source": "n5", "relation": "next", "target": "n0", "deleted": False},
-            ],
-        )
-    else:
-        nodes.write_text("id\tname\tdeleted\nn3\t\ttrue\nn99\t\ttrue\nn4\tFour\t\n")
-        edges.write_text(
-            "source\trelation\ttarget\tdeleted\nn0\tnext\tn1\ttrue\nn0\tnext\tn5\tTRUE\nn5\tnext\tn0\tfalse\n"
-        )
-    meta = update(path, TableSource([nodes], [edges]), BARE)
-    assert {reason: (dropped.count, dropped.examples) for reason, dropped in meta.dropped.items()} == {
-        "deletion of a node that does not exist": (1, ("n99",)),
-        "deletion of an edge that does not exist": (1, ("n0 next n5",)),
-        "edge deleted": (1, ("n0 next n1",)),
-        "edge of a deleted node": (2, ("n2 next n3", "n3 next n4")),
-        "node deleted": (1, ("n3",)),
-    }
-    with SKB.open(path) as skb:
-        assert sorted(skb.nodes.ids) == ["n0", "n1", "n2", "n4", "n5", "n6", "n7"]
-        assert skb.nodes.label(skb.number("n4")) == "Four"
-        linked = {(skb.id(n), skb.id(int(m))) for n in range(len(skb.nodes)) for m in skb.graph.row(n).nodes}
-        assert linked == {("n1", "n2"), ("n4", "n5"), ("n5", "n6"), ("n6", "n7"), ("n7", "n0"), ("n5", "n0")}
-        assert skb.documents[skb.number("n4")] == {}
-    assert check(path) == []
-    assert not (path / before).exists(), "nobody reads the data from before"
-    assert [one.name for one in path.glob("data-*")] == [meta.data]
-
-
-def test_an_edge_that_is_deleted_by_itself_and_with_its_node_is_counted_once(tmp_path: Path) -> None:
-    path = tmp_path / "s.skb"
-    records = [{"id": "a", "type": "x"}, {"id": "b", "type": "y"}]
-    edges = [{"source": "a", "relation": "r", "target": "b"}]
-    build(
-        TableSource([write_jsonl(tmp_path / "n.jsonl", records)], [write_jsonl(tmp_path / "e.jsonl", edges)]),
-        path,
-        BARE,
-    )
-    gone = write_jsonl(tmp_path / "gone.jsonl", [{"id": "a", "deleted": True}, {"id": "b", "name": "B"}])
-    cut = write_jsonl(tmp_path / "cut.jsonl", [{**edges[0], "deleted": True}])
-    meta = update(path, TableSource([gone], [cut]), BARE)
-    assert {reason: dropped.count for reason, dropped in meta.dropped.items()} == {"edge deleted": 1, "node deleted": 1}
-    with SKB.open(path) as skb:
-        assert skb.type_name(skb.number("b")) == "y", "a record without a type leaves the node its own"
-
-
-def test_the_data_before_an_update_stays_as_long_as_somebody_reads_it(tmp_path: Path) -> None:
-    path = tmp_path / "s.skb"
-    build(small(tmp_path), path, BARE)
-    gone = write_jsonl(tmp_path / "gone.jsonl", [{"id": "n1", "deleted": True}])
-    with SKB.open(path) as reader:
-        update(path, TableSource([gone]), BARE)
-        assert [fields["text"] for fields in reader.documents] == ["first"] * 5
-    with SKB.open(path) as skb:
-        assert len(skb.nodes) == 4
-
-
-class CountingEncoder:
-    """Vectors of two numbers; remembers what it was asked for."""
-
-    name = "counting"
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def encode(self, texts: Sequence[str]) -> Vectors:
-        self.texts += texts
-        return normalised(np.array([[len(text), 1 + sum(map(ord, text)) % 97] for text in texts]))
-
-
-def test_an_update_embeds_only_documents_that_changed_and_forgets_deleted_ones(tmp_path: Path) -> None:
-    path, encoder = tmp_path / "s.skb", CountingEncoder()
-    options = Options(text=False, sparql=False, encoder=encoder)
-    build(small(tmp_path, 40), path, options)
-    assert len(encoder.texts) == 40
-    encoder.texts.clear()
-    changed = [{"id": "n1", "deleted": True}, {"id": "n2", "type": "t0", "name": "Node 2", "text": "second"}]
-    changed += [
-        {"id": "new", "type": "t1", "name": "New"},
-        {"id": "n5", "type": "t0", "name": "Node 5", "text": "first"},
-    ]
-    update(path, TableSource([write_jsonl(tmp_path / "changed.jsonl", changed)]), options)
-    assert sorted(encoder.texts) == ["New", "Node 2\ntext: second"]  # n5 has another type, and the same text
-    with SKB.open(path, encoder) as skb:
-        assert skb.vectors is not None
-        assert len(skb.vectors.vectors) == 40
-        for node in ("n2", "n5", "n39", "new"):
-            number = skb.number(node)
-            fields = skb.documents[number]
-            text = "\n".join([skb.nodes.label(number), *(f"text: {fields['text']}" for _ in fields)])
-            assert skb.vectors.vectors[number] == pytest.approx(CountingEncoder().encode([text])[0])
-
-
-def test_an_update_with_another_encoder_is_refused_with_both_names(tmp_path: Path) -> None:
-    build(small(tmp_path), tmp_path / "s.skb", BARE)
-    with pytest.raises(UsageError, match="built with no vectors, not lsa"):
-        update(tmp_path / "s.skb", small(tmp_path), Options(text=False, sparql=False))
-
-
-def test_info_of_hetionet(hetionet_path: Path, hetionet_edges: list[tuple[str, str, str]]) -> None:
-    found = info(hetionet_path)
-    ends = [end for source, _, target in hetionet_edges for end in (source, target)]
-    assert found.isolated == 47_031 - len(set(ends))
-    assert ends.count(found.largest_degree_node) == found.largest_degree
-    assert found.meta.dropped["edge columns that are not kept (columns)"].examples == (
-        "edges.tsv.gz: origin",
-        "edges.tsv.gz: license",
-    )
-    assert set(found.bytes) == {"graph", "nodes", "documents"}
 
 
 def test_wn18rr_reads_as_it_is(wn18rr: SKB) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kbnav.encoders import Vectors, normalised
 from kbnav.errors import DataError
-from kbnav.knowledge.skb import rounded, vectors
+from kbnav.knowledge.skb import embedding, rounded, vectors
 from kbnav.knowledge.skb.schema import NodeText
 
 COUNT = 40_000  # more than a search compares in full at once
@@ -31,7 +31,7 @@ class Given:
 def index_of(rows: Vectors, folder: Path) -> vectors.VectorIndex:
     nodes = [NodeText(number, 0, str(number), (), "") for number in range(len(rows))]
     folder.mkdir(exist_ok=True)
-    vectors.build(lambda: nodes, folder, type_start=[0, len(rows)], encoder=Given(rows))
+    embedding.build(lambda: nodes, folder, type_start=[0, len(rows)], encoder=Given(rows))
     return vectors.open(folder)
 
 

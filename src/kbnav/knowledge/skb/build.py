@@ -351,11 +351,11 @@ class _Job:
         text.build(texts, self._folder(part), type_start=starts, progress=self.progress)
 
     def _embed(self, texts: Callable[[], Iterable[NodeText]], part: str) -> None:
-        from kbnav.knowledge.skb import vectors
+        from kbnav.knowledge.skb import embedding
 
         folder = self.work / part
         folder.mkdir(exist_ok=True)  # not emptied: embedding goes on where it was
-        vectors.build(
+        embedding.build(
             texts,
             folder,
             encoder=self.options.encoder,
@@ -366,10 +366,10 @@ class _Job:
 
     def _approximate(self, part: str) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
         """The stage behind that of ``part``, where it is wanted."""
-        from kbnav.knowledge.skb import ann, vectors
+        from kbnav.knowledge.skb import ann, embedding
 
         def run() -> dict[str, Any]:
-            vectors.build_approximate(self.work / part, self._folder(ann.folder(part)), progress=self.progress)
+            embedding.build_approximate(self.work / part, self._folder(ann.folder(part)), progress=self.progress)
             return {}
 
         if self.options.ann:

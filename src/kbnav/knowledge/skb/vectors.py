@@ -2,21 +2,17 @@
 
 Node numbers are sorted by type, so the vectors of a type lie together and a search within it reads nothing else. A
 search of many nodes reads their vectors rounded to a byte a number first (``rounded``), and then the few full ones that
-can be among the best; with an approximate index (``ann``) that index proposes them. Beside each vector stands a hash of
-the text it was made from: a build that was cut off goes on where it was, and an update encodes only the texts that
-changed.
+can be among the best; with an approximate index (``ann``) that index proposes them. ``embedding`` makes the index.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -25,15 +21,12 @@ import numpy.typing as npt
 
 from kbnav import encoders
 from kbnav.encoders import Encoder, Vectors
-from kbnav.encoders.lsa import FILE as LSA_FILE
 from kbnav.encoders.lsa import LSA
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb import ann, rounded
-from kbnav.knowledge.skb.schema import NodeText, Progress, no_progress
 
-_META, _VECTORS, _HASHES = "vectors.json", "vectors.npy", "hashes.npy"
-_FORMAT = 1
-_WINDOW = 512  # nodes encoded before they are written: what a build that is killed loses
+META, VECTORS, HASHES = "vectors.json", "vectors.npy", "hashes.npy"
+FORMAT = 1
 _ROWS_AT_ONCE = 1 << 14  # of a search: what one of its threads takes at a time; fewer are not worth rounding
 
 SURE = 128
@@ -44,49 +37,6 @@ Mode = Literal["r", "r+"]
 _Rows = slice | npt.NDArray[np.int64]
 
 _log = logging.getLogger(__name__)
-
-
-def node_text(node: NodeText) -> str:
-    """What is encoded of a node: its name, its aliases, and as much of its document as the encoder reads."""
-    return "\n".join(part for part in (node.name, ", ".join(node.aliases), node.text) if part)
-
-
-def build(
-    nodes: Callable[[], Iterable[NodeText]],
-    folder: Path,
-    *,
-    type_start: Sequence[int],
-    encoder: Encoder | None = None,
-    previous: Path | None = None,
-    progress: Progress = no_progress,
-) -> None:
-    """Encode every node into ``folder``, which is empty or holds a build that was cut off.
-
-    ``nodes`` begins anew at each call. Vectors in ``folder`` and in ``previous``, the vector index that is being
-    replaced, are used again for equal texts where they come from the same encoder. Without an encoder lsa is used: the
-    one of either folder, or a new one, fitted on the nodes.
-    """
-    count = type_start[-1]
-    if encoder is None:
-        encoder = _lsa(nodes, folder, previous, progress)
-    store = _Store.resume(folder, encoder.name, count)
-    old = _Reused.of(previous, encoder.name)
-    done = 0
-    progress("vectors", done, count)
-    for window in _windows(nodes()):
-        store.fill(window, encoder, old)
-        done += len(window)
-        progress("vectors", done, count)
-    store.finish()
-
-
-def build_approximate(folder: Path, out: Path, *, progress: Progress = no_progress) -> None:
-    """Write the approximate index of the finished index in ``folder`` into ``out``, which must be empty.
-
-    Raises UsageError without faiss.
-    """
-    index = open(folder)
-    ann.build(index.vectors, index.content, out, progress=progress)
 
 
 class VectorIndex:
@@ -252,13 +202,13 @@ def open(folder: Path, encoder: Encoder | None = None, approximate: Path | None 
     unfinished, damaged or too new.
     """
     try:
-        meta = json.loads((folder / _META).read_bytes())
+        meta = json.loads((folder / META).read_bytes())
         version, name, shape = int(meta["format"]), str(meta["encoder"]), (int(meta["nodes"]), int(meta["dimensions"]))
-        if version > _FORMAT:
-            raise DataError(f"{folder}: vector index of format {version}; this version reads {_FORMAT}")
+        if version > FORMAT:
+            raise DataError(f"{folder}: vector index of format {version}; this version reads {FORMAT}")
         if not meta["finished"]:
             raise DataError(f"{folder}: its build was not finished; run it again")
-        vectors = _mapped(folder / _VECTORS, shape)
+        vectors = mapped(folder / VECTORS, shape)
         content = str(meta.get("content", ""))
         coarse = _coarse(folder, shape, meta.get("rounded"))
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
@@ -309,137 +259,7 @@ class _Best:
         return list(zip(self._numbers.tolist(), self._scores.tolist(), strict=True))
 
 
-class _Store:
-    """The files of a build under way. The vectors' file is made when their length is known."""
-
-    def __init__(self, folder: Path, encoder_name: str, count: int) -> None:
-        self._folder, self._encoder_name, self._count = folder, encoder_name, count
-        self._vectors: Vectors | None = None
-        self._hashes: Hashes | None = None
-
-    @classmethod
-    def resume(cls, folder: Path, encoder_name: str, count: int) -> _Store:
-        """Go on with what is in the folder where it fits; what does not is overwritten."""
-        store = cls(folder, encoder_name, count)
-        try:
-            meta = json.loads((folder / _META).read_bytes())
-            if (meta["encoder"], meta["nodes"], meta["format"]) == (encoder_name, count, _FORMAT):
-                store._vectors = _mapped(folder / _VECTORS, (count, meta["dimensions"]), "r+")
-                store._hashes = _mapped_hashes(folder / _HASHES, count, "r+")
-        except (OSError, EOFError, ValueError, KeyError, TypeError):
-            return cls(folder, encoder_name, count)
-        return store
-
-    def fill(self, window: Sequence[NodeText], encoder: Encoder, old: _Reused) -> None:
-        """Put the vectors of some nodes in place; the hashes are written last, so that they never promise too much."""
-        texts = [node_text(node) for node in window]
-        hashes = np.array([_hash(text) for text in texts], dtype="S16")
-        numbers = np.array([node.number for node in window])
-        if self._hashes is not None:
-            missing = np.flatnonzero(self._hashes[numbers] != hashes)
-        else:
-            missing = np.arange(len(window))
-        if not len(missing):
-            return
-        vectors = old.encode([texts[place] for place in missing], hashes[missing], encoder)
-        if self._vectors is None or self._hashes is None:
-            self._vectors, self._hashes = self._create(vectors.shape[1])
-        self._vectors[numbers[missing]] = vectors
-        _flush(self._vectors)
-        self._hashes[numbers[missing]] = hashes[missing]
-        _flush(self._hashes)
-
-    def finish(self) -> None:
-        """Say that the index may be opened."""
-        if self._vectors is None or self._hashes is None:
-            self._vectors, self._hashes = self._create(0)
-        content = hashlib.blake2b(self._encoder_name.encode(), digest_size=16)
-        content.update(self._hashes.tobytes())
-        error = rounded.build(self._vectors, self._folder) if self._vectors.size else None
-        self._describe(self._vectors.shape[1], finished=True, content=content.hexdigest(), error=error)
-
-    def _create(self, dimensions: int) -> tuple[Vectors, Hashes]:
-        made = np.lib.format.open_memmap(
-            self._folder / _VECTORS, mode="w+", dtype=np.float32, shape=(self._count, dimensions)
-        )
-        hashes = np.lib.format.open_memmap(self._folder / _HASHES, mode="w+", dtype="S16", shape=(self._count,))
-        self._describe(dimensions, finished=False)
-        return made, hashes
-
-    def _describe(
-        self, dimensions: int, *, finished: bool, content: str = "", error: rounded.Error | None = None
-    ) -> None:
-        document = {
-            "format": _FORMAT,
-            "encoder": self._encoder_name,
-            "nodes": self._count,
-            "dimensions": dimensions,
-            "finished": finished,
-            "content": content,
-            "rounded": error,
-        }
-        new = self._folder / f"{_META}.new"
-        new.write_text(json.dumps(document))
-        new.replace(self._folder / _META)
-
-
-class _Reused:
-    """Vectors that exist already, by the hash of their text."""
-
-    def __init__(self, vectors: Vectors, hashes: Hashes) -> None:
-        self._vectors = vectors
-        self._order = np.argsort(hashes, kind="stable")
-        self._hashes = hashes[self._order]
-
-    @classmethod
-    def of(cls, folder: Path | None, encoder_name: str) -> _Reused:
-        """Those of a finished index of the same encoder; none where there is no such index."""
-        if folder is not None and (folder / _META).is_file():
-            index = open(folder)
-            if index.encoder_name == encoder_name:
-                return cls(index.vectors, np.asarray(_mapped_hashes(folder / _HASHES, len(index.vectors))))
-        return cls(np.zeros((0, 0), dtype=np.float32), np.zeros(0, dtype="S16"))
-
-    def encode(self, texts: Sequence[str], hashes: Hashes, encoder: Encoder) -> Vectors:
-        """Vectors of the texts: those known, the others from the encoder, each different text once."""
-        unique, first, places = np.unique(hashes, return_index=True, return_inverse=True)
-        at = np.minimum(np.searchsorted(self._hashes, unique), max(len(self._hashes) - 1, 0))
-        known = self._hashes[at] == unique if len(self._hashes) else np.zeros(len(unique), dtype=bool)
-        fresh = encoder.encode([texts[place] for place in first[~known]]) if not known.all() else None
-        width = self._vectors.shape[1] if fresh is None else fresh.shape[1]
-        vectors = np.empty((len(unique), width), dtype=np.float32)
-        if fresh is not None:
-            vectors[~known] = fresh
-        if known.any():
-            vectors[known] = self._vectors[self._order[at[known]]]
-        return np.asarray(vectors[places])
-
-
-def _lsa(nodes: Callable[[], Iterable[NodeText]], folder: Path, previous: Path | None, progress: Progress) -> LSA:
-    """The fitted encoder of a build, in its folder before any vector is."""
-    for place in (folder, previous):
-        if place is not None and (place / LSA_FILE).is_file():
-            encoder = LSA.load(place)
-            break
-    else:
-        progress("lsa", 0, 1)
-        encoder = LSA.fit(node_text(node) for node in nodes())
-        progress("lsa", 1, 1)
-    encoder.save(folder)
-    return encoder
-
-
-def _windows(nodes: Iterable[NodeText]) -> Iterator[list[NodeText]]:
-    iterator = iter(nodes)
-    while window := list(islice(iterator, _WINDOW)):
-        yield window
-
-
-def _hash(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
-
-
-def _mapped(path: Path, shape: tuple[int, int], mode: Mode = "r") -> Vectors:
+def mapped(path: Path, shape: tuple[int, int], mode: Mode = "r") -> Vectors:
     """Map an array of a known shape; an empty one cannot be mapped and is read. Raises ValueError for another."""
     array: Vectors = np.load(path, mmap_mode=mode if all(shape) else None)
     if array.shape != shape or array.dtype != np.float32:
@@ -447,13 +267,9 @@ def _mapped(path: Path, shape: tuple[int, int], mode: Mode = "r") -> Vectors:
     return array
 
 
-def _mapped_hashes(path: Path, count: int, mode: Mode = "r") -> Hashes:
+def mapped_hashes(path: Path, count: int, mode: Mode = "r") -> Hashes:
+    """Map the hashes of the texts that the vectors were made from. Raises ValueError for another number of them."""
     array: Hashes = np.load(path, mmap_mode=mode if count else None)
     if array.shape != (count,) or array.dtype != np.dtype("S16"):
         raise ValueError(f"{path.name} is {array.dtype} {array.shape}, not the hashes of {count} texts")
     return array
-
-
-def _flush(array: npt.NDArray[np.generic]) -> None:
-    if isinstance(array, np.memmap):
-        array.flush()

@@ -8,10 +8,10 @@ from types import MappingProxyType
 import numpy as np
 
 from kbnav.knowledge.skb.documents import is_empty
+from kbnav.knowledge.skb.embedding import node_text
 from kbnav.knowledge.skb.rendering import compact_text, get_doc_info
 from kbnav.knowledge.skb.schema import NodeText
 from kbnav.knowledge.skb.store import SKB
-from kbnav.knowledge.skb.vectors import node_text
 
 Structures = Mapping[str, Sequence[str]]
 """The fields that documents of each node type have (KAR, Table 9)."""
