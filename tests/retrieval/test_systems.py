@@ -143,7 +143,7 @@ def test_chunks_are_embedded_once(related_path: Path, tmp_path: Path):
         for _ in range(2):
             system = MultiVSS(SkbKB(skb), Blobs(tmp_path / FILE, "vectors"), MultiVSSOptions())
             first = system.retrieve(QUERY, 9)
-    assert [len(texts) for texts in encoder.asked] == [1, len(set(encoder.asked[1])), 1]
+    assert [len(texts) for texts in encoder.asked] == [1, len(set(encoder.asked[1]))]
     assert len(encoder.asked[1]) > 9
     assert system.retrieve(QUERY, 9) == first
 

@@ -55,13 +55,12 @@ class MultiVSS:
         trace = trace or Trace()
         if not len(self._vss.index.vectors):
             return Ranking()
-        encoder = self._vss.index.encoder
-        vector = encoder.encode([query])[0]
+        vector = self._vss.index.embed(query)
         found = numbers(self._skb, self._vss.nearest(vector, max(k, self._options.first), trace, query))
         first, others = found[: self._options.first], found[self._options.first :]
         with trace.step(self.name, aggregate=self._options.aggregate, nodes=len(first)) as seen:
             chunked = [list(chunks(self._skb, node, self._options.chunk_words)) for node in first]
-            near = self._encoded([text for texts in chunked for text in texts], encoder) @ vector
+            near = self._encoded([text for texts in chunked for text in texts], self._vss.index.encoder) @ vector
             ends = np.cumsum([len(texts) for texts in chunked])[:-1]
             parts = np.split(near, ends)
             scores = [aggregated(part, self._options.aggregate) for part in parts]

@@ -42,7 +42,7 @@ class VSS:
         """See ``Retriever``."""
         if not len(self.index.vectors):
             return Ranking()
-        return self.nearest(self.index.encoder.encode([query])[0], k, trace or Trace(), query)
+        return self.nearest(self.index.embed(query), k, trace or Trace(), query)
 
     def nearest(self, vector: Vectors, k: int, trace: Trace, query: str = "") -> Ranking:
         """The nodes nearest to a vector [d] of length 1 that stands for the query."""

@@ -186,6 +186,18 @@ def test_no_nodes_give_an_index_that_finds_nothing(tmp_path: Path) -> None:
     assert built(tmp_path, [], Letters()).search("a") == []
 
 
+def test_a_query_that_is_asked_again_is_not_encoded_again_and_cannot_be_spoilt(tmp_path: Path) -> None:
+    encoder = Letters()
+    index = built(tmp_path, ["ab", "cd"], encoder)
+    encoder.seen.clear()
+    first = index.search("abc")
+    with pytest.raises(ValueError, match="read-only"):
+        index.embed("abc")[0] = 7
+    assert index.search("abc") == first
+    assert index.search("d") != first
+    assert encoder.seen == ["abc", "d"]
+
+
 def test_a_wrong_encoder_is_refused_with_both_names(tmp_path: Path) -> None:
     built(tmp_path, ["a"], Letters("this one"))
     with pytest.raises(UsageError, match=r"this one.*that one"):

@@ -68,6 +68,8 @@ class Rounded:
         self._rounded = _mapped(folder / NUMBERS)
         self._steps = _mapped(folder / STEPS)
         self._error = error
+        self._last: tuple[bytes, Vectors] | None = None
+        """The query that was last compared with all rows, and the products."""
         kinds = (self._rounded.dtype.name, self._steps.dtype.name)
         if self._rounded.shape != shape or self._steps.shape != shape[:1] or kinds != ("int8", "float32"):
             raise ValueError(f"{NUMBERS} is {self._rounded.shape} and {STEPS} {self._steps.shape}, not for {shape}")
@@ -85,11 +87,13 @@ class Rounded:
         total = sum(end - first for first, end in ranges)
         most = max(total // MOST, limit)
         asked = self._rounded_query(query)
+        # Where one thread reads all rows, they are as well kept for the next stage, which asks for the same.
+        known = self.estimates(query)[0] if total == len(self._steps) < _ALONE else self._known(query)
 
         def read(parts: Sequence[slice]) -> _Found | None:
             found = _Found(limit, asked.span)
             for rows in parts:
-                found.add(rows, self._products(asked, rows))
+                found.add(rows, self._products(asked, rows) if known is None else known[rows])
                 if len(found.rows) > most:
                     return None
             return found
@@ -109,11 +113,22 @@ class Rounded:
         return together.rows if len(together.rows) <= most else None
 
     def estimates(self, query: Vectors) -> tuple[Vectors, float]:
-        """The rounded products of all rows with ``query``, and how far two of them may be from their true order."""
-        asked = self._rounded_query(query)
-        starts = range(0, len(self._steps), _ROWS_AT_ONCE)
-        parts = [self._products(asked, slice(start, start + _ROWS_AT_ONCE)) for start in starts]
-        return np.concatenate([np.zeros(0, np.float32), *parts]), asked.span
+        """The rounded products of all rows with ``query``, and how far two of them may be from their true order.
+
+        They are read-only, and kept until another query is compared with all rows.
+        """
+        asked, known = self._rounded_query(query), self._known(query)
+        if known is None:
+            starts = range(0, len(self._steps), _ROWS_AT_ONCE)
+            parts = [self._products(asked, slice(start, start + _ROWS_AT_ONCE)) for start in starts]
+            known = np.concatenate([np.zeros(0, np.float32), *parts])
+            known.flags.writeable = False
+            self._last = query.tobytes(), known
+        return known, asked.span
+
+    def _known(self, query: Vectors) -> Vectors | None:
+        last = self._last  # once: another thread may put another in its place
+        return last[1] if last is not None and last[0] == query.tobytes() else None
 
     def _rounded_query(self, query: Vectors) -> _Query:
         numbers, step, distance = _round(query[None])

@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +27,7 @@ from kbnav.knowledge.skb import ann, rounded
 
 META, VECTORS, HASHES = "vectors.json", "vectors.npy", "hashes.npy"
 FORMAT = 1
+_EMBEDDED = 64  # texts of queries whose vectors are kept: the stages of a system ask for the same ones again
 _ROWS_AT_ONCE = 1 << 14  # of a search: what one of its threads takes at a time; fewer are not worth rounding
 
 SURE = 128
@@ -62,6 +63,7 @@ class VectorIndex:
         self._coarse = coarse
         self._folder = folder
         self._encoder = encoder
+        self._embedded = lru_cache(_EMBEDDED)(self._embed)
 
     @property
     def encoder(self) -> Encoder:
@@ -75,6 +77,15 @@ class VectorIndex:
             self._encoder = LSA.load(self._folder) if kind == "lsa" else encoders.load(self.encoder_name)
         return self._encoder
 
+    def embed(self, text: str) -> Vectors:
+        """The vector [d] of a query, read-only. Raises as ``encoder`` and as its ``encode``."""
+        return self._embedded(text)
+
+    def _embed(self, text: str) -> Vectors:
+        vector: Vectors = self.encoder.encode([text])[0]
+        vector.flags.writeable = False
+        return vector
+
     def search(
         self,
         text: str,
@@ -87,7 +98,7 @@ class VectorIndex:
         """The nodes most similar in meaning to a text, as ``nearest`` gives them."""
         if not len(self.vectors):
             return []
-        return self.nearest(self.encoder.encode([text])[0], limit=limit, ranges=ranges, among=among, exact=exact)
+        return self.nearest(self.embed(text), limit=limit, ranges=ranges, among=among, exact=exact)
 
     def nearest(
         self,
@@ -128,7 +139,7 @@ class VectorIndex:
         estimates, span = self._coarse.estimates(query)
 
         def score(nodes: npt.NDArray[np.integer]) -> Vectors:
-            found: Vectors = estimates[nodes]
+            found: Vectors = estimates[nodes]  # a copy
             cut = len(found) - SURE
             near = np.flatnonzero(found >= np.partition(found, cut)[cut] - span) if cut > 0 else np.arange(len(found))
             found[near] = np.vecdot(vectors[nodes[near]], query)

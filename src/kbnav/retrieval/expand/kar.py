@@ -17,7 +17,7 @@ from kbnav.retrieval.base import Observed, Retriever, Trace
 from kbnav.retrieval.common import numbers
 from kbnav.retrieval.expand.documents import shown, structures
 from kbnav.retrieval.expand.expansion import SAMPLES, TEMPERATURE, write_documents
-from kbnav.retrieval.expand.neighbours import Link, Surroundings, Triple
+from kbnav.retrieval.expand.neighbours import Link, Surroundings
 from kbnav.retrieval.expand.replies import Entity, entities
 from kbnav.retrieval.expand.similarity import Place, Similarity
 
@@ -38,6 +38,14 @@ class Linked:
     entity: str
     node: int
     how: Literal["name", "document"]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A document triple as it is written out: the links from its head, and the node at their end."""
+
+    arrows: str
+    tail: int
 
 
 class KAR:
@@ -138,7 +146,7 @@ class KAR:
     def _ranges(self, kind: str) -> list[tuple[int, int]] | None:
         return [self._skb.type_range(kind)] if kind else None
 
-    def _triples(self, query: str, linked: Sequence[Linked], trace: Trace) -> Mapping[int, Sequence[Triple]]:
+    def _triples(self, query: str, linked: Sequence[Linked], trace: Trace) -> Mapping[int, Sequence[Relation]]:
         """Relation propagation, filtering and triples, by the node they begin at."""
         by_name = "drf" in self._without
         with trace.step("document_triples", limit=self._neighbours, filter="names" if by_name else "documents") as seen:
@@ -146,15 +154,20 @@ class KAR:
             nodes = dict.fromkeys(one.node for one in linked)
             chosen = {node: self._surroundings.best(node, scorer, self._neighbours) for node in nodes}
             lines: list[str] = []
+            relations: dict[int, list[Relation]] = {}
             for node, found in chosen.items():
                 more = ", not all that there are" if found.cut else ""
                 lines.append(f"{self._label(node)}: {len(found.triples)} of {found.neighbours} neighbours{more}")
-                lines += [f"  {triple.score:.4f} {self._chain(triple)}" for triple in found.triples]
+                relations[node] = [Relation(self._arrows(triple.links), triple.tail) for triple in found.triples]
+                lines += [
+                    f"  {triple.score:.4f} {relation.arrows} {self._label(relation.tail)}"
+                    for triple, relation in zip(found.triples, relations[node], strict=True)
+                ]
             seen.text = "\n".join(lines)
             seen.nodes = list(dict.fromkeys(self._skb.id(t.tail) for found in chosen.values() for t in found.triples))
-        return {node: found.triples for node, found in chosen.items()}
+        return relations
 
-    def _shown(self, linked: Sequence[Linked], triples: Mapping[int, Sequence[Triple]]) -> Iterator[str]:
+    def _shown(self, linked: Sequence[Linked], triples: Mapping[int, Sequence[Relation]]) -> Iterator[str]:
         """The document triples as lines, node by node; each document is written out where it comes first."""
         given: dict[int, int] = {}
 
@@ -169,11 +182,8 @@ class KAR:
             found.setdefault(one.node, []).append(one.entity)
         for node, names in found.items():
             yield f"Found for {' and '.join(names)}: {document(node)}"
-            for triple in triples.get(node, ()):
-                yield f"  {self._arrows(triple.links)} {document(triple.tail)}"
-
-    def _chain(self, triple: Triple) -> str:
-        return f"{self._arrows(triple.links)} {self._label(triple.tail)}"
+            for relation in triples.get(node, ()):
+                yield f"  {relation.arrows} {document(relation.tail)}"
 
     def _arrows(self, links: Sequence[Link]) -> str:
         """``—made by→ Wenna Pellow (person) ←learned from—``: the links of a triple, and the nodes between them."""

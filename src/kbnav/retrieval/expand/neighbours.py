@@ -101,18 +101,18 @@ class Surroundings:
         """A shortest way to a node; of several, at each step back over the node that fits best."""
         links: list[Link] = []
         while distance[tail] > 0:
-            near = np.concatenate([self._graph.row(tail, way).nodes for way in WAYS])
+            rows = {way: self._graph.row(tail, way) for way in WAYS}
+            near = np.concatenate([row.nodes for row in rows.values()])
             before = near[distance[near] == distance[tail] - 1]
-            scores = scorer(before)
-            origin = int(before[scores == scores.max()].min())
-            links.insert(0, self._link(origin, tail))
+            origin = int(before[0])
+            if distance[tail] > 1:  # the only node at distance 0 needs no comparison
+                scores = scorer(before)
+                origin = int(before[scores == scores.max()].min())
+            # The origin's outgoing edges to this node are incoming ones here, in a row that is read already.
+            out, into = (tuple(rows[way].relations[rows[way].nodes == origin].tolist()) for way in ("in", "out"))
+            links.insert(0, Link(tail, out, into))
             tail = origin
         return tuple(links)
-
-    def _link(self, source: int, target: int) -> Link:
-        rows = [self._graph.row(source, way) for way in WAYS]
-        out, into = (tuple(row.relations[row.nodes == target].tolist()) for row in rows)
-        return Link(target, out, into)
 
 
 def _top(scores: Scores, k: int) -> npt.NDArray[np.int64]:

@@ -51,11 +51,11 @@ class Meaning:
 
     def documents(self, query: str) -> Scorer:
         """See ``Similarity``. One pass over all vectors is cheaper than to gather the rows of most of them."""
-        return self._index.scorer(self._index.encoder.encode([query])[0])
+        return self._index.scorer(self._index.embed(query))
 
     def names(self, query: str) -> Scorer:
         """See ``Similarity``. Names that no query met before are encoded: slow behind hubs, and kept in memory."""
-        vector = self._index.encoder.encode([query])[0]
+        vector = self._index.embed(query)
 
         def score(nodes: Nodes) -> Scores:
             with self._lock:
