@@ -71,7 +71,7 @@ def test_without_documents_the_query_is_all_there_is():
     [("Lark, a guitar with a letter", 0.5), ("Letters by Ann Reed on guitars", 1.0), ("A boat", 0.0), ("", 0.0)],
 )
 def test_a_judgement_is_the_share_of_the_querys_words(document: str, score: float):
-    reply = answer(render("rerank/score.md", query=QUERY, document=document))
+    reply = answer(render("rerank/score.md", query=QUERY, document=document, directed=True))
     assert parse_score(reply) == score
 
 

@@ -85,8 +85,21 @@ def test_the_model_sees_the_question_the_document_and_its_relations(related: Skb
     script = Script("1")
     Rerank(related.skb, Listening("crow"), script.calls, RerankOptions()).retrieve(QUERY, 1)
     assert len(script.prompts) == 1
-    for part in (QUERY, "A letter in salt.", "made_by: {person: (Ann Reed),}", "mended_by: {person: (Bob Reed),}"):
-        assert part in script.prompts[0]
+    assert QUERY in script.prompts[0]
+    assert (
+        "name: Storm Crow. type: guitar. description: A letter in salt."
+        " relations: —made by→ Ann Reed (person). —mended by→ Bob Reed (person).\n"
+    ) in script.prompts[0]
+
+
+def test_the_model_sees_which_way_a_relation_goes_and_so_many_neighbours_as_told(related: SkbKB):
+    script = Script("1")
+    Rerank(related.skb, Listening("ann"), script.calls, RerankOptions(neighbors=2)).retrieve(QUERY, 1)
+    assert (
+        " relations: ←made by— Lark, Wren (guitar). ←owned by— Lark (guitar). —born in→ Mew (town)."
+        " —learned from→ Bob Reed (person).\n"
+    ) in script.prompts[0]
+    assert '"←relation— X" that X has it to the entry' in script.prompts[0]
 
 
 def test_a_reply_without_a_score_costs_one_candidate(related: SkbKB):

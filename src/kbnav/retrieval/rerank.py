@@ -10,7 +10,7 @@ from pydantic import Field
 from kbnav.answers import Ranking
 from kbnav.errors import StopRun
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.rendering import compact_text, get_doc_info
+from kbnav.knowledge.skb.rendering import get_doc_info
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls, open_calls
 from kbnav.prompts import prompt_hashes, render
@@ -54,7 +54,7 @@ class Rerank:
         trace = trace or Trace()
         found = numbers(self._skb, self._first.retrieve(query, max(k, self._options.top_v), trace))
         few, others = found[: self._options.top_v], found[self._options.top_v :]
-        prompts = [render("rerank/score.md", query=query, document=self._document(node)) for node in few]
+        prompts = [self._prompt(query, node) for node in few]
         replies = self._calls.ask_many(prompts, trace, purpose="score")
         with trace.step(self.name, of=self._first.name, top_v=len(few)) as seen:
             scores = [None if isinstance(reply, StopRun) else parse_score(reply) for reply in replies]
@@ -65,8 +65,11 @@ class Rerank:
             seen.text += f"\nno score could be read for {', '.join(bad)}" if bad else ""
         return as_ranking(self._skb, followed(hits, others)[:k])
 
-    def _document(self, node: int) -> str:
-        return compact_text(get_doc_info(self._skb, node, n_rel=self._options.neighbors))
+    def _prompt(self, query: str, node: int) -> str:
+        """STaRK's own SKBs are shown in its own style, which tells no direction."""
+        directed, most = self._skb.meta.style == "plain", self._options.neighbors
+        document = get_doc_info(self._skb, node, compact=True, n_rel=most, directed=directed)
+        return render("rerank/score.md", query=query, document=document, directed=directed)
 
     def _ranked(self, nodes: Sequence[int], scores: Sequence[float | None]) -> list[tuple[int, float]]:
         """The model's scores with what the rank adds; STaRK's text leaves open how the two are put together."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +15,13 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import PrivateAttr
 
 from kbnav.errors import ServiceError
+from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.retrieval.base import Trace
 from kbnav.retrieval.expand.agr import AGR
-from kbnav.retrieval.expand.documents import structures
+from kbnav.retrieval.expand.documents import shown, structures
 from kbnav.retrieval.expand.expansion import ExpandedRetriever
 from kbnav.retrieval.expand.hyde import HyDE
 from kbnav.retrieval.expand.prf import PRF
@@ -38,6 +42,20 @@ def test_structures_are_the_fields_that_documents_of_each_type_have(skb: SKB):
         "guitar": ("name", "description"),
         "town": ("name", "description"),
     }
+
+
+def test_documents_are_shown_in_one_line_each_without_stops_where_lines_were_broken(tmp_path: Path):
+    fields = {"full_name": "Lark\nthe First", "makers": ["Ann\nReed", "Bob"], "notes": {"on_it": "A letter\n\nof two"}}
+    (tmp_path / "n.jsonl").write_text(json.dumps({"id": "a", "type": "guitar", "name": "Lark", **fields}))
+    (tmp_path / "e.tsv").write_text("source\trelation\ttarget\n")
+    options = Options(vectors=False, sparql=False)
+    build(TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"]), tmp_path / "s.skb", options)
+    with SKB.open(tmp_path / "s.skb") as one:
+        line = (
+            "name: Lark. type: guitar. full name: Lark the First. makers: Ann Reed, Bob. notes: on it: A letter of two."
+        )
+        assert shown(one, 0) == line
+        assert structures(one) == {"guitar": ("name", "full name", "makers", "notes")}
 
 
 def test_prf_puts_the_documents_found_first_behind_the_query(skb: SKB, said: Said):
@@ -113,7 +131,8 @@ def test_agr_takes_its_five_calls_in_order(skb: SKB):
     assert "<documents>" not in generate
     assert STRUCTURES in again
     assert f"<documents>\n[1] {LARK}\n[2] {WREN}\n[3] {FINCH}\n</documents>" in again  # each once, whoever found it
-    assert "A guitar by Ann." not in again
+    assert "A guitar by Ann." in again
+    assert "A guitar by Ann." in refine
     assert "<documents>\n[1] e1\n[2] e2 more\n</documents>" in refine
     assert base.asked == [(f"{QUERY}\nd1", 3), (f"{QUERY}\nd2", 3), (f"{QUERY}\nrefined", 5)]
     temperatures = [step.call.arguments.get("temperature", 0) for step in trace.steps if step.call.tool == "model"]
@@ -127,6 +146,9 @@ def test_agr_goes_on_with_what_it_has_where_a_reply_says_nothing(skb: SKB):
     assert base.asked == [(QUERY, 3)]  # no draft: what the query finds is shown
     assert f"Its keywords: {QUERY}" in silent.prompts[1]
     assert len(silent.prompts) == 8  # nothing to refine
+    alike = Script("k", "a", "d1", "d2", "d3", "e1", "e1", "e1")
+    assert AGR(skb, base, alike.calls).expand(QUERY, Trace()) == ["e1"]
+    assert len(alike.prompts) == 8  # nothing to weigh it against
     unrefined = Script("k", "a", "d1", "d2", "d3", "e1", "", "e3", "")
     assert AGR(skb, base, unrefined.calls).expand(QUERY, Trace()) == ["e1", "e3"]
     first_drafts = Script("k", "a", "d1", "d2", "", "", "", "", "refined")

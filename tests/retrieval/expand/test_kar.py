@@ -77,6 +77,22 @@ def test_every_step_is_as_worked_out_by_hand(skb: SKB, said: Said):
     assert trace.steps[-2].observation == f"{QUERY}\none\ntwo\nthree"
 
 
+def test_a_relation_that_holds_both_ways_is_one_link(tmp_path: Path):
+    nodes = [{"id": name, "type": "town", "name": name} for name in ("Mew", "Tarn", "Fell")]
+    edges = ["Mew\tbeside\tTarn", "Tarn\tbeside\tMew", "Mew\tabove\tTarn", "Fell\tabove\tMew"]
+    (tmp_path / "n.jsonl").write_text("\n".join(json.dumps(node) for node in nodes))
+    (tmp_path / "e.tsv").write_text("\n".join(["source\trelation\ttarget", *edges]))
+    source = TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"])
+    build(source, tmp_path / "towns.skb", Options(vectors=False, sparql=False))
+    script = Script('[{"town": {"name": "Mew"}}]', "written")
+    with SKB.open(tmp_path / "towns.skb") as towns:
+        KAR(towns, Listening(), script.calls, similarity_for(towns, "bm25"), samples=1).expand(
+            "town Tarn Fell", Trace()
+        )
+    assert "  —beside— and —above→ [2] name: Tarn" in script.prompts[1]
+    assert "  ←above— [3] name: Fell" in script.prompts[1]
+
+
 def test_so_many_documents_are_written_as_told(skb: SKB):
     for samples in (1, 5):
         script = Script("[]", *map(str, range(samples)))

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from kbnav.knowledge.skb.documents import plain_text
+from kbnav.knowledge.skb.graph import WAYS
 from kbnav.knowledge.skb.schema import NodeText
 from kbnav.knowledge.skb.store import SKB
 
@@ -31,11 +32,13 @@ _GENE_FIELDS = {
 }
 
 
-def get_doc_info(skb: SKB, node: int, *, add_rel: bool = True, compact: bool = False, n_rel: int = -1) -> str:
+def get_doc_info(
+    skb: SKB, node: int, *, add_rel: bool = True, compact: bool = False, n_rel: int = -1, directed: bool = False
+) -> str:
     """The document of a node as text, in the SKB's style.
 
     ``add_rel`` adds the relations, at most ``n_rel`` neighbours of a kind where it is positive; ``compact`` puts all in
-    one line.
+    one line. ``directed`` shows the relations with their direction, as no style of STaRK's does.
     """
     style = skb.meta.style
     if style == "stark-amazon":
@@ -45,10 +48,10 @@ def get_doc_info(skb: SKB, node: int, *, add_rel: bool = True, compact: bool = F
     elif style == "stark-prime":
         text = _prime(skb, node)
     else:
-        text = _plain(skb, node)
+        text = _plain(skb, node, wrapped=not compact)
     if add_rel:
-        text += get_rel_info(skb, node, n_rel=n_rel)
-    return compact_text(text) if compact else text
+        text += _directed(skb, node, n_rel) if directed else get_rel_info(skb, node, n_rel=n_rel)
+    return compact_text(text).strip() if compact else text
 
 
 def get_rel_info(skb: SKB, node: int, relations: Sequence[str] | None = None, *, n_rel: int = -1) -> str:
@@ -72,9 +75,38 @@ def compact_text(text: str) -> str:
     return re.sub(r"\s{2,}", " ", text).replace(".. ", ". ")
 
 
-def _plain(skb: SKB, node: int) -> str:
-    text = plain_text(skb.documents[node])
+def _plain(skb: SKB, node: int, *, wrapped: bool) -> str:
+    """Without ``wrapped`` each field is one line, or ``compact_text`` would end sentences where lines are broken."""
+    fields = skb.documents[node]
+    text = plain_text(fields if wrapped else _unwrapped(fields))
     return f"- name: {skb.nodes.label(node)}\n- type: {skb.type_name(node)}\n" + (f"{text}\n" if text else "")
+
+
+def _unwrapped(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _unwrapped(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_unwrapped(inner) for inner in value]
+    return " ".join(value.split()) if isinstance(value, str) else value
+
+
+def arrow(relations: Sequence[str], way: Literal["out", "in", "both"]) -> str:
+    """Relations as a link from what stands before it, to it, or both."""
+    head, tail = {"out": ("—", "→"), "in": ("←", "—"), "both": ("—", "—")}[way]
+    return f"{head}{', '.join(relations)}{tail}"
+
+
+def _directed(skb: SKB, node: int, n_rel: int) -> str:
+    """A line for each relation and direction, its neighbours by their types."""
+    lines = []
+    for number, relation in enumerate(skb.relation_names):
+        for way in WAYS:
+            by_type: dict[str, list[str]] = {}
+            for other in skb.graph.neighbors(node, number, way).tolist():
+                by_type.setdefault(skb.type_name(other), []).append(skb.nodes.label(other))
+            kinds = [f"{', '.join(found[:n_rel] if n_rel > 0 else found)} ({kind})" for kind, found in by_type.items()]
+            lines += [f"  {arrow([relation], way)} {'; '.join(kinds)}\n"] if kinds else []
+    return "".join(["- relations:\n", *lines]) if lines else ""
 
 
 def _neighbors(skb: SKB, node: int, relation: str) -> list[int]:

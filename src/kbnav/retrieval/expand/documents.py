@@ -9,7 +9,7 @@ import numpy as np
 
 from kbnav.knowledge.skb.documents import is_empty
 from kbnav.knowledge.skb.embedding import node_text
-from kbnav.knowledge.skb.rendering import compact_text, get_doc_info
+from kbnav.knowledge.skb.rendering import get_doc_info
 from kbnav.knowledge.skb.schema import NodeText
 from kbnav.knowledge.skb.store import SKB
 
@@ -35,7 +35,9 @@ def structures(skb: SKB) -> Structures:
         for node in places:
             fields.update(
                 dict.fromkeys(
-                    key for key, value in skb.documents[node].items() if not key.startswith("_") and not is_empty(value)
+                    key.replace("_", " ")
+                    for key, value in skb.documents[node].items()
+                    if not key.startswith("_") and not is_empty(value)
                 )
             )
         found[kind] = tuple(fields)
@@ -44,7 +46,7 @@ def structures(skb: SKB) -> Structures:
 
 def shown(skb: SKB, node: int) -> str:
     """A node's document for a prompt, without relations, in one line."""
-    return compact_text(get_doc_info(skb, node, add_rel=False)).strip()
+    return get_doc_info(skb, node, add_rel=False, compact=True)
 
 
 def searched(skb: SKB, node: int) -> str:

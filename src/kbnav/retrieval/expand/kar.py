@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from kbnav.knowledge.base import Direction
+from kbnav.knowledge.skb.rendering import arrow
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.prompts import prompt_hashes, render
@@ -189,8 +191,15 @@ class KAR:
         """``—made by→ Wenna Pellow (person) ←learned from—``: the links of a triple, and the nodes between them."""
         parts: list[str] = []
         for link in links:
-            out, into = (", ".join(self._skb.relation_names[one] for one in way) for way in (link.out, link.into))
-            parts += [" and ".join(arrow for name, arrow in ((out, f"—{out}→"), (into, f"←{into}—")) if name)]
+            both = [one for one in link.out if one in link.into]
+            ways: list[tuple[Direction, Sequence[int]]] = [
+                ("both", both),
+                ("out", [one for one in link.out if one not in both]),
+                ("in", [one for one in link.into if one not in both]),
+            ]
+            parts += [
+                " and ".join(arrow([self._skb.relation_names[r] for r in kinds], way) for way, kinds in ways if kinds)
+            ]
             parts += [f"{self._skb.nodes.label(link.node)} ({self._skb.type_name(link.node)})"]
         return " ".join(parts[:-1])
 
