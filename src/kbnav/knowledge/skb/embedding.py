@@ -18,7 +18,7 @@ import numpy.typing as npt
 from kbnav.encoders import Encoder, Vectors
 from kbnav.encoders.lsa import FILE as LSA_FILE
 from kbnav.encoders.lsa import LSA
-from kbnav.knowledge.skb import ann, rounded, vectors
+from kbnav.knowledge.skb import ann, quantized, vectors
 from kbnav.knowledge.skb.schema import NodeText, Progress, no_progress
 from kbnav.knowledge.skb.vectors import FORMAT, HASHES, META, VECTORS, Hashes, mapped, mapped_hashes
 
@@ -114,7 +114,7 @@ class _Store:
             self._vectors, self._hashes = self._create(0)
         content = hashlib.blake2b(self._encoder_name.encode(), digest_size=16)
         content.update(self._hashes.tobytes())
-        error = rounded.build(self._vectors, self._folder) if self._vectors.size else None
+        error = quantized.build(self._vectors, self._folder) if self._vectors.size else None
         self._describe(self._vectors.shape[1], finished=True, content=content.hexdigest(), error=error)
 
     def _create(self, dimensions: int) -> tuple[Vectors, Hashes]:
@@ -126,7 +126,7 @@ class _Store:
         return made, hashes
 
     def _describe(
-        self, dimensions: int, *, finished: bool, content: str = "", error: rounded.Error | None = None
+        self, dimensions: int, *, finished: bool, content: str = "", error: quantized.Error | None = None
     ) -> None:
         document = {
             "format": FORMAT,
@@ -135,7 +135,7 @@ class _Store:
             "dimensions": dimensions,
             "finished": finished,
             "content": content,
-            "rounded": error,
+            "quantized": error,
         }
         new = self._folder / f"{META}.new"
         new.write_text(json.dumps(document))

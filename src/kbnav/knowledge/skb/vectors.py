@@ -1,8 +1,8 @@
 """The vector index of an SKB: one vector a node, in order of node numbers, mapped into memory and searched exactly.
 
 Node numbers are sorted by type, so the vectors of a type lie together and a search within it reads nothing else. A
-search of many nodes reads their vectors rounded to a byte a number first (``rounded``), and then the few full ones that
-can be among the best; with an approximate index (``ann``) that index proposes them. ``embedding`` makes the index.
+search of many nodes reads their vectors quantized to int8 first (``quantized``), and then the few full ones that can be
+among the best; with an approximate index (``ann``) that index proposes them. ``embedding`` makes the index.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from kbnav import encoders
 from kbnav.encoders import Encoder, Vectors
 from kbnav.encoders.lsa import LSA
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb import ann, rounded
+from kbnav.knowledge.skb import ann, quantized
 
 META, VECTORS, HASHES = "vectors.json", "vectors.npy", "hashes.npy"
 FORMAT = 1
 _EMBEDDED = 64  # texts of queries whose vectors are kept: the stages of a system ask for the same ones again
-_ROWS_AT_ONCE = 1 << 14  # of a search: what one of its threads takes at a time; fewer are not worth rounding
+_ROWS_AT_ONCE = 1 << 14  # of a search: what one of its threads takes at a time; fewer are compared in full at once
 
 SURE = 128
 """Of the scores that ``VectorIndex.scorer`` gives at once, so many are exact."""
@@ -52,7 +52,7 @@ class VectorIndex:
         *,
         content: str = "",
         approximate: Path | None = None,
-        coarse: rounded.Rounded | None = None,
+        int8: quantized.Quantized | None = None,
     ) -> None:
         self.vectors = vectors
         """Shape [nodes, d], row n for node n; read-only."""
@@ -60,7 +60,7 @@ class VectorIndex:
         self.content = content
         """Names encoder and texts, and so the vectors; empty where a build before approximate indexes left it out."""
         self._approximate_folder = approximate
-        self._coarse = coarse
+        self._int8 = int8
         self._folder = folder
         self._encoder = encoder
         self._embedded = lru_cache(_EMBEDDED)(self._embed)
@@ -128,15 +128,15 @@ class VectorIndex:
     def scorer(self, vector: Vectors) -> Callable[[npt.NDArray[np.integer]], Vectors]:
         """A function that gives nodes [n] their cosines [n] with a vector [d] of length 1, for many nodes many times.
 
-        Of more than ``SURE`` nodes, the best so many are exact; the others may be off by what their rounding took, and
+        Of more than ``SURE`` nodes, the best so many are exact; the others may be off by the error of quantization, and
         are lower.
         """
         query, vectors = np.asarray(vector, dtype=np.float32), np.asarray(self.vectors)
-        if self._coarse is None:
+        if self._int8 is None:
             parts = [scores for _, scores in self._scored(query, self._rows(query, 0, None, None, exact=True))]
             scores = np.concatenate([np.zeros(0, np.float32), *parts])
             return lambda nodes: scores[nodes]
-        estimates, span = self._coarse.estimates(query)
+        estimates, span = self._int8.estimates(query)
 
         def score(nodes: npt.NDArray[np.integer]) -> Vectors:
             found: Vectors = estimates[nodes]  # a copy
@@ -162,8 +162,8 @@ class VectorIndex:
             wanted = np.unique(np.fromiter(among, dtype=np.int64, count=len(among)))
         elif ranges is None and not exact and limit <= ann.MOST and self._approximate is not None:
             wanted = self._approximate.candidates(query, limit)
-        elif self._coarse and limit > 0 and sum(end - first for first, end in spans) > _ROWS_AT_ONCE:
-            wanted = self._coarse.candidates(query, limit, spans, _threads())
+        elif self._int8 and limit > 0 and sum(end - first for first, end in spans) > _ROWS_AT_ONCE:
+            wanted = self._int8.candidates(query, limit, spans, _threads())
         parts: list[_Rows] = []
         for first, end in spans:
             if wanted is None:
@@ -221,19 +221,19 @@ def open(folder: Path, encoder: Encoder | None = None, approximate: Path | None 
             raise DataError(f"{folder}: its build was not finished; run it again")
         vectors = mapped(folder / VECTORS, shape)
         content = str(meta.get("content", ""))
-        coarse = _coarse(folder, shape, meta.get("rounded"))
+        int8 = _open_quantized(folder, shape, meta.get("quantized"))
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder}: not a vector index: {error!r}") from error
     if encoder is not None and encoder.name != name:
         raise UsageError(f"{folder}: made by the encoder {name}; {encoder.name} cannot search it")
-    return VectorIndex(vectors, name, folder, encoder, content=content, approximate=approximate, coarse=coarse)
+    return VectorIndex(vectors, name, folder, encoder, content=content, approximate=approximate, int8=int8)
 
 
-def _coarse(folder: Path, shape: tuple[int, int], error: Sequence[float] | None) -> rounded.Rounded | None:
-    """The rounded vectors, where a build wrote them and the package that reads them quickly is there."""
-    if error is None or not rounded.installed():
+def _open_quantized(folder: Path, shape: tuple[int, int], error: Sequence[float] | None) -> quantized.Quantized | None:
+    """The quantized vectors, where a build wrote them and the package that reads them quickly is there."""
+    if error is None or not quantized.installed():
         return None
-    return rounded.Rounded(folder, shape, rounded.Error(*map(float, error)))
+    return quantized.Quantized(folder, shape, quantized.Error(*map(float, error)))
 
 
 def _threads() -> int:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kbnav.encoders import Vectors, normalised
 from kbnav.errors import DataError
-from kbnav.knowledge.skb import embedding, rounded, vectors
+from kbnav.knowledge.skb import embedding, quantized, vectors
 from kbnav.knowledge.skb.schema import NodeText
 
 COUNT = 40_000  # more than a search compares in full at once
@@ -55,9 +55,9 @@ def test_candidates_hold_the_best_whatever_the_vectors(
     rows = (random.standard_normal((300, 8)) * random.choice([0, 0.01, 1], (300, 1)) * size).astype(np.float32)
     query = random.standard_normal(8).astype(np.float32)
     ranges = [(min(cut), max(cut))]
-    folder = tmp_path_factory.mktemp("rounded")
+    folder = tmp_path_factory.mktemp("quantized")
 
-    found = rounded.Rounded(folder, rows.shape, rounded.build(rows, folder)).candidates(query, limit, ranges, 1)
+    found = quantized.Quantized(folder, rows.shape, quantized.build(rows, folder)).candidates(query, limit, ranges, 1)
 
     scores = rows.astype(np.float64) @ query
     best = sorted(range(*ranges[0]), key=lambda n: -scores[n])[:limit]
@@ -69,16 +69,26 @@ def test_a_built_index_compares_few_vectors_in_full_and_misses_nothing(tmp_path:
     rows = clustered()
     index = index_of(rows, tmp_path)
     full = vectors.VectorIndex(rows, "given", tmp_path, None)
-    coarse = rounded.Rounded(tmp_path, rows.shape, rounded.build(rows, tmp_path))
+    int8 = quantized.Quantized(tmp_path, rows.shape, quantized.build(rows, tmp_path))
 
     for query in clustered(1, 20):
-        few = coarse.candidates(query, 20, [(0, COUNT)], 2)
+        few = int8.candidates(query, 20, [(0, COUNT)], 2)
         assert few is not None
         assert len(few) < COUNT // 20
         assert index.nearest(query) == full.nearest(query)
         ranges = [(30_000, 39_999), (5, 20_000)]
         for asked in (query, -query):  # the first was compared with all rows before, the other was not
             assert index.nearest(asked, limit=50, ranges=ranges) == full.nearest(asked, limit=50, ranges=ranges)
+
+
+def test_an_opened_index_goes_by_its_quantized_vectors(tmp_path: Path) -> None:
+    rows, query = clustered(), clustered(1, 1)[0]
+    index_of(rows, tmp_path)
+    numbers = np.load(tmp_path / quantized.NUMBERS, mmap_mode="r+")
+    numbers[:] = np.rint(-127 * query / np.abs(query).max())  # as far off as can be, but for one
+    numbers[7] *= -1
+    numbers.flush()
+    assert [node for node, _ in vectors.open(tmp_path).nearest(query, limit=1)] == [7]
 
 
 def test_a_scorer_is_exact_for_the_best_of_the_nodes_asked_for(tmp_path: Path) -> None:
@@ -114,12 +124,12 @@ def test_vectors_without_direction_are_no_hindrance(tmp_path: Path) -> None:
     assert [n for n, _ in index.nearest(np.zeros(32, dtype=np.float32), limit=3)] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("name", [rounded.NUMBERS, rounded.STEPS])
+@pytest.mark.parametrize("name", [quantized.NUMBERS, quantized.STEPS])
 def test_damaged_files_are_refused(tmp_path: Path, name: str) -> None:
     index_of(clustered(), tmp_path)
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:1000])
     with pytest.raises(DataError, match="not a vector index"):
         vectors.open(tmp_path)
-    np.save(tmp_path / name, np.zeros(3, dtype=np.int8 if name == rounded.NUMBERS else np.float32))
+    np.save(tmp_path / name, np.zeros(3, dtype=np.int8 if name == quantized.NUMBERS else np.float32))
     with pytest.raises(DataError, match="not a vector index"):
         vectors.open(tmp_path)

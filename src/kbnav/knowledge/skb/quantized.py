@@ -1,9 +1,9 @@
-"""Vectors rounded to a byte a number: what an exact search reads first, a quarter of the memory.
+"""Vectors quantized to int8, a byte a number: what an exact search reads first, a quarter of the memory.
 
 A vector x is kept as c·s, with c whole numbers from -127 to 127 and a step s of its own, at most E away from x. A query
-q is rounded alike to p·t, F away. By Cauchy and Schwarz, twice, the product of the rounded vectors misses that of the
-full ones by no more than m = E·|q| + (|x| + E)·F. So the true best k are among those whose rounded product is
-not more than 2m below the k-th best rounded one: only their full vectors need to be compared, and nothing is missed.
+q is quantized alike to p·t, F away. By Cauchy and Schwarz, twice, the product of the quantized vectors misses that of
+the full ones by no more than m = E·|q| + (|x| + E)·F. So the true best k are among those whose quantized product is not
+more than 2m below the k-th best quantized one: only their full vectors need to be compared, and nothing is missed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from kbnav.encoders import Vectors
 
-NUMBERS, STEPS = "rounded.npy", "steps.npy"
+NUMBERS, STEPS = "quantized.npy", "steps.npy"
 MOST = 8
 """The search gives up where more than one vector in so many would have to be compared in full."""
 
@@ -38,41 +38,41 @@ def installed() -> bool:
 
 
 class Error(NamedTuple):
-    """How far the rounded vectors of an index are from the full ones at most, and how long those are at most."""
+    """How far the quantized vectors of an index are from the full ones at most, and how long those are at most."""
 
     distance: float
     length: float
 
 
 def build(vectors: Vectors, folder: Path) -> Error:
-    """Write the rounded ``vectors``, shape [nodes, d], beside the full ones."""
-    rounded = np.lib.format.open_memmap(folder / NUMBERS, mode="w+", dtype=np.int8, shape=vectors.shape)
+    """Write the quantized ``vectors``, shape [nodes, d], beside the full ones."""
+    quantized = np.lib.format.open_memmap(folder / NUMBERS, mode="w+", dtype=np.int8, shape=vectors.shape)
     steps = np.empty(len(vectors), dtype=np.float32)
     distance = length = 0.0
     for first in range(0, len(vectors), _ROWS_AT_ONCE):
         rows = slice(first, first + _ROWS_AT_ONCE)
         full = np.asarray(vectors[rows])
-        rounded[rows], steps[rows], errors = _round(full)
+        quantized[rows], steps[rows], errors = _quantize(full)
         distance = max(distance, float(errors.max()))
         length = max(length, float(_lengths(full).max()))
-    rounded.flush()
+    quantized.flush()
     np.save(folder / STEPS, steps)
     return Error(distance, length)
 
 
-class Rounded:
-    """Open rounded vectors, mapped into memory; safe to share between threads."""
+class Quantized:
+    """Open quantized vectors, mapped into memory; safe to share between threads."""
 
     def __init__(self, folder: Path, shape: tuple[int, int], error: Error) -> None:
         """Raises OSError or ValueError where the files are missing or damaged."""
-        self._rounded = _mapped(folder / NUMBERS)
+        self._numbers = _mapped(folder / NUMBERS)
         self._steps = _mapped(folder / STEPS)
         self._error = error
         self._last: tuple[bytes, Vectors] | None = None
         """The query that was last compared with all rows, and the products."""
-        kinds = (self._rounded.dtype.name, self._steps.dtype.name)
-        if self._rounded.shape != shape or self._steps.shape != shape[:1] or kinds != ("int8", "float32"):
-            raise ValueError(f"{NUMBERS} is {self._rounded.shape} and {STEPS} {self._steps.shape}, not for {shape}")
+        kinds = (self._numbers.dtype.name, self._steps.dtype.name)
+        if self._numbers.shape != shape or self._steps.shape != shape[:1] or kinds != ("int8", "float32"):
+            raise ValueError(f"{NUMBERS} is {self._numbers.shape} and {STEPS} {self._steps.shape}, not for {shape}")
 
     def candidates(self, query: Vectors, limit: int, ranges: Sequence[tuple[int, int]], threads: int) -> Numbers | None:
         """Rows, ascending, that are sure to hold the ``limit`` best products with ``query`` within the ranges.
@@ -86,7 +86,7 @@ class Rounded:
         ]
         total = sum(end - first for first, end in ranges)
         most = max(total // MOST, limit)
-        asked = self._rounded_query(query)
+        asked = self._quantized_query(query)
         # Where one thread reads all rows, they are as well kept for the next stage, which asks for the same.
         known = self.estimates(query)[0] if total == len(self._steps) < _ALONE else self._known(query)
 
@@ -113,11 +113,11 @@ class Rounded:
         return together.rows if len(together.rows) <= most else None
 
     def estimates(self, query: Vectors) -> tuple[Vectors, float]:
-        """The rounded products of all rows with ``query``, and how far two of them may be from their true order.
+        """The quantized products of all rows with ``query``, and how far two of them may be from their true order.
 
         They are read-only, and kept until another query is compared with all rows.
         """
-        asked, known = self._rounded_query(query), self._known(query)
+        asked, known = self._quantized_query(query), self._known(query)
         if known is None:
             starts = range(0, len(self._steps), _ROWS_AT_ONCE)
             parts = [self._products(asked, slice(start, start + _ROWS_AT_ONCE)) for start in starts]
@@ -130,8 +130,8 @@ class Rounded:
         last = self._last  # once: another thread may put another in its place
         return last[1] if last is not None and last[0] == query.tobytes() else None
 
-    def _rounded_query(self, query: Vectors) -> _Query:
-        numbers, step, distance = _round(query[None])
+    def _quantized_query(self, query: Vectors) -> _Query:
+        numbers, step, distance = _quantize(query[None])
         margin = self._error.distance * float(_lengths(query))
         margin += (self._error.length + self._error.distance) * float(distance[0]) + _SLACK
         return _Query(numbers, step, 2 * margin)
@@ -139,14 +139,14 @@ class Rounded:
     def _products(self, query: _Query, rows: slice) -> Vectors:
         import numkong
 
-        products: Vectors = np.asarray(numkong.cdist(query.numbers, self._rounded[rows], "dot", out_dtype="float32"))[0]
+        products: Vectors = np.asarray(numkong.cdist(query.numbers, self._numbers[rows], "dot", out_dtype="float32"))[0]
         products *= self._steps[rows]
         products *= query.step
         return products
 
 
 class _Query(NamedTuple):
-    """A rounded query; of two rows whose products are ``span`` apart, the order is sure."""
+    """A quantized query; of two rows whose products are ``span`` apart, the order is sure."""
 
     numbers: Bytes
     step: Vectors
@@ -189,7 +189,7 @@ def _mapped(path: Path) -> npt.NDArray[Any]:
     return array
 
 
-def _round(vectors: Vectors) -> tuple[Bytes, Vectors, Vectors]:
+def _quantize(vectors: Vectors) -> tuple[Bytes, Vectors, Vectors]:
     """Vectors [n, d] as bytes [n, d] with a step each [n], and how far each is from what it was [n]."""
     steps = np.abs(vectors).max(axis=1) / np.float32(_LARGEST)
     safe = np.where(steps > 0, steps, np.float32(1))[:, None]
