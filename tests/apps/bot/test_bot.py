@@ -451,6 +451,16 @@ def test_a_question_that_is_taken_away_gets_no_reply(scene: Scene):
     assert (scene.statuses(), scene.ann.text(TALK)) == (["gone"], "Lead.")
 
 
+def test_who_takes_questions_away_while_the_bot_thinks_does_not_pass_the_quota(scene: Scene):
+    scene.answer.then = lambda: scene.ann.write(TALK, "Lead.\n")
+    bot = scene.bot(questions_per_user_per_day=2)
+    for number in range(3):
+        scene.ann.ask(TALK, f"A{number}", f"Is it {number}?")
+        scene.tick(bot)
+    assert [text for text, _ in scene.answer.asked] == ["Is it 0?", "Is it 1?"]
+    assert scene.statuses() == ["gone", "gone", "refused"]
+
+
 def test_a_reply_that_is_there_already_is_not_repeated_whatever_the_ledger_says(scene: Scene):
     scene.ann.ask(TALK, "A", "Who?")
     scene.tick(scene.bot())

@@ -54,6 +54,19 @@ def test_quotas_count_what_was_answered_or_will_be(ledger: Ledger):
     assert ledger.asked_since(100.0) == 1
     assert ledger.asked_since(100.0, "Bob") == 0
     assert ledger.asked_since(100.1) == 0
+    ledger.update(FIRST.id, 300.0, status="gone")
+    assert ledger.asked_since(100.0) == 0
+
+
+@pytest.mark.parametrize("end", ["gone", "refused"])
+@pytest.mark.parametrize("asked", [{"status": "answered", "reply": "R", "tries": 0}, {"tries": 1}])
+def test_quotas_count_what_a_model_was_asked_whatever_became_of_it(
+    ledger: Ledger, asked: dict[str, str | float], end: str
+):
+    ledger.add(FIRST, 100.0)
+    ledger.update(FIRST.id, 110.0, **asked)
+    ledger.update(FIRST.id, 120.0, status=end)
+    assert ledger.asked_since(100.0, "Ann") == 1
 
 
 def test_one_bot_writes_others_read(ledger: Ledger, tmp_path: Path):

@@ -119,11 +119,15 @@ class Ledger:
         return found[0] if len(found) == 1 else None
 
     def asked_since(self, when: float, author: str = "") -> int:
-        """Questions that were answered, or are to be, since a time; of one user, or of all."""
+        """Questions seen since a time that a model was asked, or is to be; of one user, or of all.
+
+        What was asked counts whatever became of it: else who takes each question away while the model thinks could ask
+        without end.
+        """
         with self._lock:
             row = self._db.execute(
-                "SELECT count(*) FROM questions WHERE seen_at >= ? AND status NOT IN ('refused', 'gone', 'old') "
-                "AND (? = '' OR author = ?)",
+                "SELECT count(*) FROM questions WHERE seen_at >= ? AND (? = '' OR author = ?) "
+                "AND (status NOT IN ('refused', 'gone', 'old') OR reply <> '' OR tries > 0)",
                 (when, author, author),
             ).fetchone()
         return int(row[0])
