@@ -16,6 +16,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from kbnav import encoders
@@ -140,11 +141,14 @@ def main() -> None:
         if not (skb_folder / "meta.json").is_file():
             build(TableSource([folder / NODES], [folder / EDGES]), skb_folder, options)
         with SKB.open(skb_folder) as skb:
-            questions, report = synthesize(skb, Wanted(test=200, train=400, val=100), load_wording(name))
+            wording = load_wording(name).model_copy(update={"without_text": False})  # every question has both parts
+            questions, report = synthesize(skb, Wanted(test=200, train=400, val=100), wording)
             write_questions(chosen.out / "questions" / f"{name}.jsonl", questions, report)
+            chance = fmean(len(one.answers) / one.candidates for one in questions if one.split == "test")
             print(
                 f"{name}: {skb.meta.nodes:,} nodes, {skb.meta.edges:,} edges, {report.sampled} sampled, {report.kept}"
             )
+            print(f"  of the nodes that a test question's relations lead to, {chance:.0%} are answers")
 
 
 if __name__ == "__main__":

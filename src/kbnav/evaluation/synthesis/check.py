@@ -13,7 +13,7 @@ from kbnav.evaluation.synthesis.phrases import Reworded, is_content, is_literal,
 from kbnav.evaluation.synthesis.requirements import Requirement
 from kbnav.evaluation.synthesis.texts import Numbers, Texts
 from kbnav.knowledge.skb.store import SKB
-from kbnav.knowledge.skb.text import TextIndex
+from kbnav.knowledge.skb.text import NAME_WEIGHT, TextIndex
 
 MOST_ANSWERS = 20
 MARGIN, FACTOR = 2, 2
@@ -102,8 +102,9 @@ class TextChecker:
             return "text alone picks the answer"
         if self._nearly(requirement.template.answer, words, requirement.candidates, answers):
             return "text: a candidate has all but one of the words"
-        if self._first_by_text(requirement.template.answer, phrase.text) in answers:
-            return "text alone: BM25 puts an answer first"
+        for how, first in self._first_by_text(requirement.template.answer, phrase.text):
+            if first in answers:
+                return f"text alone: {how} puts an answer first"
         return TextPart(phrase, source, words, holders, answers)
 
     def _nearly(self, kind: str, words: frozenset[str], candidates: Numbers, answers: Numbers) -> bool:
@@ -115,9 +116,13 @@ class TextChecker:
             len(np.intersect1d(others, self._texts.holders(kind, words - {word}), assume_unique=True)) for word in words
         )
 
-    def _first_by_text(self, kind: str, text: str) -> int:
-        hits = self._index.search(text, limit=1, ranges=[self._skb.type_range(kind)])
-        return hits[0][0] if hits else -1
+    def _first_by_text(self, kind: str, text: str) -> Iterator[tuple[str, int]]:
+        """What each search for the phrase alone puts first: BM25 of documents, of names too, and vectors, if any."""
+        ranges = [self._skb.type_range(kind)]
+        for how, weight in (("BM25", 0.0), ("BM25 with names", NAME_WEIGHT)):
+            yield from ((how, node) for node, _ in self._index.search(text, limit=1, ranges=ranges, name_weight=weight))
+        if self._skb.vectors is not None:
+            yield from (("vss", node) for node, _ in self._skb.vectors.search(text, limit=1, ranges=ranges))
 
 
 _ENOUGH = 3
