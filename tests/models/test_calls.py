@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +21,7 @@ from kbnav.errors import CredentialsError, ServiceError, UsageError
 from kbnav.models.calls import BYTES_PER_TOKEN, ModelCalls, Replies, open_calls
 from kbnav.retrieval.base import Trace
 from kbnav.settings import Settings
-from tests.models.stub import ModelStub, completion, failure
+from tests.models.stub import Canned, ModelStub, completion, failure
 
 
 class Echo(BaseChatModel):
@@ -112,6 +113,24 @@ def test_replies_are_not_kept_where_that_is_turned_off(tmp_path: Path):
             open_calls(settings).ask("hello", Trace(), purpose="test")
     assert len(stub.requests) == 2
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        completion(""),
+        completion(" \n"),
+        completion("It is half a sen", finish="length"),
+        completion("It is", finish="content_filter"),
+    ],
+)
+def test_a_reply_that_is_empty_or_cut_off_is_given_once_and_not_kept(tmp_path: Path, reply: Canned):
+    with ModelStub([reply, completion("whole")]) as stub:
+        calls = open_calls(served(stub, tmp_path))
+        first, *others = [calls.ask("hello", Trace(), purpose="test") for _ in range(3)]
+    assert first == json.loads(reply.body)["choices"][0]["message"]["content"]
+    assert others == ["whole", "whole"]
+    assert len(stub.requests) == 2
 
 
 def test_a_failure_is_a_step_and_is_not_kept(tmp_path: Path):

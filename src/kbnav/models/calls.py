@@ -22,6 +22,7 @@ from kbnav.trajectory import Usage
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage
 
 FILE = "model-replies.sqlite"
 BYTES_PER_TOKEN = 3
@@ -79,7 +80,8 @@ class ModelCalls:
     ) -> None:
         """``model`` answers with temperature 0 unless it is told another.
 
-        ``replies`` are given again to what was asked before, by model, ``base_url``, temperature, prompt and sample.
+        ``replies`` are given again to what was asked before, by model, ``base_url``, temperature, prompt and sample;
+        those that are empty or did not come to their end are not kept.
         ``window`` is in tokens. At most ``jobs`` calls are under way at once, whoever asks.
         """
         self.name = name
@@ -147,18 +149,18 @@ class ModelCalls:
             reply, usage = kept
         else:
             try:
-                reply, usage = self._call(sent, temperature)
+                said = self._call(sent, temperature)
             except StopRun as error:
                 reply, usage = error, Usage()
             else:
-                if self._replies:
+                reply, usage = str(said.text), usage_of(said)
+                if self._replies and _is_whole(said):
                     self._replies.put(key, sent, reply, usage)
         return _Answer(reply, usage, bool(kept), key, left_out, time.perf_counter() - began)
 
-    def _call(self, prompt: str, temperature: float) -> tuple[str, Usage]:
+    def _call(self, prompt: str, temperature: float) -> AIMessage:
         with self._free:
-            said = invoke(self._model.bind(temperature=temperature) if temperature else self._model, prompt)
-        return str(said.text), usage_of(said)
+            return invoke(self._model.bind(temperature=temperature) if temperature else self._model, prompt)
 
     def _key(self, prompt: str, temperature: float, sample: int) -> str:
         parts = [_FORMAT, self.name, self._base_url, temperature, sample, prompt]
@@ -182,6 +184,11 @@ def open_calls(settings: Settings) -> ModelCalls:
     replies = Replies(settings.home / FILE) if settings.model_cache else None
     model = open_chat_model(settings, sampling=False)
     return ModelCalls(model, settings.model, base_url=settings.base_url, replies=replies, window=window, jobs=jobs)
+
+
+def _is_whole(said: AIMessage) -> bool:
+    """Whether a reply may be kept: an empty one, or one cut off or filtered, would be given again for ever."""
+    return bool(str(said.text).strip()) and said.response_metadata.get("finish_reason", "stop") in ("stop", None)
 
 
 def _record(answer: _Answer, trace: Trace, purpose: str, temperature: float, sample: int) -> None:
