@@ -146,9 +146,9 @@ def test_agr_goes_on_with_what_it_has_where_a_reply_says_nothing(skb: SKB):
     assert base.asked == [(QUERY, 3)]  # no draft: what the query finds is shown
     assert f"Its keywords: {QUERY}" in silent.prompts[1]
     assert len(silent.prompts) == 8  # nothing to refine
-    alike = Script("k", "a", "d1", "d2", "d3", "e1", "e1", "e1")
-    assert AGR(skb, base, alike.calls).expand(QUERY, Trace()) == ["e1"]
-    assert len(alike.prompts) == 8  # nothing to weigh it against
+    alone = Script("k", "a", "d1", "e1")
+    assert AGR(skb, base, alone.calls, samples=1).expand(QUERY, Trace()) == ["e1"]
+    assert len(alone.prompts) == 4  # nothing to weigh it against
     unrefined = Script("k", "a", "d1", "d2", "d3", "e1", "", "e3", "")
     assert AGR(skb, base, unrefined.calls).expand(QUERY, Trace()) == ["e1", "e3"]
     first_drafts = Script("k", "a", "d1", "d2", "", "", "", "", "refined")

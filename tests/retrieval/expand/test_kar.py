@@ -184,10 +184,12 @@ def test_without_document_based_filtering_names_choose_the_neighbours(skb: SKB, 
     kar(skb, script, Listening("finch"), without=["drf"]).expand(QUERY, trace)
     # Of all names only Storm Crow's is like the query, by 1/√2; its document, at 2/√6, is third.
     assert said(trace, "document_triples") == [
-        "Finch (finch): 1 of 4 neighbours\n"
+        "Finch (finch): 2 of 4 neighbours\n"
         "  0.7071 —made by→ Bob Reed (person) ←mended by— Storm Crow (crow)\n"
-        "Ann Reed (ann): 1 of 6 neighbours\n"
-        "  0.7071 ←made by— Storm Crow (crow)"
+        "  0.0000 —made by→ Bob Reed (bob)\n"
+        "Ann Reed (ann): 2 of 6 neighbours\n"
+        "  0.7071 ←made by— Storm Crow (crow)\n"
+        "  0.0000 —learned from→ Bob Reed (bob)"
     ]
 
 
@@ -210,8 +212,8 @@ def test_what_was_cut_behind_a_hub_is_told(skb: SKB, said: Said):
     kar(skb, Script("[]"), Listening("mew"), surroundings=surroundings, neighbours=9).expand(QUERY, trace)
     told = said(trace, "document_triples")[0].splitlines()
     # Ann has six edges and Bob five; Bob fits better, so that what only Ann leads to is left out.
-    assert told[0] == "Mew (mew): 3 of 4 neighbours, not all that there are"
-    assert [line.split()[-1] for line in told[1:]] == ["(bob)", "(crow)", "(finch)"]
+    assert told[0] == "Mew (mew): 4 of 4 neighbours, not all that there are"
+    assert [line.split()[-1] for line in told[1:]] == ["(bob)", "(crow)", "(finch)", "(ann)"]
 
 
 def test_similarities_are_the_cosines_of_stored_vectors(skb: SKB):

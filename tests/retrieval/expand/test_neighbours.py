@@ -38,7 +38,7 @@ def scored(values: Sequence[float]) -> Scorer:
     return score
 
 
-def test_the_best_within_two_hops_are_taken_best_first_and_equal_ones_by_number(tmp_path: Path):
+def test_the_best_within_two_hops_are_taken_best_first_and_equal_ones_by_distance_and_number(tmp_path: Path):
     surroundings = Surroundings(graph_of(tmp_path / "g", 11, TREE))
     scores = scored([0.9, 0.3, 0.1, 0.0, 0.5, 0.5, 0.7, -0.2, 0.1, 0.2, 0.8])  # 10 is on its own
     found = surroundings.best(0, scores, 4)
@@ -50,7 +50,11 @@ def test_the_best_within_two_hops_are_taken_best_first_and_equal_ones_by_number(
     ]
     assert (found.neighbours, found.cut) == (9, False)
     everything = surroundings.best(0, scores, 100)
-    assert [triple.tail for triple in everything.triples] == [6, 4, 5, 1, 9, 2, 8]  # 3 and 7 fit not at all
+    assert [triple.tail for triple in everything.triples] == [6, 4, 5, 1, 9, 2, 8, 3, 7]
+    nothing_fits = surroundings.best(0, scored([0.0] * 11), 5)
+    assert [triple.tail for triple in nothing_fits.triples] == [1, 2, 3, 4, 5]  # the near ones first
+    far = Surroundings(graph_of(tmp_path / "h", 4, [(0, 0, 3), (3, 0, 1), (1, 0, 2)])).best(0, scored([0.0] * 4), 2)
+    assert [triple.tail for triple in far.triples] == [3, 1]
 
 
 def test_links_say_relation_and_direction_of_every_hop(tmp_path: Path):

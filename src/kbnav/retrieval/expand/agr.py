@@ -35,17 +35,17 @@ class AGR:
     def expand(self, query: str, trace: Trace) -> list[str]:
         """See ``Expander``.
 
-        A single draft is not refined: there is nothing to weigh it against. Where nothing can be made of the refined
-        document, the expansion is the drafts it was to be made from.
+        With one sample there is nothing to weigh a draft against, and it is not refined. Where nothing can be made of the
+        refined document, the expansion is the drafts it was to be made from.
         """
         keywords = self._ask("extract", query, trace)
         analysis = self._ask("analyse", query, trace, keywords=keywords or query) or query
         drafts = self._write("generate", query, trace, analysis=analysis)
         found = self._found(query, drafts, trace)
         drafts = self._write("again", query, trace, analysis=analysis, documents=found) or drafts
-        if len(lines := _lines(drafts)) < 2:
-            return drafts[:1]
-        refined = self._ask("refine", query, trace, analysis=analysis, documents=lines)
+        if not drafts or self._samples == 1:
+            return drafts
+        refined = self._ask("refine", query, trace, analysis=analysis, documents=_lines(drafts))
         return [refined] if refined else drafts
 
     def _ask(self, step: str, query: str, trace: Trace, **values: object) -> str:

@@ -12,7 +12,7 @@ from kbnav.knowledge.skb.graph import WAYS, Graph, Hop, Nodes
 
 Scores = npt.NDArray[np.float32]
 Scorer = Callable[[Nodes], Scores]
-"""How well nodes [n] fit the query, shape [n]; 0 and less is not at all."""
+"""How well nodes [n] fit the query, shape [n]."""
 
 EDGES = 200_000
 """Edges that one hop follows. Behind a hub there may be millions, to most of the graph."""
@@ -64,14 +64,12 @@ class Surroundings:
         self._degrees = graph.degrees("out") + graph.degrees("in")
 
     def best(self, node: int, scorer: Scorer, k: int) -> Chosen:
-        """Triples to the ``k`` neighbours that fit best, best first, equal ones by number."""
+        """Triples to the ``k`` neighbours that fit best, best first; equal ones by distance and number."""
         distance, cut = self._distances(node, scorer)
-        found = np.flatnonzero(distance > 0).astype(np.int32)
+        found = np.concatenate([np.flatnonzero(distance == hop).astype(np.int32) for hop in range(1, self._hops + 1)])
         scores = scorer(found)
         triples = [
-            Triple(node, self._links(int(found[at]), distance, scorer), float(scores[at]))
-            for at in _top(scores, k)
-            if scores[at] > 0
+            Triple(node, self._links(int(found[at]), distance, scorer), float(scores[at])) for at in _top(scores, k)
         ]
         return Chosen(tuple(triples), len(found), cut)
 
