@@ -18,7 +18,7 @@ class Trace:
 
     An intermediate result (entities parsed, triples chosen, an expansion, a document cut to the model's window) is a
     step of its own, so that ``kbnav show`` prints it. ``usage`` sums the tokens and calls that were paid for,
-    ``replayed`` those of replies that were kept from before.
+    ``replayed`` those of replies that were kept from before; waiting for these took ``replayed_seconds`` then.
     """
 
     def __init__(self) -> None:
@@ -26,6 +26,7 @@ class Trace:
         self._steps: list[Step] = []
         self.usage = Usage()
         self.replayed = Usage()
+        self.replayed_seconds = 0.0
 
     @property
     def steps(self) -> Sequence[Step]:
@@ -35,11 +36,17 @@ class Trace:
 
     @contextmanager
     def step(self, name: str, thought: str = "", **arguments: Any) -> Iterator[Observed]:
-        """Record what runs inside as one step; the block says what came of it by setting the fields of ``Observed``."""
+        """Record what runs inside as one step; the block says what came of it by setting the fields of ``Observed``.
+
+        A block that raises is recorded as a step that failed.
+        """
         seen = Observed()
         began = time.perf_counter()
         try:
             yield seen
+        except BaseException:
+            seen.ok = False
+            raise
         finally:
             self.record(name, seen, time.perf_counter() - began, thought, **arguments)
 
@@ -53,11 +60,12 @@ class Trace:
                 Step(number, call, encodable(seen.text), seen.ok, seconds=round(seconds, 4), nodes=nodes)
             )
 
-    def spend(self, usage: Usage, *, replayed: bool = False) -> None:
-        """Count the tokens of a model's reply."""
+    def spend(self, usage: Usage, *, replayed: bool = False, seconds: float = 0.0) -> None:
+        """Count the tokens of a model's reply, and the seconds that replies which are given again once took."""
         with self._lock:
             if replayed:
                 self.replayed += usage
+                self.replayed_seconds += seconds
             else:
                 self.usage += usage
 
