@@ -146,6 +146,20 @@ def test_mentions_are_read_from_notifications_answered_and_marked_as_read(echo: 
     ledger.close()
 
 
+def test_the_first_look_at_notifications_answers_what_was_written_since_the_bot_began(
+    echo: tuple[EchoWiki, str], tmp_path: Path
+):
+    """As where the wiki failed the bot between noting where it began and its first look at the notifications."""
+    wiki, api = echo
+    one, answer, ledger = bot(api, tmp_path)
+    wiki.unread = {"5": ("mention", "Talk:Old"), "6": ("mention", "Wikidata:Cafe")}
+    list(one.tick())
+    assert answer.asked == [("Who?", ())]
+    assert {entry.question.text: entry.status for entry in ledger.entries()} == {"Old?": "old", "Who?": "posted"}
+    assert wiki.unread == {}
+    ledger.close()
+
+
 def test_more_notifications_than_one_reply_holds_are_all_read(echo: tuple[EchoWiki, str], tmp_path: Path):
     wiki, api = echo
     one, answer, ledger = bot(api, tmp_path)

@@ -146,11 +146,9 @@ class Bot:
 
     def _look_at_notifications(self, own: Sequence[str]) -> Iterator[Said]:
         found = self._wiki.mentions()
-        if self._ledger.mark("notifications"):
-            yield from self._read_changed([title for _, title in found if title and title not in own])
+        yield from self._read_changed([title for _, title in found if title and title not in own])
         if self._edits:
             self._wiki.mark_read([number for number, _ in found])
-        self._ledger.set_mark("notifications", "read")
 
     def _look_at_changes(self, own: Sequence[str]) -> Iterator[Said]:
         since = self._ledger.mark("changes")
