@@ -12,7 +12,10 @@ There are two kinds of error, and nothing in between::
     └── StopRun                ends the run (the trajectory is saved first); ``exit_code`` is the CLI's
         ├── Stopped            a person, or a limit that they set, ended the run                         (3)
         ├── UsageError             wrong use: a missing file, an unknown name, an impossible option     (2)
-        │   └── DataError          a file that is corrupt or not what it should be, with its position   (2)
+        │   ├── DataError          a file that is corrupt or not what it should be, with its position   (2)
+        │   ├── NotOffered         a server has no such knowledge base, system, model or session        (2)
+        │   ├── Busy               a session of a server is still at another question                   (2)
+        │   └── LimitReached       a server does no more for now, or for this user                      (2)
         └── ServiceError           something outside failed and stayed failed                           (3)
             ├── CredentialsError   a missing or refused key, or a missing operator contact              (3)
             ├── Banned             the service has banned this client                                   (3)
@@ -73,6 +76,18 @@ class UsageError(StopRun):
 
 class DataError(UsageError):
     """A file that is corrupt or not in the format it should be in."""
+
+
+class NotOffered(UsageError):
+    """What a server is asked for by name, and does not have."""
+
+
+class Busy(UsageError):
+    """A session is still at the question before."""
+
+
+class LimitReached(UsageError):
+    """A limit of a server on what it does at once, or for one user."""
 
 
 class ServiceError(StopRun):

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
-from fastapi import HTTPException
 from langgraph.checkpoint.memory import InMemorySaver
 
 from kbnav.agents.agent import Agent
@@ -16,7 +15,7 @@ from kbnav.apps.web.database import open_sqlite
 from kbnav.apps.web.runner import Runner
 from kbnav.apps.web.service import Served, Service
 from kbnav.apps.web.store import Store
-from kbnav.errors import StopRun, UsageError
+from kbnav.errors import StopRun
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.settings import Settings
 from kbnav.trajectory import Run, load_run
@@ -48,13 +47,10 @@ class Desk:
     async def ask(self, context: Any, question: str) -> Run:
         """Ask for the visitor of a request; one that is taken back stops the run.
 
-        Raises UsageError over a limit or for what is no question, StopRun where the run failed or was stopped.
+        Raises as ``Runner.ask``, and StopRun where the run failed or was stopped.
         """
         runner: Runner = context.lifespan_context
-        try:
-            run = await asyncio.to_thread(runner.ask, context.request.state.visitor.owner, question, self._choice)
-        except HTTPException as error:
-            raise UsageError(str(error.detail)) from error
+        run = await asyncio.to_thread(runner.ask, context.request.state.visitor.owner, question, self._choice)
         answer: dict[str, Any] = {"note": "The server is shutting down."}
         try:
             async with aclosing(runner.follow(run.id)) as events:
@@ -69,13 +65,9 @@ class Desk:
         return load_run(self._service.settings.home / "runs" / f"{answer['run']}.json")
 
     async def call(self, work: Callable[[], T]) -> T:
-        """What a tool brings. Raises UsageError where too many are at work."""
-        if not self._service.queries.acquire(blocking=False):
-            raise UsageError("too many queries are running; try again in a moment")
-        try:
+        """What a tool brings. Raises LimitReached where too many are at work."""
+        with self._service.query():
             return await asyncio.to_thread(work)
-        finally:
-            self._service.queries.release()
 
 
 @contextmanager

@@ -16,14 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fastapi import HTTPException
-
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.results import result_of
 from kbnav.apps.web.service import Service
 from kbnav.apps.web.store import DAY, Status, Store, StoredEvent, StoredResult, StoredRun, unguessable
 from kbnav.apps.web.telling import Tell, Teller, answer_data, failed_answer
-from kbnav.errors import KbnavError, Stopped, StopRun, UsageError
+from kbnav.errors import Busy, KbnavError, LimitReached, Stopped, StopRun
 from kbnav.models.chat import cost_of
 from kbnav.question import checked_question
 from kbnav.session import Chat, attempt
@@ -162,12 +160,9 @@ class Runner:
     ) -> StoredRun:
         """Put a question in line.
 
-        Raises HTTPException: 422 for what is no question, 409 for a session that is busy, 429 over a limit.
+        Raises UsageError for what is no question, Busy for a session that is, LimitReached.
         """
-        try:
-            question = checked_question(question)
-        except UsageError as error:
-            raise HTTPException(422, str(error)) from error
+        question = checked_question(question)
         kb, system, model = choice
         now = time.time()
         run = StoredRun(
@@ -177,11 +172,11 @@ class Runner:
         limits = self._limits
         refused = self._store.add_run(run, at_once=limits.runs_per_user, a_day=limits.questions_per_day)
         if refused == "too many at once":
-            raise HTTPException(429, f"{limits.runs_per_user} of your questions are being answered; wait for one")
+            raise LimitReached(f"{limits.runs_per_user} of your questions are being answered; wait for one")
         if refused == "too many a day":
-            raise HTTPException(429, f"you have asked {limits.questions_per_day} questions in 24 hours")
+            raise LimitReached(f"you have asked {limits.questions_per_day} questions in 24 hours")
         if refused:
-            raise HTTPException(409, "this session is still at another question")
+            raise Busy("this session is still at another question")
         self._put(run, history)
         return run
 

@@ -29,7 +29,7 @@ from kbnav.apps.web.runner import Runner
 from kbnav.apps.web.security import Gate, checked, problem
 from kbnav.apps.web.service import Service, open_service
 from kbnav.apps.web.store import Store, StoredResult
-from kbnav.errors import KbnavError, ServiceError, StopRun, UsageError
+from kbnav.errors import Busy, KbnavError, LimitReached, NotOffered, ServiceError, StopRun, UsageError
 from kbnav.session import postgres_sessions, sqlite_sessions
 from kbnav.settings import Settings, Web
 from kbnav.trajectory import versions
@@ -160,9 +160,12 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     return _problem(request, 422, "; ".join(lines))
 
 
+_STATUS = ((NotOffered, 404), (Busy, 409), (LimitReached, 429), (ServiceError, 502), (KbnavError, 422))
+"""Of an error, the first that fits: the caller's to mend, or a service's."""
+
+
 async def _went_wrong(request: Request, error: Exception) -> JSONResponse:
-    """What a knowledge base or a model's endpoint said: the caller's to mend, or a service's."""
-    return _problem(request, 502 if isinstance(error, ServiceError) else 422, str(error))
+    return _problem(request, next(status for kind, status in _STATUS if isinstance(error, kind)), str(error))
 
 
 def _problem(request: Request, status: int, why: str) -> JSONResponse:

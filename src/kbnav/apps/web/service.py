@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from fastapi import HTTPException
-
 from kbnav.agents.agent import Agent
 from kbnav.agents.choice import AGENTS, build_agent
 from kbnav.agents.options import NEED_A_MODEL
 from kbnav.answers import AnswerTable
 from kbnav.apps.web.results import cell_data
-from kbnav.errors import UsageError
+from kbnav.errors import LimitReached, NotOffered, UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.settings import Settings
@@ -80,16 +78,25 @@ class Service:
         self.settings = settings
         self.kbs = {one.key: one for one in served}
         self.models = settings.web.models or (settings.model,)
-        self.queries = threading.BoundedSemaphore(settings.web.runs)
-        """Taken by a query that is run by hand, so that they cannot use every thread."""
+        self._queries = threading.BoundedSemaphore(settings.web.runs)
         self._agents: dict[tuple[str, str, str], Agent] = {}
         self._lock = threading.Lock()
 
     def kb(self, key: str) -> Served:
-        """A knowledge base by its key. Raises HTTPException."""
+        """A knowledge base by its key. Raises NotOffered."""
         if key not in self.kbs:
-            raise HTTPException(404, f"no knowledge base {key!r}; there are: {', '.join(self.kbs)}")
+            raise NotOffered(f"no knowledge base {key!r}; there are: {', '.join(self.kbs)}")
         return self.kbs[key]
+
+    @contextmanager
+    def query(self) -> Iterator[None]:
+        """Room for a query that is run by hand: they cannot use every thread. Raises LimitReached."""
+        if not self._queries.acquire(blocking=False):
+            raise LimitReached("too many queries are running; try again in a moment")
+        try:
+            yield
+        finally:
+            self._queries.release()
 
     def systems(self, served: Served) -> tuple[str, ...]:
         """The systems that one of the models can run on a knowledge base."""
@@ -100,15 +107,18 @@ class Service:
         return EXAMPLES.get(key, ())
 
     def chosen(self, kb: str = "", system: str = "", model: str = "") -> tuple[str, str, str]:
-        """A choice with what was left open filled in: the first of each. Raises HTTPException for what is unknown."""
+        """A choice with what was left open filled in: the first of each.
+
+        Raises NotOffered for what is unknown, UsageError for a system that needs a model and has none.
+        """
         served = self.kb(kb or next(iter(self.kbs)))
         systems = self.systems(served)
         system, model = system or systems[0], model or self.models[0]
         for what, name, known in (("system", system, systems), ("model", model, self.models)):
             if name not in known:
-                raise HTTPException(404, f"no {what} {name!r} on {served.key}; there are: {', '.join(known)}")
+                raise NotOffered(f"no {what} {name!r} on {served.key}; there are: {', '.join(known)}")
         if not runs(system, model):
-            raise HTTPException(400, f"the system {system} needs a model, and {model} is none")
+            raise UsageError(f"the system {system} needs a model, and {model} is none")
         return served.key, system, model
 
     def agent(self, kb: str, system: str, model: str) -> Agent:

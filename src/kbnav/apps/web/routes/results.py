@@ -12,7 +12,6 @@ from kbnav.apps.web.routes.common import REFUSALS, PartsOf, VisitorOf
 from kbnav.apps.web.routes.questions import Body
 from kbnav.apps.web.store import StoredResult, unguessable
 from kbnav.apps.web.telling import query_data, result_data
-from kbnav.errors import TellModel
 from kbnav.knowledge.sparql.prefixes import entity_ids
 from kbnav.knowledge.sparql.present import comment_labels
 
@@ -47,16 +46,10 @@ def run_query(asked: SparqlQuery, parts: PartsOf, visitor: VisitorOf) -> dict[st
     served = parts.service.kb(asked.kb or next(iter(parts.service.kbs)))
     if "execute_query" not in served.kb.capabilities:
         raise HTTPException(422, f"{served.key} cannot be queried")
-    if not parts.service.queries.acquire(blocking=False):
-        raise HTTPException(429, "too many queries are running; try again in a moment")
-    try:
+    with parts.service.query():
         table = served.kb.execute_query(asked.query, language=asked.language)
         labels = served.kb.labels(entity_ids(asked.query), language=asked.language)
         labelled = comment_labels(asked.query, {**table.labels, **labels})
-    except TellModel as error:
-        raise HTTPException(422, str(error)) from error
-    finally:
-        parts.service.queries.release()
     result = table_result(table)
     stored = StoredResult(unguessable("result"), visitor.owner, served.key, asked.language, "", result.to_document())
     parts.store.add_result(stored)
