@@ -18,7 +18,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
-from kbnav.encoders import load, minilm
+from kbnav.encoders import Windowed, load, minilm
 from kbnav.encoders.blas import openblas
 from kbnav.encoders.minilm import MiniLM, find_files, read_safetensors
 from kbnav.errors import DataError, UsageError
@@ -158,6 +158,14 @@ def test_the_published_weights_give_the_vectors_that_torch_gives() -> None:
     ]
     np.testing.assert_allclose(vectors[:, :6], first_numbers, atol=2e-6)
     np.testing.assert_allclose(vectors @ vectors.T, cosines, atol=1e-5)
+
+
+def test_it_tells_how_much_of_a_text_it_does_not_read(random_weights: dict[str, npt.NDArray[np.float32]]) -> None:
+    encoder = MiniLM(random_weights, tokenizer())
+    assert isinstance(encoder, Windowed)
+    assert encoder.unread("ash " * 254) == 0  # with [CLS] and [SEP] 256 tokens
+    assert encoder.unread("ash " * 254 + "elm fir") == len(" elm fir")
+    assert encoder.unread("") == 0
 
 
 def test_a_folder_without_the_model_is_named(tmp_path: Path) -> None:

@@ -15,10 +15,12 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import Trace
+from kbnav.retrieval.bm25 import BM25, BM25Options
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
 from kbnav.retrieval.multi_vss import FILE, MultiVSS, MultiVSSOptions, aggregated, chunks
 from kbnav.retrieval.registry import build_retriever
 from kbnav.retrieval.rrf import RRF, RRFOptions
+from kbnav.retrieval.vss import VSS, VSSOptions
 from kbnav.settings import Settings
 from tests.retrieval.expand.conftest import QUERY, KeywordEncoder, Listening
 
@@ -53,6 +55,25 @@ def test_documents_with_relations_bring_what_neighbours_are_called(related: SkbK
     assert found["bob"] == pytest.approx(5 / 26**0.5, abs=1e-5)
     assert found["ann"] == pytest.approx(0.5, abs=1e-5)
     assert found["lark"] == pytest.approx(1, abs=1e-5)
+
+
+class ShortSighted(KeywordEncoder):
+    """Reads twenty characters."""
+
+    def unread(self, text: str) -> int:
+        return max(len(text) - 20, 0)
+
+
+def test_what_a_search_does_not_read_of_a_long_query_is_told(related_path: Path):
+    with SKB.open(related_path, ShortSighted()) as skb:
+        for query, told in (("letter", False), ("letter" * 9, True)):
+            trace = Trace()
+            VSS(SkbKB(skb), VSSOptions()).retrieve(query, 3, trace)
+            assert ("the last 34 characters of the query lie behind" in trace.steps[-1].observation) == told
+        for words, told in ((256, False), (259, True)):
+            trace = Trace()
+            BM25(SkbKB(skb), BM25Options()).retrieve(" ".join(f"w{n}" for n in range(words)), 3, trace)
+            assert ("\n3 words of the query were left out" in trace.steps[-1].observation) == told
 
 
 @pytest.mark.parametrize(("relations", "found"), [("true", {"mew", "ann", "bob"}), ("false", {"mew"})])

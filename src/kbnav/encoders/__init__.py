@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,15 @@ class Encoder(Protocol):
 
         A text in which an encoder finds nothing it knows may give zeros, which are similar to nothing.
         """
+        ...
+
+
+@runtime_checkable
+class Windowed(Protocol):
+    """An encoder that reads only the beginning of a long text, and can tell."""
+
+    def unread(self, text: str) -> int:
+        """Characters at the end of a text that it does not read."""
         ...
 
 

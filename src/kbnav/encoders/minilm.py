@@ -91,6 +91,11 @@ class MiniLM:
                     list(threads.map(compute, batches))
         return normalised(vectors)
 
+    def unread(self, text: str) -> int:
+        """See ``Windowed``."""
+        encoding = self._tokenizer.encode(text)
+        return len(text.rstrip()) - max(end for _, end in encoding.offsets) if encoding.overflowing else 0
+
     def _forward(self, encodings: Sequence[Encoding]) -> Vectors:
         length = max(len(encoding.ids) for encoding in encodings)
         ids = np.zeros((len(encodings), length), dtype=np.int64)

@@ -50,6 +50,8 @@ class BM25:
         with (trace or Trace()).step(self.name, query=query, relations=self._relations, limit=k) as seen:
             hits = self._index.search(query, limit=k, ranges=self._ranges, name_weight=self._name_weight)
             seen.text, seen.nodes = told(self._skb, hits), [self._skb.id(node) for node, _ in hits]
+            if left_out := self._index.unread(query):
+                seen.text += f"\n{left_out} words of the query were left out: it is too long"
         return as_ranking(self._skb, hits)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kbnav.answers import Ranking
-from kbnav.encoders import Vectors
+from kbnav.encoders import Vectors, Windowed
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.vectors import VectorIndex
@@ -49,6 +49,9 @@ class VSS:
         with trace.step(self.name, query=query, relations=self._relations, limit=k) as seen:
             hits = self.index.nearest(vector, limit=k, ranges=self._ranges)
             seen.text, seen.nodes = told(self._skb, hits), [self._skb.id(node) for node, _ in hits]
+            encoder = self.index.encoder
+            if isinstance(encoder, Windowed) and (left_out := encoder.unread(query)):
+                seen.text += f"\nthe last {left_out} characters of the query lie behind what {encoder.name} reads"
         return as_ranking(self._skb, hits)
 
 

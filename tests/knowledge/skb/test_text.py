@@ -109,6 +109,14 @@ def test_a_query_is_plain_text_and_has_no_operators(trees: text.TextIndex) -> No
     assert numbers(trees.search("-oak +beech"))[0] == 2
 
 
+def test_a_query_keeps_its_first_words_however_much_is_put_behind_it(trees: text.TextIndex) -> None:
+    behind = " ".join(f"filler{n} filler{n}" for n in range(300))
+    assert trees.unread(f"quercus {behind}") == 301 - 256
+    assert numbers(trees.search(f"quercus {behind}")) == [0]
+    assert numbers(trees.search(f"{behind} quercus {'quercus ' * 2}")) == [0]  # and behind them its most frequent ones
+    assert trees.unread("quercus " * 300) == 0
+
+
 @pytest.mark.parametrize("nothing", ["", "   ", "!?;", "zzzz"])
 def test_a_query_without_known_words_finds_nothing(trees: text.TextIndex, nothing: str) -> None:
     assert trees.search(nothing) == []

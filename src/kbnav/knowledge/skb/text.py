@@ -64,7 +64,7 @@ NAME_WEIGHT = 2.0
 _META = "text.json"
 _FORMAT = 2
 _LONGEST_WORD = 255  # bytes
-_MOST_WORDS = 256  # of a query; a longer one is cut to its most frequent words
+_MOST_WORDS, _FIRST_WORDS = 256, 64  # of a query; of a longer one the first are kept and the most frequent others
 _HEAP = 256_000_000  # bytes of memory a build uses before it writes a segment
 _TERM_SET = 2_000  # up to so many nodes are looked up one by one; more are filtered out of a longer ranking
 _MOST_EQUALS = 5_000  # hits of one score that are put in order of their numbers
@@ -166,8 +166,9 @@ class TextIndex:
         return self._top_among(words, limit, frozenset(among))
 
     def _words_query(self, text: str, name_weight: float) -> tantivy.Query | None:
-        counts = Counter(self.words(text)).most_common(_MOST_WORDS)
         from tantivy import Occur, Query
+
+        counts = self._kept(text)
 
         terms = [
             (Occur.Should, Query.boost_query(Query.term_query(self._schema, field, word, "freq"), boost * count))
@@ -176,6 +177,17 @@ class TextIndex:
             if boost
         ]
         return Query.boolean_query(terms) if terms else None
+
+    def unread(self, text: str) -> int:
+        """How many different words of a query a search leaves out because it is too long."""
+        return max(len(set(self.words(text))) - _MOST_WORDS, 0)
+
+    def _kept(self, text: str) -> list[tuple[str, int]]:
+        """The words of a query with their counts; what a query is put in front of must not push out its words."""
+        counts = Counter(self.words(text))
+        first = list(counts.items())[:_FIRST_WORDS]
+        others = Counter(dict(list(counts.items())[_FIRST_WORDS:]))
+        return first + others.most_common(_MOST_WORDS - _FIRST_WORDS)
 
     def _range(self, first: int, end: int) -> tantivy.Query:
         from tantivy import FieldType, Query

@@ -35,8 +35,8 @@ class AGR:
     def expand(self, query: str, trace: Trace) -> list[str]:
         """See ``Expander``.
 
-        With one sample there is nothing to weigh a draft against, and it is not refined. Where nothing can be made of the
-        refined document, the expansion is the drafts it was to be made from.
+        With one sample there is nothing to weigh a draft against, and it is not refined. Where nothing can be made of
+        the refined document, the expansion is the drafts it was to be made from.
         """
         keywords = self._ask("extract", query, trace)
         analysis = self._ask("analyse", query, trace, keywords=keywords or query) or query
