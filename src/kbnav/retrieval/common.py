@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +17,7 @@ STARK_CANDIDATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """Node types that answer STaRK's questions, by style of the SKB; on Prime any type does."""
 NO_PROMPTS: Mapping[str, str] = MappingProxyType({})
+_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)|\A(?:(?!<think>).)*</think>", re.DOTALL | re.IGNORECASE)
 Hits = Sequence[tuple[int, float]]
 """Node numbers and scores, best first."""
 
@@ -59,6 +61,11 @@ def followed(hits: Hits, others: Sequence[int]) -> list[tuple[int, float]]:
     """Hits, and behind them nodes that were not scored: in their order, each 1 below the one before."""
     lowest = min((score for _, score in hits), default=0.0)
     return [*hits, *((node, lowest - place) for place, node in enumerate(others, 1))]
+
+
+def without_thought(reply: str) -> str:
+    """A model's reply without what it thought aloud in ``<think>``, whose beginning or end some models leave out."""
+    return _THOUGHT.sub("", reply).strip()
 
 
 def told(skb: SKB, hits: Hits, shown: int = 5) -> str:

@@ -84,6 +84,13 @@ def test_what_was_asked_for_is_read_back(written: list[tuple[str, str]], around:
         ("Keywords: storm, letter", "storm, letter"),
         ("A document: it says much.", "A document: it says much."),
         ("  \n ", ""),
+        ("Here it is:\n\n```text\nA guitar.\n```\n", "A guitar."),
+        ("It hums in E:\n```\nE A D\n```\nNobody plays it.", "It hums in E:\n```\nE A D\n```\nNobody plays it."),
+        ("It hums.\nIt is played so:\n```\nE A D\n```", "It hums.\nIt is played so:\n```\nE A D\n```"),
+        ("```\nE A\n```\nor\n```\nD G\n```", "```\nE A\n```\nor\n```\nD G\n```"),
+        ("<think>\nA lute? ```no```\n</think>\n\nDocument: A guitar.", "A guitar."),
+        ("A lute?\n</THINK>\nA guitar.", "A guitar."),
+        ("<think>A lute? Let me", ""),
     ],
 )
 def test_a_document_is_what_is_left_without_fence_and_label(reply: str, expected: str):

@@ -12,8 +12,10 @@ from typing import Any
 
 from kbnav.knowledge.skb.documents import plain_text
 from kbnav.knowledge.skb.names import normalise
+from kbnav.retrieval.common import without_thought
 
-_FENCE = re.compile(r"```[\w-]*\n?(.*?)(?:```|\Z)", re.DOTALL)
+_FENCED = re.compile(r"[^\n`]{0,80}\s*```[\w-]*\n?((?:(?!```).)*)(?:```\s*)?", re.DOTALL)
+"""A reply that is one fence of code, with a line at most before it."""
 _LABEL = re.compile(r"\A\s*(?:[*_#\s]*)(?:answer|document|keywords|analysis)\s*:[*_]*\s*", re.IGNORECASE)
 _ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+(.+?)\s*$", re.MULTILINE)
 _OPENING = re.compile(r"[\[{]")
@@ -37,9 +39,10 @@ class Entity:
 
 
 def document(reply: str) -> str:
-    """The document in a reply: without a fence of code around it, and without a label before it."""
-    fenced = _FENCE.search(reply)
-    return _LABEL.sub("", fenced[1] if fenced else reply).strip()
+    """The document in a reply: without thoughts, a fence of code around the whole of it, and a label before it."""
+    said = without_thought(reply)
+    fenced = _FENCED.fullmatch(said)
+    return _LABEL.sub("", fenced[1] if fenced else said).strip()
 
 
 def entities(reply: str, kinds: Sequence[str]) -> list[Entity]:
