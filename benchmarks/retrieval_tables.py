@@ -78,7 +78,7 @@ def run_one(folder: Path, kb: str, table: str, name: str, out: Path, *, limit: i
         len(runs),
         sum(bool(record.error) for record in saved.records.values()),
         scores.attempted.values,
-        fmean(run.seconds for run in runs),
+        fmean(run.seconds + run.replayed_seconds for run in runs),
         fmean(run.usage.calls + run.replayed.calls for run in runs),
     )
 

@@ -188,6 +188,8 @@ class Run:
     usage: Usage = Usage()
     replayed: Usage = Usage()
     """What replies that were kept from before once cost; no part of ``usage`` and ``cost``."""
+    replayed_seconds: float = 0.0
+    """What waiting for them took then, calls side by side; no part of ``seconds``."""
     cost: float | None = None
     seconds: float = 0.0
     started: str = ""

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from heapq import heapreplace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,23 +40,23 @@ class Replies:
     def __init__(self, path: Path) -> None:
         self._blobs = Blobs(path, "the replies of models")
 
-    def get(self, key: str) -> tuple[str, Usage] | None:
-        """The reply, and what it cost when it was made."""
+    def get(self, key: str) -> tuple[str, Usage, float] | None:
+        """The reply, what it cost when it was made, and the seconds it took then; 0 where that was not kept."""
         body = self._blobs.get([key]).get(key)
         if body is None:
             return None
         found = json.loads(zlib.decompress(body))
-        return found["reply"], Usage(**found["usage"])
+        return found["reply"], Usage(**found["usage"]), found.get("seconds", 0.0)
 
-    def put(self, key: str, prompt: str, reply: str, usage: Usage) -> None:
+    def put(self, key: str, prompt: str, reply: str, usage: Usage, seconds: float) -> None:
         """Keep a reply, with its prompt for who wants to look."""
-        body = json.dumps({"prompt": prompt, "reply": reply, "usage": asdict(usage)})
+        body = json.dumps({"prompt": prompt, "reply": reply, "usage": asdict(usage), "seconds": seconds})
         self._blobs.put({key: zlib.compress(body.encode())})
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """What came of one prompt; ``reply`` is the failure where the call failed."""
+    """What came of one prompt; ``reply`` is the failure where the call failed, ``seconds`` are those of the call."""
 
     reply: str | StopRun
     usage: Usage
@@ -63,6 +64,8 @@ class _Answer:
     key: str
     left_out: int
     seconds: float
+    temperature: float
+    sample: int
 
 
 class ModelCalls:
@@ -97,7 +100,7 @@ class ModelCalls:
         documents stand, and the step says how much. Raises as ``kbnav.models.chat.invoke`` does.
         """
         answer = self._answer(prompt, temperature, sample)
-        _record(answer, trace, purpose, temperature, sample)
+        self._record([answer], trace, purpose)
         if isinstance(answer.reply, StopRun):
             raise answer.reply
         return answer.reply
@@ -130,8 +133,7 @@ class ModelCalls:
                 if isinstance(answers[-1].reply, FATAL):
                     pool.shutdown(cancel_futures=True)
                     break
-        for answer, sample in zip(answers, numbers, strict=False):
-            _record(answer, trace, purpose, temperature, sample)
+        self._record(answers, trace, purpose)
         failures = [answer.reply for answer in answers if isinstance(answer.reply, StopRun)]
         hopeless = [error for error in failures if isinstance(error, FATAL)]
         if hopeless or len(failures) == len(answers):
@@ -140,27 +142,48 @@ class ModelCalls:
 
     def _answer(self, prompt: str, temperature: float, sample: int) -> _Answer:
         """Ask, or look up what was answered before."""
-        began = time.perf_counter()
         sent, left_out = _cut(prompt, self._room)
         key = self._key(sent, temperature, sample)
         kept = self._replies.get(key) if self._replies else None
         reply: str | StopRun
         if kept:
-            reply, usage = kept
+            reply, usage, seconds = kept
         else:
-            try:
-                said = self._call(sent, temperature)
-            except StopRun as error:
-                reply, usage = error, Usage()
+            said, seconds = self._call(sent, temperature)
+            if isinstance(said, StopRun):
+                reply, usage = said, Usage()
             else:
                 reply, usage = str(said.text), usage_of(said)
                 if self._replies and _is_whole(said):
-                    self._replies.put(key, sent, reply, usage)
-        return _Answer(reply, usage, bool(kept), key, left_out, time.perf_counter() - began)
+                    self._replies.put(key, sent, reply, usage, seconds)
+        return _Answer(reply, usage, bool(kept), key, left_out, seconds, temperature, sample)
 
-    def _call(self, prompt: str, temperature: float) -> AIMessage:
+    def _call(self, prompt: str, temperature: float) -> tuple[AIMessage | StopRun, float]:
+        """The model's message or its failure, and the seconds from when its turn had come."""
+        said: AIMessage | StopRun
         with self._free:
-            return invoke(self._model.bind(temperature=temperature) if temperature else self._model, prompt)
+            began = time.perf_counter()
+            try:
+                said = invoke(self._model.bind(temperature=temperature) if temperature else self._model, prompt)
+            except StopRun as error:
+                said = error
+            return said, round(time.perf_counter() - began, 4)
+
+    def _record(self, answers: Sequence[_Answer], trace: Trace, purpose: str) -> None:
+        """A step for each of the answers that were given side by side."""
+        for answer in answers:
+            details: dict[str, Any] = {"purpose": purpose, "reply_key": answer.key[:16]}
+            details |= {"temperature": answer.temperature} if answer.temperature else {}
+            details |= {"sample": answer.sample} if answer.sample else {}
+            details |= {"kept_from_before": True} if answer.replayed else {}
+            if answer.left_out:
+                details["cut"] = f"{answer.left_out} characters did not fit the model's window and were left out"
+            seen = Observed(str(answer.reply), ok=not isinstance(answer.reply, StopRun))
+            trace.record("model", seen, answer.seconds, **details)
+            trace.spend(answer.usage, replayed=answer.replayed)
+        asked = [answer.seconds for answer in answers if not answer.replayed]
+        saved = _elapsed([answer.seconds for answer in answers], self._jobs) - _elapsed(asked, self._jobs)
+        trace.spend(Usage(), replayed=True, seconds=saved)
 
     def _key(self, prompt: str, temperature: float, sample: int) -> str:
         parts = [_FORMAT, self.name, self._base_url, temperature, sample, prompt]
@@ -191,16 +214,12 @@ def _is_whole(said: AIMessage) -> bool:
     return bool(str(said.text).strip()) and said.response_metadata.get("finish_reason", "stop") in ("stop", None)
 
 
-def _record(answer: _Answer, trace: Trace, purpose: str, temperature: float, sample: int) -> None:
-    failed = isinstance(answer.reply, StopRun)
-    details: dict[str, Any] = {"purpose": purpose, "reply_key": answer.key[:16]}
-    details |= {"temperature": temperature} if temperature else {}
-    details |= {"sample": sample} if sample else {}
-    details |= {"kept_from_before": True} if answer.replayed else {}
-    if answer.left_out:
-        details["cut"] = f"{answer.left_out} characters did not fit the model's window and were left out"
-    trace.record("model", Observed(str(answer.reply), ok=not failed), answer.seconds, **details)
-    trace.spend(answer.usage, replayed=answer.replayed)
+def _elapsed(seconds: Sequence[float], jobs: int) -> float:
+    """How long calls take that are made side by side, ``jobs`` at once."""
+    busy = [0.0] * jobs
+    for one in seconds:
+        heapreplace(busy, busy[0] + one)
+    return max(busy)
 
 
 def _cut(prompt: str, room: int) -> tuple[str, int]:
