@@ -18,6 +18,7 @@ from kbnav.apps.bot.talk import (
     normal_user,
     question_id,
     questions,
+    refusal,
     sections,
     with_reply,
 )
@@ -170,6 +171,25 @@ def test_who_put_a_comment_on_a_page_is_told_by_its_edits():
     ids = {text: question_id(next(sections(text)).comments[0]) for text in (base, one, two)}
     assert found == {ids[one]: "Bob x", ids[two]: "Eve"}
     assert comment_ids(base + one) == {ids[base], ids[one]}
+
+
+@pytest.mark.parametrize(
+    ("writer", "unwanted", "editors", "why"),
+    [
+        ("Ann", (), (), ""),
+        ("Eve", (), (), ""),  # a forger may ask, as who she is
+        ("", (), ("Ann",), ""),
+        ("", (), ("Eve",), "signed by Ann, who has not edited the page"),
+        ("Eve", ("Eve",), ("Ann", "Eve"), "Eve is a bot, or blocked"),
+        ("Eve", ("Ann",), ("Ann", "Eve"), "Ann is a bot, or blocked"),
+        ("", ("Ann",), ("Ann",), "Ann is a bot, or blocked"),
+    ],
+)
+def test_who_gets_no_reply_whether_signer_or_writer(
+    writer: str, unwanted: tuple[str, ...], editors: tuple[str, ...], why: str
+):
+    (question,) = questions("P", f"== A ==\nWho? {ANN}\n", bot=BOT, own=True)
+    assert refusal(question, writer, unwanted, editors) == why
 
 
 WIKITEXT = st.lists(

@@ -12,7 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kbnav.apps.bot.ledger import Entry, Ledger, Status
-from kbnav.apps.bot.talk import Question, added_by, comment_ids, marker, markers, may_edit, questions, with_reply
+from kbnav.apps.bot.talk import (
+    Question,
+    added_by,
+    comment_ids,
+    marker,
+    markers,
+    may_edit,
+    questions,
+    refusal,
+    with_reply,
+)
 from kbnav.apps.bot.wiki import Page, Site, Wiki
 from kbnav.apps.bot.wikitext import Style, apology, edit_summary, reply_text
 from kbnav.apps.bot.words import words_of
@@ -192,18 +202,15 @@ class Bot:
         unwanted = self._wiki.bots_and_blocked(users)
         editors = self._wiki.editors(title) if any(not added.get(question.id) for question in new) else set[str]()
         for question in new:
-            status: Status = "refused"
-            author = added.get(question.id) or question.author
             if question.id in before:
                 self._ledger.add(question, self._clock(), status="old", note=_OLD)
                 continue
-            if named := sorted({question.author, author} & unwanted):
-                why = f"{named[0]} is a bot, or blocked"
-            elif not added.get(question.id) and author not in editors:
-                why = f"signed by {author}, who has not edited the page"
-            elif not (why := self._over_quota(author)):
-                status = "seen"
-                why = f"signed by {question.author}, put there by {author}" if author != question.author else ""
+            writer = added.get(question.id, "")
+            author = writer or question.author
+            refused = refusal(question, writer, unwanted, editors) or self._over_quota(author)
+            status: Status = "refused" if refused else "seen"
+            forged = f"signed by {question.author}, put there by {author}" if author != question.author else ""
+            why = refused or forged
             if self._ledger.add(replace(question, author=author), self._clock(), status=status, note=why):
                 told = f"{title} § {question.section}: {author} asks: {question.text}"
                 yield Said(question.id, f"{told}\n{status}: {why}" if why else told)

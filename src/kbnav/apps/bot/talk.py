@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 MARKER = "kbnav:"
@@ -288,6 +288,22 @@ def added_by(base: str, edits: Iterable[tuple[str, str]], names: Names = Names()
         found |= dict.fromkeys(there - known, user)
         known |= there
     return found
+
+
+def refusal(question: Question, writer: str, unwanted: Collection[str], editors: Collection[str]) -> str:
+    """Why a question gets no reply, whatever the quotas say; empty where it may get one.
+
+    Args:
+        question: as it stands on its page.
+        writer: who put it there; empty where the history that was read does not tell.
+        unwanted: bots and blocked users; neither signer nor writer may be one.
+        editors: of the page; where the writer is not known, the signer must be one.
+    """
+    if named := sorted({question.author, writer} & set(unwanted)):
+        return f"{named[0]} is a bot, or blocked"
+    if not writer and question.author not in editors:
+        return f"signed by {question.author}, who has not edited the page"
+    return ""
 
 
 def with_reply(page: str, question: Question, reply: str, names: Names = Names()) -> str | None:
