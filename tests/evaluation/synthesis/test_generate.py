@@ -8,9 +8,11 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 
+from kbnav.encoders import Encoder, Vectors, normalised
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.synthesis.generate import Wanted, synthesize
@@ -35,13 +37,13 @@ MADE = Wording.model_validate(
 )
 
 
-def workshop(folder: Path, notes: Sequence[str], by_ann: Iterable[int]) -> SKB:
+def workshop(folder: Path, notes: Sequence[str], by_ann: Iterable[int], encoder: Encoder | None = None) -> SKB:
     """Jugs j0, j1, … with notes; Ann made some of them, Bob the others."""
     ann = set(by_ann)
     nodes = [{"id": "ann", "type": "potter", "name": "Ann Reed"}, {"id": "bob", "type": "potter", "name": "Bob Lisk"}]
     nodes += [{"id": f"j{n}", "type": "jug", "name": f"Jug {FILLER[n]}", "note": note} for n, note in enumerate(notes)]
     edges = [("ann" if n in ann else "bob", "made", f"j{n}") for n in range(len(notes))]
-    return small_skb(folder, nodes, edges)
+    return small_skb(folder, nodes, edges, encoder)
 
 
 BIRD = "painted in the kiln with a copper heron"
@@ -94,6 +96,58 @@ def test_a_question_that_one_part_answers_is_left_out(
         found, report = synthesize(skb, Wanted(1), only_ann)
     assert found == []
     assert report.dropped[reason] > 0
+
+
+LONG = "glazed, fired and gilded with many small things on it beside the reeds of a pond, such as a copper heron"
+
+
+@pytest.mark.parametrize(
+    ("anns", "bobs", "reason"),
+    [
+        # Of all documents Ann's jug has the least beside the heron; with names Bob's come first, which are called so.
+        (
+            [("Jug", "copper herons")],
+            ("Copper Heron", "and much more"),
+            "text alone: BM25 puts an answer first",
+        ),
+        # Bob's have less beside it than Ann's two; with names the one of these comes first that is called so.
+        (
+            [("Jug", LONG), ("Copper Heron", LONG)],
+            ("Barrel", "a copper heron"),
+            "text alone: BM25 with names puts an answer first",
+        ),
+    ],
+)
+def test_no_weight_of_names_lets_bm25_find_an_answer_by_the_text(
+    tmp_path: Path, anns: list[tuple[str, str]], bobs: tuple[str, str], reason: str
+) -> None:
+    jugs = [("ann", *one) for one in (*anns, *(("Cup", note) for note in OTHER))] + [("bob", *bobs)] * 3
+    nodes = [{"id": "ann", "type": "potter", "name": "Ann Reed"}, {"id": "bob", "type": "potter", "name": "Bob Lisk"}]
+    nodes += [
+        {"id": f"j{n}", "type": "jug", "name": f"{name} {FILLER[n]}", "note": note}
+        for n, (_, name, note) in enumerate(jugs)
+    ]
+    with small_skb(tmp_path, nodes, [(maker, "made", f"j{n}") for n, (maker, _, _) in enumerate(jugs)]) as skb:
+        found, report = synthesize(skb, Wanted(1), MADE.model_copy(update={"empty": ("kiln", "pond", "reeds")}))
+    assert found == []
+    assert report.dropped[reason] > 0
+
+
+class Herons:
+    """Sees nothing in a text but whether there is a heron: such texts are alike, and the first of them comes first."""
+
+    name = "herons"
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        return normalised(np.array([["heron" in text.lower(), "heron" not in text.lower()] for text in texts]))
+
+
+def test_vectors_must_not_find_an_answer_by_the_text_either(tmp_path: Path) -> None:
+    notes = [BIRD, BIRD, *OTHER[:4], "a copper heron", "the copper heron", "copper heron"]
+    with workshop(tmp_path, notes, range(6), Herons()) as skb:
+        found, report = synthesize(skb, Wanted(1), MADE)
+    assert found == []
+    assert report.dropped["text alone: vss puts an answer first"] > 0
 
 
 def test_a_name_that_two_nodes_share_starts_no_question(tmp_path: Path) -> None:
