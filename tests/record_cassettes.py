@@ -1,7 +1,7 @@
 """Record all cassettes again: ``make cassettes``.
 
-Serves the bundled mirror and, on the port next to it, the scripts of ``tests/agents/scripts`` as a model (the request's
-model names the script), and runs the recorded tests in rewriting mode.
+Serves the bundled mirror and, on the port next to it, the scripts of the tests' ``scripts`` folders as a model (the
+request's model names the script), and runs the recorded tests in rewriting mode.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ MIRROR_PORT, MODEL_PORT = 7878, 7879
 class ScriptedStub(ModelStub):
     """Takes the next reply from the script that the request's ``model`` names."""
 
-    def __init__(self, scripts: Path) -> None:
+    def __init__(self) -> None:
         super().__init__([], MODEL_PORT)
-        self._scripts = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in scripts.glob("*.json")}
+        scripts = HERE.glob("*/scripts/*.json")
+        self._scripts = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in scripts}
 
     def reply(self, asked: dict[str, Any]) -> Canned:
         """The reply to a request."""
@@ -43,10 +44,11 @@ def main() -> int:
         "tests/knowledge/wikidata/test_kb.py",
         "tests/agents/test_recorded_runs.py",
         "tests/agents/test_recorded_walks.py",
+        "tests/retrieval/test_recorded_systems.py",
     ]
     with tempfile.TemporaryDirectory() as home:
         folder = bundled_mirror(Path(home))
-        with MirrorServer(folder, port=MIRROR_PORT), ScriptedStub(HERE / "agents" / "scripts"):
+        with MirrorServer(folder, port=MIRROR_PORT), ScriptedStub():
             command = [sys.executable, "-m", "pytest", "-q", "--record-mode=rewrite", *recorded]
             return subprocess.run(command, check=False, cwd=HERE.parent).returncode
 
