@@ -74,6 +74,14 @@ class Brake:
         threading.Thread(target=context.run, args=(work,), daemon=True, name="kbnav-step").start()
         return self._wait(future)
 
+    def within(self, call: Callable[[], T]) -> T:
+        """The result of ``call``, made in this thread, to its end; only a model that it asks is given up at once."""
+        token = _BRAKE.set(self)
+        try:
+            return call()
+        finally:
+            _BRAKE.reset(token)
+
     def ask(self, call: Callable[[], T], awaited: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The same as ``call`` gives, by a coroutine that is cancelled when the run ends; raises as ``check``."""
         if self._loop is None:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -35,9 +36,9 @@ QUERY = "SELECT ?who { wd:Q979 wdt:P61 ?who }"
 
 
 @contextmanager
-def served(settings: Settings, kb: KnowledgeBase) -> Iterator[str]:
+def served(settings: Settings, kb: KnowledgeBase, system: str = "") -> Iterator[str]:
     """The server over HTTP, in a thread; its address."""
-    with open_desk(settings, kb) as desk:
+    with open_desk(settings, kb, system) as desk:
         app = http_app(build_server(desk, secrets_of(settings)), settings.web)
         server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
         thread = threading.Thread(target=server.run)
@@ -98,12 +99,17 @@ def test_over_http_other_names_and_other_sites_are_refused(http_server: str):
 
 async def said(url: str, *questions: str, token: str = "") -> list[tuple[bool, str]]:
     """What is said to questions that are asked at once: whether it is an error, and the text."""
+    return await called(url, ASK, *({"question": text} for text in questions), token=token)
+
+
+async def called(url: str, tool: str, *given: dict[str, Any], token: str = "") -> list[tuple[bool, str]]:
+    """What calls of a tool bring that are made at once: whether it is an error, and the text."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=60) as http,
         Client(streamable_http_client(f"{url}/mcp", http_client=http)) as client,
     ):
-        found = await asyncio.gather(*(client.call_tool(ASK, {"question": text}) for text in questions))
+        found = await asyncio.gather(*(client.call_tool(tool, arguments) for arguments in given))
         return [(bool(one.is_error), one.content[0].text) for one in found]
 
 
@@ -143,6 +149,46 @@ def test_over_http_a_request_that_is_taken_back_stops_its_run(mini_kb: Knowledge
     ):
         asyncio.run(hang_up(url))
         until(lambda: not Store(database).workers())
+
+
+class Held:
+    """A knowledge base whose queries wait until they are told to go on."""
+
+    def __init__(self, kb: KnowledgeBase) -> None:
+        self._kb = kb
+        self.waiting, self.go_on = threading.Semaphore(0), threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kb, name)
+
+    def execute_query(self, query: str, **options: Any) -> Any:
+        self.waiting.release()
+        self.go_on.wait(250)
+        return self._kb.execute_query(query, **options)
+
+
+def test_over_http_a_call_that_is_taken_back_keeps_its_place_until_it_is_over(mini_kb: KnowledgeBase, tmp_path: Path):
+    tokens = [f"a-token-of-{name}-0123456789" for name in ("alice", "bob", "carol")]
+    web = {"web_tokens": dict(zip(("alice", "bob", "carol"), tokens, strict=True))}
+    kb = Held(mini_kb)
+
+    async def query(url: str, token: str) -> tuple[bool, str]:
+        return (await called(url, "execute_query", {"query": QUERY}, token=token))[0]
+
+    async def take_back(url: str, token: str) -> None:
+        asking = asyncio.create_task(query(url, token))
+        assert await asyncio.to_thread(kb.waiting.acquire, timeout=60)
+        asking.cancel()
+        await asyncio.wait([asking])
+
+    settings = web_settings(tmp_path, **web, web_runs=2, web_runs_per_user=1)
+    with served(settings, kb) as url:
+        asyncio.run(take_back(url, tokens[0]))
+        assert asyncio.run(query(url, tokens[0])) == (True, "1 of your calls are at work; wait for one")
+        asyncio.run(take_back(url, tokens[1]))
+        assert asyncio.run(query(url, tokens[2])) == (True, "too many calls are at work; try again in a moment")
+        kb.go_on.set()
+        until(lambda: not asyncio.run(query(url, tokens[0]))[0])
 
 
 def test_no_key_is_in_what_a_client_is_told(mini_kb: KnowledgeBase, tmp_path: Path):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kbnav.agents.agent import Agent
 from kbnav.apps.console import answer_json
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, Tool
     from starlette.types import ASGIApp
 
+T = TypeVar("T")
 ASK = "ask"
 _ASK = (
     "Ask a question in any language. An agent navigates the knowledge base on its own and gives back the answer, the "
@@ -52,7 +54,7 @@ class Desk(Protocol):
         """The agent's run on a question. Raises StopRun where it failed or was stopped."""
         ...
 
-    async def call(self, work: Callable[[], CallToolResult]) -> CallToolResult:
+    async def call(self, context: ServerRequestContext[Any], work: Callable[[], CallToolResult]) -> CallToolResult:
         """What the call of a tool brings."""
         ...
 
@@ -62,7 +64,7 @@ class OwnDesk:
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._room = ThreadPoolExecutor(AT_ONCE)
 
     @asynccontextmanager
     async def opened(self, server: Server[Any]) -> AsyncIterator[None]:  # noqa: ARG002 - as the protocol says
@@ -72,17 +74,23 @@ class OwnDesk:
     async def ask(self, context: ServerRequestContext[Any], question: str) -> Run:  # noqa: ARG002
         """Ask the agent; a client that takes its request back stops the run, the model's call too."""
         brake = Brake(asyncio.get_running_loop())
-        async with self._room:
-            try:
-                return await asyncio.to_thread(ask, self.agent, question, brake=brake)
-            except asyncio.CancelledError:
-                brake.stop()
-                raise
+        return await self._done(partial(ask, self.agent, question, brake=brake), brake)
 
-    async def call(self, work: Callable[[], CallToolResult]) -> CallToolResult:
-        """When there is room."""
-        async with self._room:
-            return await asyncio.to_thread(work)
+    async def call(
+        self,
+        context: ServerRequestContext[Any],  # noqa: ARG002
+        work: Callable[[], CallToolResult],
+    ) -> CallToolResult:
+        """When there is room; what is taken back keeps its room until it is over."""
+        brake = Brake(asyncio.get_running_loop())
+        return await self._done(partial(brake.within, work), brake)
+
+    async def _done(self, work: Callable[[], T], brake: Brake) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._room, work)
+        except asyncio.CancelledError:
+            brake.stop()
+            raise
 
 
 def build_server(desk: Desk, hide: Secrets) -> Server[Any]:
@@ -109,7 +117,7 @@ def build_server(desk: Desk, hide: Secrets) -> Server[Any]:
                 answer = json.loads(answer_json(run, agent.settings.endpoints.query_page))
                 found = _result(answer["answer"] or answer["note"] or answer["status"], answer)
             else:
-                found = await desk.call(partial(_call, agent, params.name, arguments))
+                found = await desk.call(context, partial(_call, agent, params.name, arguments))
         except KbnavError as error:
             found = _result(str(error), failed=True)
         return type(found).model_validate(hide.hidden_in(found.model_dump(mode="json")))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
@@ -15,9 +17,10 @@ from kbnav.apps.web.database import open_sqlite
 from kbnav.apps.web.runner import Runner
 from kbnav.apps.web.service import Served, Service
 from kbnav.apps.web.store import Store
-from kbnav.errors import StopRun
+from kbnav.errors import LimitReached, StopRun
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.settings import Settings
+from kbnav.stopping import Brake
 from kbnav.trajectory import Run, load_run
 
 T = TypeVar("T")
@@ -26,11 +29,15 @@ DATABASE = "mcp.sqlite"
 
 
 class Desk:
-    """Hands questions to a runner, and lets so many calls of tools in at once."""
+    """Hands questions to a runner, and lets so many calls of tools in at once, of all and of one user."""
 
     def __init__(self, service: Service, store: Store, choice: tuple[str, str, str]) -> None:
         """``choice`` is what is asked: knowledge base, system, model."""
         self._service, self._store, self._choice = service, store, choice
+        self._limits = service.settings.web
+        self._tools = ThreadPoolExecutor(self._limits.runs)
+        self._at_work: Counter[str] = Counter()
+        """Calls of tools by who asked for them; one that was taken back is at work until its thread is over."""
         self.agent: Agent = service.agent(*choice)
 
     @asynccontextmanager
@@ -64,10 +71,23 @@ class Desk:
             raise StopRun(answer["note"])
         return load_run(self._service.settings.home / "runs" / f"{answer['run']}.json")
 
-    async def call(self, work: Callable[[], T]) -> T:
+    async def call(self, context: Any, work: Callable[[], T]) -> T:
         """What a tool brings. Raises LimitReached where too many are at work."""
-        with self._service.query():
-            return await asyncio.to_thread(work)
+        owner: str = context.request.state.visitor.owner
+        if self._at_work[owner] >= self._limits.runs_per_user:
+            raise LimitReached(f"{self._limits.runs_per_user} of your calls are at work; wait for one")
+        if self._at_work.total() >= self._limits.runs:
+            raise LimitReached("too many calls are at work; try again in a moment")
+        loop = asyncio.get_running_loop()
+        brake = Brake(loop)
+        self._at_work[owner] += 1
+        working = loop.run_in_executor(self._tools, brake.within, work)
+        working.add_done_callback(lambda _: self._at_work.subtract([owner]))
+        try:
+            return await asyncio.shield(working)
+        except asyncio.CancelledError:
+            brake.stop()
+            raise
 
 
 @contextmanager
