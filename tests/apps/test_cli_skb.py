@@ -280,6 +280,18 @@ def test_progress_on_a_terminal_shows_rate_and_time(monkeypatch):
     assert "100/100" in out.getvalue()
 
 
+def test_progress_where_nobody_watches_has_one_line_a_stage_whatever_the_triples_report_meanwhile():
+    out = io.StringIO()
+    with Progress(Console(file=out, width=120)) as progress:
+        progress("text", 10, 40)
+        progress("rdf", 5, 20)
+        progress("text", 20, 40)
+        progress("rdf", 20, 20)
+        progress("text", 40, 40)
+        progress("vectors", 40, 40)
+    assert [line.split(" in ")[0] for line in out.getvalue().splitlines()] == ["rdf: 20", "text: 40", "vectors: 40"]
+
+
 def test_vectors_of_an_endpoint_are_asked_of_it_again_with_the_settings_own_key(kbnav, embeddings, monkeypatch):
     monkeypatch.setenv("KBNAV_BASE_URL", embeddings.base_url)
     monkeypatch.setenv("KBNAV_API_KEY", "secret")

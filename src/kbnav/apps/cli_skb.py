@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Self
 
@@ -172,6 +173,7 @@ class Progress:
             disable=not console.is_terminal,
         )
         self._stages: dict[str, _Stage] = {}
+        self._lock = Lock()
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -188,18 +190,19 @@ class Progress:
     def __call__(self, stage: str, done: int, total: int) -> None:
         """That ``done`` of ``total`` are done; 0 where the total is not known.
 
-        Stages follow one another, but for the triples, which go on beside others until they are read.
+        Stages follow one another, but for the triples, which a thread of their own makes beside the others.
         """
-        if stage not in self._stages:
-            for name in list(self._stages):
-                if name != self._beside:
-                    self._end(name)
-            self._stages[stage] = _Stage(self._bars.add_task(stage, total=None, rate=""), time.monotonic())
-        shown = self._stages[stage]
-        shown.done = done
-        self._bars.update(shown.bar, completed=done, total=total or None, rate=shown.rate())
-        if stage == self._beside and done == total:
-            self._end(stage)
+        with self._lock:
+            if stage not in self._stages:
+                if stage != self._beside:
+                    for name in [one for one in self._stages if one != self._beside]:
+                        self._end(name)
+                self._stages[stage] = _Stage(self._bars.add_task(stage, total=None, rate=""), time.monotonic())
+            shown = self._stages[stage]
+            shown.done = done
+            self._bars.update(shown.bar, completed=done, total=total or None, rate=shown.rate())
+            if stage == self._beside and done == total:
+                self._end(stage)
 
     def _end(self, name: str) -> None:
         stage = self._stages.pop(name)
