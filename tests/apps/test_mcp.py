@@ -29,7 +29,7 @@ from kbnav.apps.web.store import Store
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.settings import Price, Settings
 from tests.apps.web.parts import Explorer, until, web_settings
-from tests.models.stub import ModelStub, failure
+from tests.models.stub import ModelStub, completion, failure
 
 MARIE = "Which elements were discovered by Marie Curie?"
 QUERY = "SELECT ?who { wd:Q979 wdt:P61 ?who }"
@@ -133,6 +133,25 @@ def test_over_http_questions_have_the_limits_of_the_page(mini_kb: KnowledgeBase,
         options = {**model.options(), "prices": prices, "web_question_dollars": 0.2}
         with served(web_settings(tmp_path / "other", **options), mini_kb) as url:
             assert asyncio.run(said(url, MARIE)) == [(True, "The limit of $0.20 for a question was reached.")]
+
+
+def test_over_http_what_a_tool_asks_a_model_counts_as_a_question(demo_kb: KnowledgeBase, tmp_path: Path):
+    async def talk(url: str) -> list[tuple[bool, str]]:
+        requests = [{"request": text} for text in ("makers", "pupils", "owners")]
+        generated = [(await called(url, "generate", request))[0] for request in requests]
+        looked_up = await called(url, "search_neighbors", {"entity_id": "instrument:the-brown-eye"})
+        return [*generated, *looked_up, *await said(url, "Who?")]
+
+    with ModelStub([completion("The Brown Eye | made by | Ann")]) as stub:
+        settings = web_settings(tmp_path, model="stub", base_url=stub.base_url, web_questions_per_day=2)
+        with served(settings, demo_kb, "gog") as url:
+            found = asyncio.run(talk(url))
+        assert len(stub.requests) == 2
+    spent = (True, "you have asked 2 questions in 24 hours")
+    assert [failed for failed, _ in found[:2]] == [False, False]
+    assert "[generated]" in found[0][1]
+    assert found[2] == found[4] == spent
+    assert found[3][1].startswith("The Brown Eye (instrument:the-brown-eye): ")
 
 
 def test_over_http_a_request_that_is_taken_back_stops_its_run(mini_kb: KnowledgeBase, tmp_path: Path):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from langgraph.checkpoint.memory import InMemorySaver
@@ -72,14 +73,17 @@ class Desk:
         return load_run(self._service.settings.home / "runs" / f"{answer['run']}.json")
 
     async def call(self, context: Any, work: Callable[[], T]) -> T:
-        """What a tool brings. Raises LimitReached where too many are at work."""
+        """What a tool brings; each model's call that it makes counts as a question of the visitor's.
+
+        Raises LimitReached where too many are at work or were asked, and as the tool.
+        """
         owner: str = context.request.state.visitor.owner
         if self._at_work[owner] >= self._limits.runs_per_user:
             raise LimitReached(f"{self._limits.runs_per_user} of your calls are at work; wait for one")
         if self._at_work.total() >= self._limits.runs:
             raise LimitReached("too many calls are at work; try again in a moment")
         loop = asyncio.get_running_loop()
-        brake = Brake(loop)
+        brake = _Counting(loop, partial(context.lifespan_context.count, owner))
         self._at_work[owner] += 1
         working = loop.run_in_executor(self._tools, brake.within, work)
         working.add_done_callback(lambda _: self._at_work.subtract([owner]))
@@ -88,6 +92,19 @@ class Desk:
         except asyncio.CancelledError:
             brake.stop()
             raise
+
+
+class _Counting(Brake):
+    """A brake that counts each call of a model, before it is made."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, count: Callable[[], None]) -> None:
+        super().__init__(loop)
+        self._count = count
+
+    def ask(self, call: Callable[[], T], awaited: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """As a brake does. Raises as ``count`` too."""
+        self._count()
+        return super().ask(call, awaited)
 
 
 @contextmanager

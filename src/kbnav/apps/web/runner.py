@@ -174,11 +174,20 @@ class Runner:
         if refused == "too many at once":
             raise LimitReached(f"{limits.runs_per_user} of your questions are being answered; wait for one")
         if refused == "too many a day":
-            raise LimitReached(f"you have asked {limits.questions_per_day} questions in 24 hours")
+            raise LimitReached(self._spent)
         if refused:
             raise Busy("this session is still at another question")
         self._put(run, history)
         return run
+
+    @property
+    def _spent(self) -> str:
+        return f"you have asked {self._limits.questions_per_day} questions in 24 hours"
+
+    def count(self, owner: str) -> None:
+        """Count a call of a model outside of any run as a question. Raises LimitReached."""
+        if not self._store.count_question(owner, a_day=self._limits.questions_per_day):
+            raise LimitReached(self._spent)
 
     def stop(self, run: StoredRun) -> None:
         """End a run at once, in whichever process it is."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kbnav.apps.web.database import Database
+from kbnav.apps.web.database import Database, Run
 
 Status = Literal["queued", "running", "done", "failed", "stopped"]
 Refusal = Literal["too many at once", "too many a day", "session busy"]
@@ -164,8 +164,7 @@ class Store:
         with self._together(f"owner {new.owner}") as run:
             if run(f"SELECT COUNT(*) FROM web_runs WHERE owner = ? AND {_UNDER_WAY}", owner)[0][0] >= at_once:
                 return "too many at once"
-            today = "SELECT COUNT(*) FROM web_asked WHERE owner = ? AND made > ?"
-            if run(today, (*owner, time.time() - DAY))[0][0] >= a_day:
+            if _asked_today(run, new.owner) >= a_day:
                 return "too many a day"
             added = run(
                 f"INSERT INTO web_runs ({_COLUMNS}) VALUES ({', '.join('?' * 14)}) ON CONFLICT DO NOTHING RETURNING id",
@@ -175,8 +174,16 @@ class Store:
             if not added:
                 return "session busy"
             run("UPDATE web_sessions SET title = ? WHERE id = ? AND title = ''", (new.question[:200], new.session))
-            run("INSERT INTO web_asked (owner, made) VALUES (?, ?)", (new.owner, new.made))
+            run(_COUNT, (new.owner, new.made))
         return None
+
+    def count_question(self, owner: str, *, a_day: int) -> bool:
+        """Count what is like a question and no run; False where its owner has asked ``a_day`` in 24 hours."""
+        with self._together(f"owner {owner}") as run:
+            free = _asked_today(run, owner) < a_day
+            if free:
+                run(_COUNT, (owner, time.time()))
+        return free
 
     def run(self, run_id: str) -> StoredRun | None:
         """A run by its id."""
@@ -337,7 +344,13 @@ class Store:
 _ADD_EVENT = (
     "INSERT INTO web_events (run, number, data) SELECT ?, COALESCE(MAX(number), 0) + 1, ? FROM web_events WHERE run = ?"
 )
+_COUNT = "INSERT INTO web_asked (owner, made) VALUES (?, ?)"
 _COLUMNS = "id, session, owner, kb, system, model, question, status, worker, beat, stopping, share, made, answer"
+
+
+def _asked_today(run: Run, owner: str) -> int:
+    rows = run("SELECT COUNT(*) FROM web_asked WHERE owner = ? AND made > ?", (owner, time.time() - DAY))
+    return int(rows[0][0])
 
 
 def _loaded(row: Sequence[Any], place: int) -> list[Any]:
