@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sqlite3
 import threading
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
@@ -211,6 +212,42 @@ def test_a_refused_key_ends_all_at_once(tmp_path: Path):
     assert len(stub.requests) <= 4
 
 
+def test_what_was_under_way_beside_a_refused_key_is_recorded_and_counted():
+    class Refused(Echo):
+        def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any):
+            said = super()._generate(messages, *args, **kwargs)
+            if messages[-1].text == "2":
+                raise CredentialsError("refused")
+            return said
+
+    trace = Trace()
+    with pytest.raises(CredentialsError):
+        ModelCalls(Refused(together=3), "echo", jobs=3).ask_many(["1", "2", "3"], trace, purpose="test")
+    assert [step.ok for step in trace.steps] == [True, False, True]
+    assert trace.usage.calls == 2
+
+
+def test_nothing_more_is_asked_once_a_person_interrupts():
+    over = threading.Event()
+
+    class Interrupted(Echo):
+        def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any):
+            said = super()._generate(messages, *args, **kwargs)
+            if messages[-1].text == "1":
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            over.wait(1)
+            return said
+
+    model = Interrupted(together=2)
+    with pytest.raises(KeyboardInterrupt):
+        ModelCalls(model, "echo", jobs=2).ask_many([str(n) for n in range(10)], Trace(), purpose="test")
+    over.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("kbnav-model"):
+            thread.join()
+    assert sorted(prompt for prompt, _ in model.asked) == ["0", "1"]
+
+
 def test_a_saved_run_is_no_model_of_a_retrieval_system(tmp_path: Path):
     with pytest.raises(UsageError, match="replay"):
         open_calls(Settings(model="replay:run.json", home=tmp_path))
@@ -229,6 +266,7 @@ def test_what_does_not_fit_the_window_is_cut_in_the_middle_and_said():
     assert trace.steps[0].call.arguments["cut"].startswith(f"{left_out} characters")
 
 
+@settings(deadline=None)
 @given(st.text(min_size=0, max_size=3000), st.integers(256, 700))
 def test_whatever_the_prompt_what_is_sent_fits(prompt: str, window: int):
     model, trace = Echo(), Trace()

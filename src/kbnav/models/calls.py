@@ -122,17 +122,17 @@ class ModelCalls:
         numbers = list(samples) or [0] * len(prompts)
         if not prompts:
             return []
-        with ThreadPoolExecutor(min(self._jobs, len(prompts)), thread_name_prefix="kbnav-model") as pool:
+        pool = ThreadPoolExecutor(min(self._jobs, len(prompts)), thread_name_prefix="kbnav-model")
+        try:
             jobs = [
                 pool.submit(self._answer, prompt, temperature, sample)
                 for prompt, sample in zip(prompts, numbers, strict=True)
             ]
-            answers = []
-            for job in jobs:
-                answers.append(job.result())
-                if isinstance(answers[-1].reply, FATAL):
-                    pool.shutdown(cancel_futures=True)
-                    break
+            if any(isinstance(job.result().reply, FATAL) for job in jobs):
+                pool.shutdown(cancel_futures=True)
+        finally:  # also where a person interrupts: what is not yet asked never is
+            pool.shutdown(wait=False, cancel_futures=True)
+        answers = [job.result() for job in jobs if not job.cancelled()]
         self._record(answers, trace, purpose)
         failures = [answer.reply for answer in answers if isinstance(answer.reply, StopRun)]
         hopeless = [error for error in failures if isinstance(error, FATAL)]
