@@ -120,12 +120,15 @@ def test_what_is_anothers_is_as_if_it_were_not_there(server: Server, visit: Visi
     assert nobody("GET", "/api/sessions").json() == []
 
 
-def test_a_deleted_session_is_forgotten(visit: Visit):
+def test_a_deleted_session_is_forgotten(server: Server, visit: Visit):
     session = visit.session(kb="mini")
-    run = visit.answered(session, "Who discovered polonium?")["id"]
+    answered = visit.answered(session, "Who discovered polonium?")
+    run, saved = answered["id"], server.app.state.parts.settings.home / "runs" / f"{answered['answer']['run']}.json"
+    assert saved.is_file()
     assert visit("DELETE", f"/api/sessions/{session}").status_code == 204
     for path in (f"/api/sessions/{session}", f"/api/runs/{run}", f"/api/results/{run}/rows"):
         assert visit("GET", path).status_code == 404
+    assert not saved.exists()
     assert session not in [one["id"] for one in visit("GET", "/api/sessions").json()]
 
 

@@ -10,17 +10,18 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
 
 import pytest
 
-from kbnav.apps.web.database import PostgresDatabase, open_postgres
+from kbnav.apps.web.database import PostgresDatabase, Rows, Run, open_postgres
 from kbnav.apps.web.store import Store, StoredRun, unguessable
-from tests.apps.web.parts import Explorer, Visit, served_process
+from tests.apps.web.parts import Explorer, Visit, served_process, until
 
 MARIE = "Which elements were discovered by Marie Curie?"
 USER = "postgres"
@@ -95,10 +96,11 @@ def test_of_twenty_questions_that_several_servers_are_asked_at_once_three_are_ta
         stores = [Store(PostgresDatabase(pool)) for pool in (one, two)]
         stores[0].set_up()
         start = Barrier(20)
+        sessions = [stores[0].add_session("user:alice", "mini", "spinach", "m").id for _ in range(20)]
 
         def ask(number: int) -> tuple[str | None, str]:
             run = StoredRun(
-                unguessable("run"), f"chat-{number}", "user:alice", "mini", "spinach", "m", MARIE, "queued", "w", 0.0,
+                unguessable("run"), sessions[number], "user:alice", "mini", "spinach", "m", MARIE, "queued", "w", 0.0,
                 False, None, time.time(), None,
             )  # fmt: skip
             start.wait()
@@ -115,6 +117,56 @@ def test_of_twenty_questions_that_several_servers_are_asked_at_once_three_are_ta
         assert not stores[0].add_event(taken, "another", {"kind": "call"})
         assert stores[0].add_event(taken, "w", {"kind": "call"})
         assert [event.number for event in stores[1].events(taken)] == [1, 2]
+
+
+class Paused:
+    """A database that waits, in a transaction and after its first statement, until it is told to go on."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self.run, self._database = database.run, database
+        self.waiting, self.go_on = Event(), Event()
+
+    @contextmanager
+    def together(self, lock: str) -> Iterator[Run]:
+        with self._database.together(lock) as run:
+
+            def first(statement: str, values: Sequence[object] = ()) -> Rows:
+                rows = run(statement, values)
+                self.waiting.set()
+                self.go_on.wait(60)
+                return rows
+
+            yield first
+
+
+@pytest.mark.parametrize("under_way", ["asked", "ended"])
+def test_nothing_is_left_of_a_run_that_is_asked_or_ends_while_its_session_is_deleted(database: str, under_way: str):
+    with open_postgres(database) as one, open_postgres(database) as two, ThreadPoolExecutor(2) as threads:
+        paused = Paused(PostgresDatabase(one))
+        slow, store = Store(paused), Store(PostgresDatabase(two))
+        store.set_up()
+        session = store.add_session("user:alice", "mini", "spinach", "m")
+        run = StoredRun(
+            "run-1", session.id, "user:alice", "mini", "spinach", "m", MARIE, "queued", "w", 0.0, False, None, 1.0, None
+        )  # fmt: skip
+        if under_way == "asked":
+            other = threads.submit(slow.add_run, run, at_once=1, a_day=1)
+        else:
+            store.add_run(run, at_once=1, a_day=1)
+            other = threads.submit(slow.end, "run-1", "w", "done", {"text": "", "run": "saved"})
+        assert paused.waiting.wait(60)
+        deleted = threads.submit(store.delete_session, session)
+        until(lambda: deleted.done() or one_waits(PostgresDatabase(one)))
+        paused.go_on.set()
+        assert other.result(60) == (None if under_way == "asked" else True)
+        assert deleted.result(60) == ([] if under_way == "asked" else ["saved"])
+        assert store.run("run-1") is None
+        assert store.events("run-1") == []
+
+
+def one_waits(database: PostgresDatabase) -> bool:
+    """Whether a transaction waits for another."""
+    return bool(database.run("SELECT pid FROM pg_locks WHERE NOT granted"))
 
 
 def test_several_workers_serve_one_address(fresh_home: Path, database: str):

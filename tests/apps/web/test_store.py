@@ -15,18 +15,18 @@ def test_questions_without_a_session_are_forgotten_unless_somebody_shares_or_jud
         store.set_up()
         ages = {"plain": 2.0, "new": 0.5, "shared": 2.0, "judged": 2.0, "under way": 2.0, "of a session": 2.0}
         for name, days in ages.items():
-            session = "chat" if name == "of a session" else ""
+            session = store.add_session("alice", "mini", "spinach", "m").id if name == "of a session" else ""
             run = StoredRun(
                 name, session, "alice", "mini", "spinach", "m", "Who?", "running", "w", 0.0, False, None,
                 time.time() - days * DAY, None,
             )  # fmt: skip
             assert store.add_run(run, at_once=10, a_day=10) is None
             assert store.add_event(name, "w", {"kind": "started"})
-            assert name == "under way" or store.end(name, "w", "done", {"text": ""})
+            assert name == "under way" or store.end(name, "w", "done", {"text": "", "run": f"saved {name}"})
         store.add_result(StoredResult("plain", "alice", "mini", "en", "", {}))  # made now, as by a query run by hand
         store.share("shared", "share-1")
         store.set_opinion("judged", "up", "")
-        store.delete_old(DAY)
+        assert store.delete_old(DAY) == ["saved plain"]
         assert [name for name in ages if store.run(name) is None] == ["plain"]
         assert [name for name in ages if not store.events(name)] == ["plain"]
         assert store.result("plain") is not None
@@ -35,3 +35,32 @@ def test_questions_without_a_session_are_forgotten_unless_somebody_shares_or_jud
             at_once=10,
             a_day=2,
         ) is None  # of those, one was asked in the last 24 hours  # fmt: skip
+
+
+def test_a_question_of_a_session_that_was_deleted_meanwhile_is_not_taken(tmp_path: Path):
+    with open_sqlite(tmp_path / "web.sqlite") as database:
+        store = Store(database)
+        store.set_up()
+        session = store.add_session("alice", "mini", "spinach", "m")
+        assert store.delete_session(session) == []
+        run = StoredRun(
+            "n", session.id, "alice", "mini", "s", "m", "?", "queued", "w", 0.0, False, None, time.time(), None
+        )  # fmt: skip
+        assert store.add_run(run, at_once=10, a_day=10) == "session gone"
+        assert store.run("n") is None
+
+
+def test_an_opinion_that_is_taken_back_leaves_nothing(tmp_path: Path):
+    with open_sqlite(tmp_path / "web.sqlite") as database:
+        store = Store(database)
+        store.set_up()
+        run = StoredRun("n", "", "alice", "mini", "s", "m", "?", "queued", "w", 0.0, False, None, 1.0, None)
+        assert store.add_run(run, at_once=1, a_day=1) is None
+        store.end("n", "w", "done", {"text": ""})
+        store.set_opinion("n", "up", "good")
+        store.set_opinion("n", "", "good")
+        assert [(one["thumb"], one["note"]) for one in store.opinions()] == [("", "good")]
+        store.set_opinion("n", "", "")
+        assert (store.opinions(), store.opinion("n")) == ([], None)
+        store.delete_old(DAY)
+        assert store.run("n") is None

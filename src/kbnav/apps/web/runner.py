@@ -10,7 +10,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.results import result_of
 from kbnav.apps.web.service import Service
-from kbnav.apps.web.store import DAY, Status, Store, StoredEvent, StoredResult, StoredRun, unguessable
+from kbnav.apps.web.store import DAY, Session, Status, Store, StoredEvent, StoredResult, StoredRun, unguessable
 from kbnav.apps.web.telling import Tell, Teller, answer_data, failed_answer
-from kbnav.errors import Busy, KbnavError, LimitReached, Stopped, StopRun
+from kbnav.errors import Busy, KbnavError, LimitReached, NotOffered, Stopped, StopRun
 from kbnav.models.chat import cost_of
 from kbnav.question import checked_question
 from kbnav.session import Chat, attempt
@@ -160,7 +160,8 @@ class Runner:
     ) -> StoredRun:
         """Put a question in line.
 
-        Raises UsageError for what is no question, Busy for a session that is, LimitReached.
+        Raises UsageError for what is no question, Busy for a session that is, NotOffered for one that is gone,
+        LimitReached.
         """
         question = checked_question(question)
         kb, system, model = choice
@@ -175,6 +176,8 @@ class Runner:
             raise LimitReached(f"{limits.runs_per_user} of your questions are being answered; wait for one")
         if refused == "too many a day":
             raise LimitReached(self._spent)
+        if refused == "session gone":
+            raise NotOffered("you have no such session")
         if refused:
             raise Busy("this session is still at another question")
         self._put(run, history)
@@ -198,6 +201,18 @@ class Runner:
             live.brake.stop()
         elif run.under_way:
             self._store.ask_to_stop(run.id)
+
+    def forget(self, session: Session) -> None:
+        """Delete a session with all that belongs to it; a question under way is stopped."""
+        for run in self._store.runs(session.id):
+            self.stop(run)
+        self._delete_saved(self._store.delete_session(session))
+        self._saver.delete_thread(session.id)
+
+    def _delete_saved(self, ids: Iterable[str]) -> None:
+        """Delete runs that were saved as files, as far as this server's home has them."""
+        for run_id in ids:
+            (self._service.settings.home / "runs" / f"{run_id}.json").unlink(missing_ok=True)
 
     @property
     def busy(self) -> bool:
@@ -274,11 +289,12 @@ class Runner:
             _LOG.error("run: %s", self._hide.hidden(repr(error)))
             status, answer = "failed", failed_answer(BROKEN)
         if not self._store.end(run.id, self.worker, status, self._hide.hidden_in(answer)):
-            self._forget_if_gone(run)
+            self._forget_if_gone(run, answer.get("run"))
 
-    def _forget_if_gone(self, run: StoredRun) -> None:
+    def _forget_if_gone(self, run: StoredRun, saved: str | None = None) -> None:
         """Leave nothing of a run whose session was deleted while it was answered."""
         if self._store.run(run.id) is None:
+            self._delete_saved([saved] if saved else [])
             self._store.forget_run(run.id)
             self._saver.delete_thread(run.session)
 
@@ -329,7 +345,7 @@ class Runner:
                 if ticks % _BEAT == 0:
                     self._bury()
                 if ticks % _SWEEP == 0:
-                    self._store.delete_old(DAY)
+                    self._delete_saved(self._store.delete_old(DAY))
                 self._beat()
                 self._end_broken()
             except Exception as error:  # noqa: BLE001 - a database that is away for a moment must not end the watch

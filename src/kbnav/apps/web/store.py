@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kbnav.apps.web.database import Database, Run
+from kbnav.apps.web.database import Database, Rows, Run
 
 Status = Literal["queued", "running", "done", "failed", "stopped"]
-Refusal = Literal["too many at once", "too many a day", "session busy"]
+Refusal = Literal["too many at once", "too many a day", "session busy", "session gone"]
 DAY = 24 * 3600.0
 _UNDER_WAY = "status IN ('queued', 'running')"
 _SCHEMA = (
@@ -145,17 +145,23 @@ class Store:
         )
         return [Session(*row) for row in rows]
 
-    def delete_session(self, session_id: str) -> None:
-        """Forget a session with all that belongs to it."""
-        with self._together(session_id) as run:
-            for table in ("web_events", "web_opinions"):
-                run(f"DELETE FROM {table} WHERE run IN (SELECT id FROM web_runs WHERE session = ?)", (session_id,))
-            for table in ("web_results", "web_runs"):
-                run(f"DELETE FROM {table} WHERE session = ?", (session_id,))
-            run("DELETE FROM web_sessions WHERE id = ?", (session_id,))
+    def delete_session(self, session: Session) -> list[str]:
+        """Forget a session with all that belongs to it; the ids under which its runs were saved as files.
+
+        The lock keeps its owner from asking meanwhile. Runs go first: one that ends at this moment has left its last
+        event before, or finds itself gone.
+        """
+        with self._together(f"owner {session.owner}") as run:
+            runs = run("DELETE FROM web_runs WHERE session = ? RETURNING id, answer", (session.id,))
+            for run_id, _ in runs:
+                for table in ("web_events", "web_opinions"):
+                    run(f"DELETE FROM {table} WHERE run = ?", (run_id,))
+            run("DELETE FROM web_results WHERE session = ?", (session.id,))
+            run("DELETE FROM web_sessions WHERE id = ?", (session.id,))
+        return _saved(runs)
 
     def add_run(self, new: StoredRun, *, at_once: int, a_day: int) -> Refusal | None:
-        """Keep a new run; why not, where its owner has reached a limit or its session is still at another question.
+        """Keep a new run; why not, where its owner has reached a limit, or its session is gone or at another question.
 
         ``at_once`` questions of an owner may be under way, and ``a_day`` be asked in 24 hours. However many are asked
         at the same moment, and of however many servers, no more are kept.
@@ -166,6 +172,8 @@ class Store:
                 return "too many at once"
             if _asked_today(run, new.owner) >= a_day:
                 return "too many a day"
+            if new.session and not run("SELECT id FROM web_sessions WHERE id = ?", (new.session,)):
+                return "session gone"
             added = run(
                 f"INSERT INTO web_runs ({_COLUMNS}) VALUES ({', '.join('?' * 14)}) ON CONFLICT DO NOTHING RETURNING id",
                 (new.id, new.session, new.owner, new.kb, new.system, new.model, new.question, new.status, new.worker,
@@ -303,23 +311,28 @@ class Store:
         rows = self._run("SELECT owner FROM web_results WHERE id = ?", (result_id,))
         return str(rows[0][0]) if rows else None
 
-    def delete_old(self, age: float) -> None:
+    def delete_old(self, age: float) -> list[str]:
         """Forget, after ``age`` seconds, that something was asked, and questions without a session and their results.
 
-        Those that are shared, or that somebody has an opinion of, are kept.
+        Those that are shared, or that somebody has an opinion of, are kept. Gives the ids under which the runs were
+        saved as files.
         """
         before = (time.time() - age,)
         kept = "SELECT id FROM web_runs WHERE share IS NOT NULL UNION SELECT run FROM web_opinions"
         old = f"session = '' AND made < ? AND id NOT IN ({kept})"
-        self._run(f"DELETE FROM web_results WHERE {old}", before)
-        self._run(
-            f"DELETE FROM web_events WHERE run IN (SELECT id FROM web_runs WHERE {old} AND NOT ({_UNDER_WAY}))", before
-        )
-        self._run(f"DELETE FROM web_runs WHERE {old} AND NOT ({_UNDER_WAY})", before)
-        self._run("DELETE FROM web_asked WHERE made < ?", before)
+        with self._together("what is old") as run:
+            run(f"DELETE FROM web_results WHERE {old}", before)
+            runs = run(f"DELETE FROM web_runs WHERE {old} AND NOT ({_UNDER_WAY}) RETURNING id, answer", before)
+            for run_id, _ in runs:
+                run("DELETE FROM web_events WHERE run = ?", (run_id,))
+            run("DELETE FROM web_asked WHERE made < ?", before)
+        return _saved(runs)
 
     def set_opinion(self, run_id: str, thumb: str, note: str) -> None:
-        """Keep what a reader thinks of an answer, instead of what they thought before."""
+        """Keep what a reader thinks of an answer, instead of what they thought before; nothing where both are empty."""
+        if not thumb and not note:
+            self._run("DELETE FROM web_opinions WHERE run = ?", (run_id,))
+            return
         self._run(
             "INSERT INTO web_opinions (run, thumb, note, made) VALUES (?, ?, ?, ?) ON CONFLICT (run) "
             "DO UPDATE SET thumb = excluded.thumb, note = excluded.note, made = excluded.made",
@@ -351,6 +364,12 @@ _COLUMNS = "id, session, owner, kb, system, model, question, status, worker, bea
 def _asked_today(run: Run, owner: str) -> int:
     rows = run("SELECT COUNT(*) FROM web_asked WHERE owner = ? AND made > ?", (owner, time.time() - DAY))
     return int(rows[0][0])
+
+
+def _saved(runs: Rows) -> list[str]:
+    """The ids under which runs were saved, of rows of id and answer; one that never began was not."""
+    answers = [json.loads(answer) or {} for _, answer in runs]
+    return [answer["run"] for answer in answers if "run" in answer]
 
 
 def _loaded(row: Sequence[Any], place: int) -> list[Any]:

@@ -201,11 +201,7 @@ def session(session_id: str, parts: PartsOf, visitor: VisitorOf) -> SessionPage:
 @router.delete("/sessions/{session_id}", status_code=204)
 def delete_session(session_id: str, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf) -> Response:
     """Forget a session; a question under way is stopped."""
-    found = own_session(parts, visitor, session_id)
-    for run in parts.store.runs(found.id):
-        runner.stop(run)
-    parts.store.delete_session(found.id)
-    parts.saver.delete_thread(found.id)
+    runner.forget(own_session(parts, visitor, session_id))
     return Response(status_code=204)
 
 
