@@ -37,10 +37,13 @@ def test_entities_are_read_however_the_model_nests_them(reply: str):
         ('["Ann Reed", "TP53"]', [("", "Ann Reed"), ("", "TP53")]),
         ('[{"ship": {"name": "Lark"}}]', [("", "Lark")]),
         ('{"field of study": {"label": "optics"}}', [("field_of_study", "optics")]),
-        ("The query names:\n- person: Ann Reed\n- TP53 protein\n", [("person", "Ann Reed"), ("", "TP53 protein")]),
+        ("The query names:\n- person: Ann Reed\n- TP53 protein\n", [("person", "Ann Reed")]),
         ('1. **Person**: "Ann Reed"', [("person", "Ann Reed")]),
         ('{"person": {"full_title": "Dr", "age": 7}}', [("person", "Dr")]),
         ('{"person": {"age": 7}}', []),
+        ('{"message": "one found", "entities": [{"person": {"name": "Ann Reed"}}]}', [("person", "Ann Reed")]),
+        ('["No Name", "Nonesuch", "Nana"]', [("", "No Name"), ("", "Nonesuch"), ("", "Nana")]),
+        ('<think>["TP53"]?</think>["Ann Reed"]', [("", "Ann Reed")]),
     ],
 )
 def test_weaker_forms_give_names_and_where_it_is_told_the_type(reply: str, expected: list[tuple[str, str]]):
@@ -48,7 +51,25 @@ def test_weaker_forms_give_names_and_where_it_is_told_the_type(reply: str, expec
 
 
 @pytest.mark.parametrize(
-    "reply", ["", "[]", "{}", "There are no named entities in this query.", "[broken {json", "null"]
+    "reply",
+    [
+        "",
+        "[]",
+        "{}",
+        "There are no named entities in this query.",
+        "[broken {json",
+        "null",
+        "- None",
+        "1. The query names no entity.\n2. It asks for: a guitar",
+        "- person: none",
+        '["none"]',
+        '["N/A", "No entities found."]',
+        '[{"person": {"name": "None"}}]',
+        '{"message": "no entities found"}',
+        '{"entities": [], "reason": "The query only describes."}',
+        '<think>[{"person": {"name": "Ann Reed"}}]? She is searched for.</think>[]',
+        "<think>\n- person: Ann Reed\n",
+    ],
 )
 def test_nothing_is_made_of_a_reply_that_names_nothing(reply: str):
     assert entities(reply, KINDS) == []

@@ -18,6 +18,8 @@ _FENCED = re.compile(r"[^\n`]{0,80}\s*```[\w-]*\n?((?:(?!```).)*)(?:```\s*)?", r
 """A reply that is one fence of code, with a line at most before it."""
 _LABEL = re.compile(r"\A\s*(?:[*_#\s]*)(?:answer|document|keywords|analysis)\s*:[*_]*\s*", re.IGNORECASE)
 _ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+(.+?)\s*$", re.MULTILINE)
+_NO_NAME = re.compile(r"\W*(?:none|null|n/?a|no\b.*\bentit(?:y|ies)\b.*)\W*", re.IGNORECASE | re.DOTALL)
+"""What stands in the place of a name where there is none."""
 _OPENING = re.compile(r"[\[{]")
 _NAMING = ("name", "title")
 """In the name of the field that holds a document's name."""
@@ -49,14 +51,16 @@ def entities(reply: str, kinds: Sequence[str]) -> list[Entity]:
     """The entities in a reply, each once, in its order.
 
     Asked for is a JSON list of ``{type: {field: value}}``. Read as well are one object of all types, a list of
-    documents under a type, objects one after the other, Python's notation, plain names, and a list of lines
-    ``- type: name``. Nothing is made of prose.
+    documents under a type, objects one after the other, Python's notation, plain names in a JSON list, and a list of
+    lines ``- type: name``. Nothing is made of prose, of thoughts, or of names that say that there is none.
     """
+    said = without_thought(reply)
     known = {normalise(kind): kind for kind in kinds}
-    found = [entity for value in _values(reply) for entity in _entities(value, "", known)]
+    found = [entity for value in _values(said) for entity in _entities(value, "", known)]
     if not found:
-        found = [entity for line in _ITEM.findall(reply) for entity in _line(line, known)]
-    return list({(entity.kind, normalise(entity.name)): entity for entity in reversed(found)}.values())[::-1]
+        found = [entity for line in _ITEM.findall(said) for entity in _line(line, known)]
+    named = [entity for entity in reversed(found) if not _NO_NAME.fullmatch(entity.name)]
+    return list({(entity.kind, normalise(entity.name)): entity for entity in named}.values())[::-1]
 
 
 def _values(reply: str) -> Iterator[Any]:
@@ -97,26 +101,28 @@ def _entities(value: Any, kind: str, known: Mapping[str, str], depth: int = 0) -
 
 
 def _document(fields: Mapping[Any, Any], kind: str, known: Mapping[str, str], depth: int) -> Iterator[Entity]:
-    """A document by its fields, one of which may say its type; or what holds such a document."""
+    """A document by its fields, one of which may say its type; or what holds such a document.
+
+    Without a known type only a field for names makes a document of it: it may as well be a message.
+    """
     words = {str(key): inner for key, inner in fields.items()}
     told = known.get(normalise(str(words.get("type", ""))))
     if told and not kind:
         kind = told
         del words["type"]
     texts = {key: inner for key, inner in words.items() if isinstance(inner, str) and inner.strip()}
-    named = next((key for key in texts if any(part in key.casefold() for part in _NAMING)), next(iter(texts), ""))
+    first = next(iter(texts), "") if kind else ""
+    named = next((key for key in texts if any(part in key.casefold() for part in _NAMING)), first)
     if named:
         rest = plain_text({key: inner for key, inner in words.items() if key != named})
         name = texts[named].strip()
         yield Entity(kind, name, "\n".join(part for part in (name, rest) if part))
     else:
-        yield from _entities(list(words.values()), kind, known, depth + 1)
+        yield from _entities([inner for inner in words.values() if not isinstance(inner, str)], kind, known, depth + 1)
 
 
 def _line(line: str, known: Mapping[str, str]) -> Iterator[Entity]:
-    """A line of a list: ``type: name``, or a name."""
-    head, separator, rest = (part.strip(" \t*_`\"'“”") for part in line.partition(":"))
-    kind = known.get(normalise(head), "") if separator else ""
-    name = rest if kind else line.strip(" \t*_`\"'“”")
-    if name:
-        yield Entity(kind, name, name)
+    """A line of a list, ``type: name``; without a known type it may as well be prose."""
+    head, _, name = (part.strip(" \t*_`\"'“”") for part in line.partition(":"))
+    if name and normalise(head) in known:
+        yield Entity(known[normalise(head)], name, name)
