@@ -180,6 +180,37 @@ def test_ranks_are_fused_with_weights(related: SkbKB):
         RRF(related.skb, systems, RRFOptions(weights=(1.0,)))
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("rrf", {"stages": {"nosuch": {"x": "1"}}}, "rrf is not made of 'nosuch'.*of: bm25, vss"),
+        ("rrf", {"stages": {"hyde": {"samples": "9"}}}, "rrf is not made of 'hyde'"),
+        (
+            "rerank",
+            {"first": "vss", "stages": {"bm25": {"relations": "true"}}},
+            "rerank is not made of 'bm25'.*of: vss",
+        ),
+        ("prf", {"base": "bm25", "stages": {"vss": {"relations": "true"}}}, "prf is not made of 'vss'.*of: bm25"),
+        ("rrf", {"stages": {"bm25": {"x": "1"}}}, "bm25 has no option 'x'"),
+        ("rrf", {"of": ""}, "rrf: of"),
+        ("rrf", {"weights": "0,-1"}, "rrf: weights.1"),
+        ("rrf", {"weights": "nan,1"}, "rrf: weights.0"),
+        ("rrf", {"weights": "1,inf"}, "rrf: weights.1"),
+        ("rrf", {"weights": "0,0"}, "rrf: weights: one at least must be above 0"),
+    ],
+)
+def test_options_that_would_do_nothing_or_make_no_sense_are_refused(related, tmp_path, name, options, said):
+    with pytest.raises(UsageError, match=said):
+        build_retriever(name, related, Settings(home=tmp_path), options)
+
+
+@pytest.mark.parametrize("name", ["rerank", "prf", "hyde", "rar", "agr", "kar", "rrf"])
+def test_every_system_made_of_others_takes_options_for_them(related: SkbKB, tmp_path: Path, name: str):
+    given = {"stages": {"vss": {"candidates": "town"}}}
+    found = build_retriever(name, related, Settings(home=tmp_path, model="offline"), given).retrieve(QUERY, 3)
+    assert "lark-town" in found.ids
+
+
 GRAPH_ONLY = {"text_weight": 0, "query_weight": 0}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kbnav.errors import StopRun, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.options import Options, read_options
+from kbnav.options import INNER, Options, read_options
 from kbnav.retrieval.base import Retriever, Trace
 from kbnav.retrieval.bm25 import BM25Options, build_bm25
 from kbnav.retrieval.common import ComposedOptions
 from kbnav.retrieval.expand.build import (
+    ExpansionOptions,
     FeedbackOptions,
     KAROptions,
     PRFOptions,
@@ -53,10 +54,31 @@ class Kind(Generic[O]):
 
     options: type[O]
     build: Callable[[SkbKB, Settings, O], Retriever]
+    inner: Callable[[O], Sequence[str]] = lambda options: ()  # noqa: ARG005 - most are made of no others
+    """The systems that it is made of."""
 
     def make(self, name: str, kb: SkbKB, settings: Settings, given: Mapping[str, Any]) -> Retriever:
-        """The system with the options given."""
-        return self.build(kb, settings, read_options(self.options, given, name))
+        """The system with the options given. Raises UsageError also for those of a system that it is not made of."""
+        options = read_options(self.options, given, name)
+        inner = self.inner(options)
+        unused = [stage for stage in getattr(options, INNER, ()) if stage not in inner]
+        if unused:
+            raise UsageError(
+                f"{name} is not made of {unused[0]!r}, which options are given for; of: {', '.join(inner)}"
+            )
+        return self.build(kb, settings, options)
+
+
+def _first(options: RerankOptions) -> Sequence[str]:
+    return (options.first,)
+
+
+def _base(options: ExpansionOptions) -> Sequence[str]:
+    return (options.base,)
+
+
+def _of(options: RRFOptions) -> Sequence[str]:
+    return options.of
 
 
 RETRIEVERS: Mapping[str, Kind[Any]] = MappingProxyType(
@@ -64,13 +86,13 @@ RETRIEVERS: Mapping[str, Kind[Any]] = MappingProxyType(
         "bm25": Kind(BM25Options, build_bm25),
         "vss": Kind(VSSOptions, build_vss),
         "multi-vss": Kind(MultiVSSOptions, build_multi_vss),
-        "rerank": Kind(RerankOptions, build_rerank),
-        "prf": Kind(PRFOptions, build_prf),
-        "hyde": Kind(SampledOptions, build_hyde),
-        "rar": Kind(FeedbackOptions, build_rar),
-        "agr": Kind(FeedbackOptions, build_agr),
-        "kar": Kind(KAROptions, build_kar),
-        "rrf": Kind(RRFOptions, build_rrf),
+        "rerank": Kind(RerankOptions, build_rerank, _first),
+        "prf": Kind(PRFOptions, build_prf, _base),
+        "hyde": Kind(SampledOptions, build_hyde, _base),
+        "rar": Kind(FeedbackOptions, build_rar, _base),
+        "agr": Kind(FeedbackOptions, build_agr, _base),
+        "kar": Kind(KAROptions, build_kar, _base),
+        "rrf": Kind(RRFOptions, build_rrf, _of),
         "graph-rank": Kind(GraphRankOptions, build_graph_rank),
     }
 )

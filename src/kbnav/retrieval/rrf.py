@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from kbnav.answers import Ranking
 from kbnav.errors import UsageError
@@ -19,14 +20,21 @@ from kbnav.settings import Settings
 class RRFOptions(ComposedOptions):
     """Options of ``rrf``."""
 
-    of: tuple[str, ...] = ("bm25", "vss")
+    of: tuple[str, ...] = Field(default=("bm25", "vss"), min_length=1)
     """The systems that are fused."""
-    weights: tuple[float, ...] = ()
-    """A weight for each of them; none given: 1."""
+    weights: tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...] = ()
+    """A weight for each of them, not all 0; none given: 1."""
     depth: int = Field(default=100, ge=1)
     """Nodes of each ranking that count."""
     constant: int = Field(default=RANK_CONSTANT, ge=0)
     """How slowly the weight of a place falls."""
+
+    @field_validator("weights")
+    @classmethod
+    def _weighing(cls, weights: tuple[float, ...]) -> tuple[float, ...]:
+        if weights and not any(weights):
+            raise ValueError("one at least must be above 0")
+        return weights
 
 
 class RRF:
