@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbnav.errors import CredentialsError, ServiceError
@@ -50,6 +50,26 @@ from tests.retrieval.expand.conftest import QUERY, Listening, Script
         ("nan", None),
         ("1e999", None),
         ("no score", None),
+        ("1. It is a guitar.\n2. Its text does not speak of a storm.\n3. Ann made it.", None),
+        ("1) yes 2) no", None),
+        ("1 - yes\n2 - no", None),
+        ("1. It is a guitar.\n2. Its text does not speak of a storm.\nScore: 0.5", 0.5),
+        ("The score for the kind is 1, that for the text is 0.2. Final score: 0.6", 0.6),
+        ("The score for the text is 0.2. Final score: 1", 1.0),
+        ("The score of 1 is not deserved; 0.2", 0.2),
+        ("I give a score of 1 because all 3 requirements are met.", 1.0),
+        ("I give a score of 0.7: the kind fits, and so does 0.9 of the text.", 0.7),
+        ("0.5-0.6", None),
+        ("Score: 0.5 – 0.6", None),
+        ("0.3 or 0.4", None),
+        ("0.5-0.6, so 0.55", 0.55),
+        ("<think>A 0.5, B 0.3</think>\n0.8", 0.8),
+        ("A 0.5, B 0.3</think>Score: 1", 1.0),
+        ("<think>The score is 0.5", None),
+        ("Requirement A 0.5 and B 0.4.\n\n0.45", 0.45),
+        ("0.45\n\nRequirement A has 0.5 and B 0.4.", 0.45),
+        ("Relevance: 2 of the 3 requirements are met, so 0.67", 0.67),
+        ("Score: 1\n\nThe text fits 0.9 of the question.", 1.0),
         ("", None),
     ],
 )
@@ -57,12 +77,14 @@ def test_scores_are_read_from_all_kinds_of_replies(reply: str, score: float | No
     assert parse_score(reply) == pytest.approx(score) if score is not None else parse_score(reply) is None
 
 
+@settings(deadline=None)
 @given(st.text() | st.from_regex(r"[-+.,/%0-9e ]{0,20}"))
 def test_whatever_is_read_lies_between_0_and_1(reply: str):
     score = parse_score(reply)
     assert score is None or 0.0 <= score <= 1.0
 
 
+@settings(deadline=None)
 @given(st.floats(0, 1), st.sampled_from(["{}", "Score: {}", "{}\n\nIt fits.", "I'd say {}", "**{}**"]))
 def test_a_score_in_ordinary_words_is_read_as_it_was_written(score: float, words: str):
     written = f"{score:.3f}"

@@ -15,13 +15,19 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls, open_calls
 from kbnav.prompts import prompt_hashes, render
 from kbnav.retrieval.base import Retriever, Trace
-from kbnav.retrieval.common import ComposedOptions, as_ranking, followed, numbers, told
+from kbnav.retrieval.common import ComposedOptions, as_ranking, followed, numbers, told, without_thought
 from kbnav.settings import Settings
 
 _NUMBER = r"(?<![\w.,])[-+]?(?:0,\d+|\d+(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?(?!\w|[.,]\d)"
 _VALUE = re.compile(rf"({_NUMBER})(?:\s*(?:/|out of)\s*({_NUMBER})|\s*(%))?", re.ASCII | re.IGNORECASE)
-_SCALE = re.compile(r"\b(?:(?:from|between)\s+)?0(?:\.0+)?\s*(?:to|and|[-–—])\s*1(?:\.0+)?(?![.,]?\w)", re.IGNORECASE)
-_LABEL = re.compile(r"\b(?:score|rating|relevance)\b[^0-9.,+-]{0,30}", re.IGNORECASE)
+_SEVERAL = re.compile(
+    rf"{_NUMBER}\s*(?:to|and|or|[-–—])\s*{_NUMBER}|(?<![\w.,])\d+\s+of\s+(?:the\s+)?(?!1\b)\d+",
+    re.ASCII | re.IGNORECASE,
+)
+"""A scale or a range, and so many of so many: no score."""
+_ALONE = re.compile(rf"^[^\w.+-]*{_VALUE.pattern}\W*$", re.ASCII | re.IGNORECASE | re.MULTILINE)
+_LABEL = re.compile(r"\b(?:score|rating|relevance)\b(\s+of\b)?[^0-9.,+-]{0,30}\Z", re.IGNORECASE)
+_LIST = re.compile(r"1\s?[.):-]\s.*(?<![\w.,])2\s?[.):-]\s", re.DOTALL)
 
 
 class RerankOptions(ComposedOptions):
@@ -84,20 +90,24 @@ class Rerank:
 def parse_score(reply: str) -> float | None:
     """The score from 0 to 1 that a reply gives; None where it gives none, an impossible one, or several.
 
-    What stands behind the word score is one, else the only number written with decimals, else the number that the reply
-    begins with, else the only number. "7/10", "7 out of 10" and "70 %" are 0.7.
+    The last number in a line of its own is one, else what stands last behind the word score, else the only number
+    written with decimals, else the number that the reply begins with unless it numbers a list, else the only number.
+    "7/10", "7 out of 10" and "70 %" are 0.7.
     """
-    text = _SCALE.sub(" ", re.sub("[*_`]", " ", reply)).strip()
-    labelled = [value for label in _LABEL.finditer(text) if (value := _VALUE.match(text, label.end()))]
+    text = _SEVERAL.sub(" ", re.sub("[*_`]", " ", without_thought(reply))).strip()
     found = list(_VALUE.finditer(text))
     decimals = [value for value in found if re.search("[.,]", value[0])]
-    if labelled:
-        return _score(labelled[0])
-    if len(decimals) == 1:
-        return _score(decimals[0])
-    if found and (len(found) == 1 or found[0].start() == 0):
-        return _score(found[0])
-    return None
+    labels = [(value, _LABEL.search(text, 0, value.start())) for value in found]
+    # "The score of 1 is not deserved; 0.2"
+    labelled = [value for value, label in labels if label and not (label[1] and decimals and value not in decimals)]
+    begins = bool(found) and found[0].start() == 0 and not _LIST.match(text)
+    chosen = (
+        list(_ALONE.finditer(text))[-1:]
+        or labelled[-1:]
+        or (decimals if len(decimals) == 1 else [])
+        or (found[:1] if begins or len(found) == 1 else [])
+    )
+    return _score(chosen[0]) if chosen else None
 
 
 def _score(value: re.Match[str]) -> float | None:
