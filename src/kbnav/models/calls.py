@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbnav.blobs import Blobs
-from kbnav.errors import FATAL, StopRun, UsageError
+from kbnav.errors import FATAL, Stopped, StopRun, UsageError
 from kbnav.models.chat import REPLAY, check_key, invoke, open_chat_model, usage_of
 from kbnav.retrieval.base import Observed, Trace
 from kbnav.settings import Settings
@@ -93,17 +93,29 @@ class ModelCalls:
         self._jobs = jobs
         self._free = threading.BoundedSemaphore(jobs)
 
-    def ask(self, prompt: str, trace: Trace, *, purpose: str, temperature: float = 0.0, sample: int = 0) -> str:
+    def ask(
+        self,
+        prompt: str,
+        trace: Trace,
+        *,
+        purpose: str,
+        temperature: float = 0.0,
+        sample: int = 0,
+        needed: bool = True,
+    ) -> str:
         """The model's reply to one prompt, which becomes a step of the trace; ``purpose`` says what for.
 
         ``sample`` tells several replies to one prompt apart. A prompt longer than the window loses its middle, where
-        documents stand, and the step says how much. Raises as ``kbnav.models.chat.invoke`` does.
+        documents stand, and the step says how much. Raises as ``kbnav.models.chat.invoke`` does; where the reply is not
+        ``needed``, a failure that leaves other calls a chance is recorded and counts as an empty reply.
         """
         answer = self._answer(prompt, temperature, sample)
         self._record([answer], trace, purpose)
-        if isinstance(answer.reply, StopRun):
+        if not isinstance(answer.reply, StopRun):
+            return answer.reply
+        if needed or isinstance(answer.reply, (*FATAL, Stopped)):
             raise answer.reply
-        return answer.reply
+        return ""
 
     def ask_many(
         self,

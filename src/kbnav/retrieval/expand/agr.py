@@ -50,7 +50,7 @@ class AGR:
 
     def _ask(self, step: str, query: str, trace: Trace, **values: object) -> str:
         prompt = render(f"agr/{step}.md", query=query, **values)
-        return document(self._calls.ask(prompt, trace, purpose=step))
+        return document(self._calls.ask(prompt, trace, purpose=step, needed=False))
 
     def _write(self, step: str, query: str, trace: Trace, **values: object) -> list[str]:
         prompt = render(f"agr/{step}.md", query=query, structures=self._structures, **values)

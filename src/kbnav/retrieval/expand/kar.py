@@ -110,7 +110,7 @@ class KAR:
     def _parse(self, query: str, trace: Trace) -> list[Entity]:
         """Entity parsing: what the query names, as documents the model writes for it."""
         prompt = render("kar/parse.md", query=query, structures=self._structures)
-        reply = self._calls.ask(prompt, trace, purpose="parse entities")
+        reply = self._calls.ask(prompt, trace, purpose="parse entities", needed=False)
         named = entities(reply, tuple(self._structures))
         lines = [f"{entity.name} ({entity.kind or 'of no known type'})" for entity in named]
         trace.record("entities", Observed("\n".join(lines) or "none could be read from the reply"))
