@@ -129,6 +129,20 @@ def test_a_reply_without_a_score_costs_one_candidate(related: SkbKB):
     hits = Rerank(related.skb, Listening("lark", "wren", "crow"), script.calls, RerankOptions()).retrieve("?", 3, trace)
     assert hits.ids == ["crow", "lark", "wren"]
     assert "no score could be read for wren" in trace.steps[-1].observation
+    assert trace.steps[-1].ok
+
+
+def test_where_no_score_can_be_read_the_order_stays_and_the_step_has_failed(related: SkbKB):
+    script, trace = Script("I cannot tell.", "Perhaps.", ""), Trace()
+    hits = Rerank(related.skb, Listening("lark", "wren", "crow"), script.calls, RerankOptions()).retrieve("?", 3, trace)
+    assert hits.ids == ["lark", "wren", "crow"]
+    assert not trace.steps[-1].ok
+
+
+def test_nothing_to_score_is_no_failure(related: SkbKB):
+    trace = Trace()
+    assert not Rerank(related.skb, Listening(), Script().calls, RerankOptions()).retrieve("?", 3, trace).ids
+    assert trace.steps[-1].ok
 
 
 def served(stub: ModelStub, home: Path, **changes: object) -> Settings:

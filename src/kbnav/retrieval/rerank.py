@@ -69,6 +69,7 @@ class Rerank:
             bad = [self._skb.id(node) for node, score in zip(few, scores, strict=True) if score is None]
             seen.text = told(self._skb, hits, len(hits))
             seen.text += f"\nno score could be read for {', '.join(bad)}" if bad else ""
+            seen.ok = len(bad) < len(few) or not few
         return as_ranking(self._skb, followed(hits, others)[:k])
 
     def _prompt(self, query: str, node: int) -> str:
