@@ -6,9 +6,9 @@ A copy without secrets is saved with every run.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -140,6 +140,10 @@ class Bot(Strict):
     empty: no link."""
 
 
+Sampling = Annotated[float | None, BeforeValidator(lambda given: None if given == "none" else given)]
+"""A number, or ``none``: it is not sent, so that the endpoint's own holds; some endpoints take no other."""
+
+
 class Settings(BaseSettings):
     """All settings of kbnav."""
 
@@ -176,9 +180,11 @@ class Settings(BaseSettings):
     api_key: SecretStr = Field(
         SecretStr(""), validation_alias=AliasChoices("api_key", "KBNAV_API_KEY", "OPENAI_API_KEY")
     )
-    temperature: float | None = 1.0
-    """Of the policy (SPINACH, appendix D); every other call uses 0. None: the endpoint's own."""
-    top_p: float | None = 0.9
+    temperature: Sampling = 1.0
+    """Of the policy (SPINACH, appendix D)."""
+    top_p: Sampling = 0.9
+    model_temperature: Sampling = 0.0
+    """Of every call but the policy's and those that sample; ``none``: those that sample send none either."""
     model_timeout: float = 120.0
     model_retries: int = 4
     model_window: int = Field(default=128_000, ge=256)

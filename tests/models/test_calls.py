@@ -99,6 +99,27 @@ def test_a_reply_is_kept_by_prompt_sample_temperature_and_model(tmp_path: Path):
     assert elsewhere.ask("hello", Trace(), purpose="a") == "hello (6)"
 
 
+@pytest.mark.parametrize(("setting", "sent"), [(0.0, [0.0, 0.7, 0.0]), (0.3, [0.3, 0.7, 0.0]), (None, [None] * 3)])
+def test_the_temperature_is_the_settings_unless_another_is_asked_for_and_that_may_be_none(
+    tmp_path: Path, setting: float | None, sent: list[float | None]
+):
+    with ModelStub([completion("hi")]) as stub:
+        calls, trace = open_calls(served(stub, tmp_path, model_temperature=setting, model_cache=False)), Trace()
+        calls.ask("hello", trace, purpose="test")
+        calls.ask_many(["hello"], trace, purpose="test", temperature=0.7)
+        calls.ask("hello", trace, purpose="test", temperature=0.0)
+    assert [request.get("temperature") for request in stub.requests] == sent
+    assert [step.call.arguments.get("temperature") for step in trace.steps] == [heat or None for heat in sent]
+
+
+def test_a_reply_at_the_settings_temperature_is_not_given_at_another(tmp_path: Path):
+    with ModelStub([completion("cold"), completion("own")]) as stub:
+        for setting, said in ((0.0, "cold"), (None, "own"), (0.0, "cold"), (None, "own")):
+            calls = open_calls(served(stub, tmp_path, model_temperature=setting))
+            assert calls.ask("hello", Trace(), purpose="test") == said
+    assert len(stub.requests) == 2
+
+
 def test_replies_given_again_are_counted_apart(tmp_path: Path):
     with ModelStub([completion("hi")]) as stub:
         settings = served(stub, tmp_path)

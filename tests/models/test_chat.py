@@ -60,6 +60,16 @@ def test_sampling_settings_can_be_left_to_the_endpoint():
     assert not {"temperature", "top_p"} & set(stub.requests[0])
 
 
+def test_no_temperature_is_sent_where_the_environment_says_none(monkeypatch: pytest.MonkeyPatch):
+    for name in ("TEMPERATURE", "TOP_P", "MODEL_TEMPERATURE"):
+        monkeypatch.setenv(f"KBNAV_{name}", "none")
+    with ModelStub([completion("hello")]) as stub:
+        for sampling in (True, False):
+            ask(open_chat_model(settings_for(stub), sampling=sampling), "hello")
+    assert len(stub.requests) == 2
+    assert not any({"temperature", "top_p"} & set(request) for request in stub.requests)
+
+
 def test_the_model_is_sent_the_tools_with_a_required_thought():
     with ModelStub([completion("hello")]) as stub:
         policy_for(stub)(start("How many?", [], Budget()), context())

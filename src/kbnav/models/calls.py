@@ -64,7 +64,7 @@ class _Answer:
     key: str
     left_out: int
     seconds: float
-    temperature: float
+    temperature: float | None
     sample: int
 
 
@@ -80,8 +80,9 @@ class ModelCalls:
         replies: Replies | None = None,
         window: int = 128_000,
         jobs: int = 8,
+        temperature: float | None = 0.0,
     ) -> None:
-        """``model`` answers with temperature 0 unless it is told another.
+        """``model`` answers with this ``temperature`` unless it is told another; where that is None, it never is.
 
         ``replies`` are given again to what was asked before, by model, ``base_url``, temperature, prompt and sample;
         those that are empty or did not come to their end are not kept.
@@ -90,7 +91,7 @@ class ModelCalls:
         self.name = name
         self._model, self._base_url, self._replies = model, base_url, replies
         self._room = (window - min(REPLY, window // 4)) * BYTES_PER_TOKEN
-        self._jobs = jobs
+        self._jobs, self._temperature = jobs, temperature
         self._free = threading.BoundedSemaphore(jobs)
 
     def ask(
@@ -99,7 +100,7 @@ class ModelCalls:
         trace: Trace,
         *,
         purpose: str,
-        temperature: float = 0.0,
+        temperature: float | None = None,
         sample: int = 0,
         needed: bool = True,
     ) -> str:
@@ -123,7 +124,7 @@ class ModelCalls:
         trace: Trace,
         *,
         purpose: str,
-        temperature: float = 0.0,
+        temperature: float | None = None,
         samples: Sequence[int] = (),
     ) -> list[str | StopRun]:
         """The replies to several prompts, side by side, in their order; a call that failed leaves its error there.
@@ -152,8 +153,10 @@ class ModelCalls:
             raise (hopeless or failures)[0]
         return [answer.reply for answer in answers]
 
-    def _answer(self, prompt: str, temperature: float, sample: int) -> _Answer:
+    def _answer(self, prompt: str, temperature: float | None, sample: int) -> _Answer:
         """Ask, or look up what was answered before."""
+        if temperature is None or self._temperature is None:
+            temperature = self._temperature
         sent, left_out = _cut(prompt, self._room)
         key = self._key(sent, temperature, sample)
         kept = self._replies.get(key) if self._replies else None
@@ -170,13 +173,14 @@ class ModelCalls:
                     self._replies.put(key, sent, reply, usage, seconds)
         return _Answer(reply, usage, bool(kept), key, left_out, seconds, temperature, sample)
 
-    def _call(self, prompt: str, temperature: float) -> tuple[AIMessage | StopRun, float]:
+    def _call(self, prompt: str, temperature: float | None) -> tuple[AIMessage | StopRun, float]:
         """The model's message or its failure, and the seconds from when its turn had come."""
         said: AIMessage | StopRun
+        told = temperature != self._temperature
         with self._free:
             began = time.perf_counter()
             try:
-                said = invoke(self._model.bind(temperature=temperature) if temperature else self._model, prompt)
+                said = invoke(self._model.bind(temperature=temperature) if told else self._model, prompt)
             except StopRun as error:
                 said = error
             return said, round(time.perf_counter() - began, 4)
@@ -197,7 +201,7 @@ class ModelCalls:
         saved = _elapsed([answer.seconds for answer in answers], self._jobs) - _elapsed(asked, self._jobs)
         trace.spend(Usage(), replayed=True, seconds=saved)
 
-    def _key(self, prompt: str, temperature: float, sample: int) -> str:
+    def _key(self, prompt: str, temperature: float | None, sample: int) -> str:
         parts = [_FORMAT, self.name, self._base_url, temperature, sample, prompt]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -218,7 +222,15 @@ def open_calls(settings: Settings) -> ModelCalls:
     check_key(settings)
     replies = Replies(settings.home / FILE) if settings.model_cache else None
     model = open_chat_model(settings, sampling=False)
-    return ModelCalls(model, settings.model, base_url=settings.base_url, replies=replies, window=window, jobs=jobs)
+    return ModelCalls(
+        model,
+        settings.model,
+        base_url=settings.base_url,
+        replies=replies,
+        window=window,
+        jobs=jobs,
+        temperature=settings.model_temperature,
+    )
 
 
 def _is_whole(said: AIMessage) -> bool:

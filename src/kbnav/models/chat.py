@@ -45,7 +45,7 @@ def check_key(settings: Settings) -> None:
 
 
 def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
-    """The model of the settings; ``sampling`` for the policy, otherwise temperature 0 (SPINACH, appendix D).
+    """The model of the settings; ``sampling`` for the policy, otherwise ``model_temperature`` (SPINACH, appendix D: 0).
 
     Raises CredentialsError where OpenAI's own endpoint is meant and no key is set.
     """
@@ -54,7 +54,7 @@ def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
     from openai import DefaultAsyncHttpxClient
 
     key = settings.api_key.get_secret_value()
-    options: dict[str, Any] = {"temperature": 0.0}
+    options: dict[str, Any] = {"temperature": settings.model_temperature}
     if sampling:
         options = {"temperature": settings.temperature, "top_p": settings.top_p}
     return ChatOpenAI(
