@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from kbnav.errors import CredentialsError, ServiceError
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.models.calls import BYTES_PER_TOKEN, ModelCalls
 from kbnav.retrieval.base import Trace
 from kbnav.retrieval.registry import attempt, build_retriever
 from kbnav.retrieval.rerank import Rerank, RerankOptions, parse_score
 from kbnav.settings import Settings
 from tests.models.stub import ModelStub, completion, failure
+from tests.models.test_calls import Echo
 from tests.retrieval.expand.conftest import QUERY, Listening, Script
 
 
@@ -160,7 +162,34 @@ def test_a_call_that_fails_costs_one_candidate(related: SkbKB, tmp_path: Path):
     assert [step.ok for step in run.path if step.call.tool == "model"] == [True, False, True]
     assert (run.usage.calls, run.usage.prompt, run.usage.completion) == (2, 200, 40)
     assert run.outcome.ranking is not None
-    assert len(run.outcome.ranking) == 3
+    first, failed, last = run.path[0].nodes[:3]
+    assert run.outcome.ranking.ids == [last, first, failed]
+
+
+def test_calls_for_one_query_are_under_way_at_once(related: SkbKB):
+    model = Echo(together=4)  # each of its calls waits for three others
+    system = Rerank(
+        related.skb, Listening("lark", "wren", "crow", "finch"), ModelCalls(model, "echo", jobs=4), RerankOptions()
+    )
+    system.retrieve(QUERY, 4)
+    assert (model.most, len(model.asked)) == (4, 4)
+
+
+def test_twenty_are_scored_unless_told_otherwise(related: SkbKB):
+    script, first = Script(*["0.5"] * 25), Listening(*["lark"] * 25)
+    Rerank(related.skb, first, script.calls, RerankOptions()).retrieve(QUERY, 5)
+    assert first.asked == [(QUERY, 20)]
+    assert len(script.prompts) == 20
+
+
+def test_a_prompt_is_cut_to_the_window_of_the_settings(related: SkbKB, tmp_path: Path):
+    with ModelStub([completion("0.5")]) as stub:
+        settings = served(stub, tmp_path, model_window=256)
+        run, _ = attempt(build_retriever("rerank", related, settings, {"top_v": 1}), related, settings, QUERY)
+    (asked,) = stub.requests
+    assert 500 < len(asked["messages"][-1]["content"].encode()) <= (256 - 64) * BYTES_PER_TOKEN
+    (step,) = [step for step in run.path if step.call.tool == "model"]
+    assert "did not fit the model's window" in step.call.arguments["cut"]
 
 
 @pytest.mark.parametrize(("status", "kind"), [(500, ServiceError), (401, CredentialsError)])
