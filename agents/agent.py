@@ -32,6 +32,13 @@ class Agent:
     prompts: tuple[str, ...] = ()
     """Folders under ``prompts/`` whose files' hashes are saved with every run."""
     shown: Shown = Shown()
+    offered: Toolbox | None = None
+    """What a model may choose from, where the agent's program calls tools of its own besides, such as ``plan``."""
+
+    @property
+    def tools(self) -> Toolbox:
+        """What a model, or a client, may choose from."""
+        return self.offered or self.toolbox
 
     def machine(
         self, checkpointer: BaseCheckpointSaver[Any] | None = None

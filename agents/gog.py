@@ -79,4 +79,5 @@ def gog_with(
         ),
         prune=prune_by_ranking(Shown()),
         prompts=(NAME, PROMPTS, "skb"),
+        offered=offered,
     )

@@ -83,6 +83,7 @@ def pasemiqa_with(
         ending=WalkEnding(RankingWriter(writer) if writer else write_ranking_plainly, kb.entities),
         prune=prune_by_ranking(Shown()),
         prompts=(NAME, PROMPTS, "skb", "planner"),
+        offered=offered,
     )
 
 
@@ -101,8 +102,9 @@ def pasemiqa_offline(kb: SkbKB, settings: Settings, planner: Planner | None = No
     if options.planner == "none" and not planner:
         return replace(skb_offline(kb, settings), name=NAME)
     need_all_tools(settings, NAME)
-    tools = PlanningTools(kb)
-    toolbox = Toolbox.for_kb(kb, (tools.plan, tools.follow_path, vector_query, finish))
+    planning = PlanningTools(kb)
+    tools = (planning.follow_path, vector_query, finish)
+    toolbox = Toolbox.for_kb(kb, (planning.plan, *tools))
     match, planner = open_planned(kb, settings, options, planner)
     return Agent(
         name=NAME,
@@ -113,6 +115,7 @@ def pasemiqa_offline(kb: SkbKB, settings: Settings, planner: Planner | None = No
         toolbox=toolbox,
         ending=WalkEnding(write_ranking_plainly, kb.entities),
         prune=prune_by_ranking(Shown()),
+        offered=Toolbox.for_kb(kb, tools),
     )
 
 

@@ -149,8 +149,9 @@ def rog_with(
     """RoG on any model; without a ``writer`` answers are plain. ``planner`` is used in place of the options'."""
     options = read_options(RogOptions, settings.options, NAME)
     need_all_tools(settings, NAME)
-    tools = PlanningTools(kb)
-    toolbox = Toolbox.for_kb(kb, (tools.plan, tools.follow_path, vector_query, finish))
+    planning = PlanningTools(kb)
+    tools = (planning.follow_path, vector_query, finish)
+    toolbox = Toolbox.for_kb(kb, (planning.plan, *tools))
     match, planner = open_planned(kb, settings, options, planner)
     policy = RogPolicy(ask, toolbox, settings.budget, options, kb)
     return Agent(
@@ -163,4 +164,5 @@ def rog_with(
         ending=WalkEnding(RankingWriter(writer) if writer else write_ranking_plainly, kb.entities),
         prune=prune_by_ranking(Shown()),
         prompts=(NAME, PROMPTS, "skb", "planner"),
+        offered=Toolbox.for_kb(kb, tools),
     )

@@ -239,9 +239,9 @@ def tog_with(ask: Ask, writer: BaseChatModel | None, kb: KnowledgeBase, settings
     options = read_options(TogOptions, settings.options, NAME)
     need_all_tools(settings, NAME)
     steps = WalkingTools(keep=_FOUND)
-    tools = (search_relations, steps.search_neighbors, recall, finish)
     skb = kb if isinstance(kb, SkbKB) else None
-    toolbox = Toolbox.for_kb(kb, (*((PlanningTools(skb).plan,) if skb else (search_entities,)), *tools))
+    tools = (*(() if skb else (search_entities,)), search_relations, steps.search_neighbors, recall, finish)
+    toolbox = Toolbox.for_kb(kb, (*((PlanningTools(skb).plan,) if skb else ()), *tools))
     policy: Policy = TogPolicy(ask, toolbox, settings.budget, options, kb, _scores(kb, options))
     if skb:
         policy = Planned(open_match(skb, options.matching), None, policy, toolbox, 0)
@@ -257,6 +257,7 @@ def tog_with(ask: Ask, writer: BaseChatModel | None, kb: KnowledgeBase, settings
         ),
         prune=prune_by_ranking(Shown()),
         prompts=(NAME, PROMPTS, "skb"),
+        offered=Toolbox.for_kb(kb, tools),
     )
 
 

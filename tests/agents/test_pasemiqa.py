@@ -8,7 +8,10 @@ import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 
 from kbnav.agents.choice import build_agent
-from kbnav.agents.pasemiqa import pasemiqa_with
+from kbnav.agents.gog import gog_with
+from kbnav.agents.pasemiqa import pasemiqa_offline, pasemiqa_with
+from kbnav.agents.rog import rog_with
+from kbnav.agents.tog import tog_with
 from kbnav.errors import UsageError
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.planning.base import Hop, PlannedPath
@@ -159,6 +162,20 @@ def test_a_node_that_no_result_has_shown_is_not_accepted(village, tmp_path):
 def test_the_model_cannot_plan(village, tmp_path):
     run, _ = asked(village, tmp_path, says(("plan", {"nodes": ["t2"], "paths": [], "notes": []})), LOOK, finish("h1"))
     assert "There is no tool 'plan'" in run.path[1].observation
+
+
+def test_the_plan_is_the_programs_and_offered_to_nobody(village, tmp_path):
+    model, kept, chosen, planner = ScriptedModel(replies=[]), Script([]), settings(tmp_path), Given((OWNED,))
+    agents = [
+        pasemiqa_with(model, kept, None, village, chosen, planner),
+        pasemiqa_offline(village, chosen, planner),
+        rog_with(kept, None, village, chosen, planner),
+        tog_with(kept, None, village, chosen),
+        gog_with(model, kept, None, village, chosen),
+    ]
+    for agent in agents:
+        assert set(agent.toolbox.names) - set(agent.tools.names) == {"plan"}
+        assert agent.tools.names[-1] == "finish"
 
 
 def test_without_a_trained_planner_there_is_no_plan_unless_one_is_asked_for_which_says_so(village, tmp_path):
