@@ -210,6 +210,20 @@ def test_over_http_a_call_that_is_taken_back_keeps_its_place_until_it_is_over(mi
         until(lambda: not asyncio.run(query(url, tokens[0]))[0])
 
 
+def test_tools_of_an_agents_own_program_are_neither_listed_nor_called(demo_kb: KnowledgeBase, tmp_path: Path):
+    agent = build_agent(demo_kb, Settings(home=tmp_path, options={"planner": "ranker"}), "pasemiqa")
+
+    async def talk() -> None:
+        async with Client(build_server(OwnDesk(agent), secrets_of(agent.settings))) as client:
+            listed = [tool.name for tool in (await client.list_tools()).tools]
+            assert listed == ["follow_path", "vector_query", "finish", ASK]
+            refused = await client.call_tool("plan", {"nodes": [], "paths": [{}], "notes": []})
+            assert refused.is_error
+            assert "There is no tool 'plan'" in refused.content[0].text
+
+    asyncio.run(talk())
+
+
 def test_no_key_is_in_what_a_client_is_told(mini_kb: KnowledgeBase, tmp_path: Path):
     key = "sk-a-secret-key-1234567890"
 

@@ -94,7 +94,7 @@ class OwnDesk:
 
 
 def build_server(desk: Desk, hide: Secrets) -> Server[Any]:
-    """A server with the tools of an agent, exactly as the agent's own model is told of them, and ``ask``.
+    """A server with the tools that an agent offers a model, told of in the same words, and ``ask``.
 
     Nothing that ``hide`` knows is in what it says.
     """
@@ -136,7 +136,7 @@ def _tools(agent: Agent) -> list[Tool]:
     from mcp_types import Tool
 
     found = []
-    for schema in agent.toolbox.schemas:
+    for schema in agent.tools.schemas:
         function = schema["function"]
         parameters = function["parameters"]
         needed = [name for name in parameters.get("required", []) if name != "thought"]
@@ -163,11 +163,11 @@ def _call(agent: Agent, name: str, arguments: dict[str, Any]) -> CallToolResult:
 
     Raises KbnavError where it cannot be called so.
     """
-    thought, values = agent.toolbox.validate(name, {"thought": "", **arguments})
+    thought, values = agent.tools.validate(name, {"thought": "", **arguments})
     chosen = agent.settings.language
     language = question_language(thought) if chosen == "auto" else chosen
     context = Context(agent.kb, thought, language, agent.prune, agent.shown)
-    seen = agent.toolbox.run(context, name, thought, values)
+    seen = agent.tools.run(context, name, thought, values)
     return _result(seen.text, failed=not seen.ok)
 
 
