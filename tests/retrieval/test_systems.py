@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from kbnav.answers import Ranking
 from kbnav.blobs import Blobs
 from kbnav.encoders import Vectors
-from kbnav.errors import UsageError
+from kbnav.errors import CredentialsError, ServiceError, StopRun, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.base import Trace
+from kbnav.retrieval.base import Observed, Trace
 from kbnav.retrieval.bm25 import BM25, BM25Options
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
 from kbnav.retrieval.multi_vss import FILE, MultiVSS, MultiVSSOptions, aggregated, chunks
@@ -22,6 +24,7 @@ from kbnav.retrieval.registry import build_retriever
 from kbnav.retrieval.rrf import RRF, RRFOptions
 from kbnav.retrieval.vss import VSS, VSSOptions
 from kbnav.settings import Settings
+from kbnav.trajectory import Usage
 from tests.retrieval.expand.conftest import QUERY, KeywordEncoder, Listening
 
 
@@ -178,6 +181,79 @@ def test_ranks_are_fused_with_weights(related: SkbKB):
     assert systems[0].asked == [("?", 100)]
     with pytest.raises(UsageError, match="1 weights for 2 systems"):
         RRF(related.skb, systems, RRFOptions(weights=(1.0,)))
+
+
+class InTurn(Listening):
+    """Answers when the one before it has; records what it finds, one call that was paid for and one that was not."""
+
+    def __init__(self, before: threading.Event, done: threading.Event, *found: str) -> None:
+        super().__init__(*found)
+        self.before, self.done = before, done
+
+    def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
+        if not self.before.wait(20):
+            raise ServiceError("the one before was not asked")
+        trace = trace or Trace()
+        trace.record("found", Observed(" ".join(self._found)))
+        trace.spend(Usage(calls=1))
+        trace.spend(Usage(calls=1), replayed=True, seconds=0.5)
+        self.done.set()
+        return super().retrieve(query, k)
+
+
+class Failing(Listening):
+    """Fails after its first step."""
+
+    def __init__(self, error: StopRun) -> None:
+        super().__init__()
+        self.error = error
+
+    def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
+        super().retrieve(query, k, trace)
+        raise self.error
+
+
+def test_systems_are_asked_side_by_side_and_recorded_in_their_order(related: SkbKB):
+    last, first, none = threading.Event(), threading.Event(), threading.Event()
+    none.set()
+    systems, trace = [InTurn(first, last, "lark"), InTurn(none, first, "wren", "bob")], Trace()
+    RRF(related.skb, systems, RRFOptions()).retrieve(QUERY, 3, trace)
+    assert [(step.number, step.call.turn, step.call.tool) for step in trace.steps] == [
+        (1, 1, "found"),
+        (2, 2, "found"),
+        (3, 3, "rrf"),
+    ]
+    assert [step.observation for step in trace.steps[:2]] == ["lark", "wren bob"]
+    assert (trace.usage.calls, trace.replayed.calls, trace.replayed_seconds) == (2, 2, 1.0)
+
+
+def test_a_system_that_fails_is_left_out_with_its_weight(related: SkbKB):
+    systems, trace = [Listening("lark"), Failing(ServiceError("down")), Listening("wren", "lark")], Trace()
+    hits = RRF(related.skb, systems, RRFOptions(weights=(2.0, 9.0, 3.0), constant=1)).retrieve(QUERY, 3, trace)
+    assert hits.ids == ["lark", "wren"]
+    assert [node.score for node in hits.nodes] == pytest.approx([2 / 2 + 3 / 3, 3 / 2], abs=1e-6)
+    assert [(step.ok, step.observation) for step in trace.steps[:4]] == [
+        (True, ""),
+        (True, ""),
+        (False, "down"),
+        (True, ""),
+    ]
+    assert trace.steps[-1].call.arguments["of"] == ["listening", "listening"]
+
+
+@pytest.mark.parametrize(
+    ("systems", "error"),
+    [
+        ([Failing(ServiceError("first")), Failing(ServiceError("second"))], "first"),
+        ([Listening("lark"), Failing(ServiceError("down")), Failing(CredentialsError("refused"))], "refused"),
+    ],
+)
+def test_where_every_system_fails_or_a_key_is_refused_the_run_does(related: SkbKB, systems, error):
+    trace = Trace()
+    with pytest.raises(ServiceError, match=error):
+        RRF(related.skb, systems, RRFOptions()).retrieve(QUERY, 3, trace)
+    assert [step.ok for step in trace.steps if step.call.tool == "listening"].count(False) == 2
+    assert "rrf" not in [step.call.tool for step in trace.steps]
 
 
 @pytest.mark.parametrize(

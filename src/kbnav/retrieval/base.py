@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from kbnav.answers import Ranking, encodable
@@ -59,6 +59,14 @@ class Trace:
             self._steps.append(
                 Step(number, call, encodable(seen.text), seen.ok, seconds=round(seconds, 4), nodes=nodes)
             )
+
+    def add(self, other: Trace) -> None:
+        """Record what was done side by side and has a trace of its own, which is over."""
+        with self._lock:
+            for number, step in enumerate(other.steps, len(self._steps) + 1):
+                self._steps.append(replace(step, number=number, call=replace(step.call, turn=number)))
+        self.spend(other.usage)
+        self.spend(other.replayed, replayed=True, seconds=other.replayed_seconds)
 
     def spend(self, usage: Usage, *, replayed: bool = False, seconds: float = 0.0) -> None:
         """Count the tokens of a model's reply, and the seconds that replies which are given again once took."""

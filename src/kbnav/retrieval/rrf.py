@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Annotated
 
 from pydantic import Field, field_validator
 
 from kbnav.answers import Ranking
-from kbnav.errors import UsageError
+from kbnav.errors import FATAL, StopRun, UsageError
 from kbnav.knowledge.skb.fusion import RANK_CONSTANT, reciprocal_rank_fusion
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.base import Retriever, Trace
+from kbnav.retrieval.base import Observed, Retriever, Trace
 from kbnav.retrieval.common import ComposedOptions, as_ranking, numbers, told
 from kbnav.settings import Settings
 
@@ -54,16 +55,47 @@ class RRF:
         return {name: digest for system in self._systems for name, digest in system.prompts.items()}
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
-        """See ``Retriever``."""
+        """See ``Retriever``. A system that failed is left out.
+
+        Raises the first error where every system failed, and any error after which no call of a model can go well.
+        """
         trace = trace or Trace()
-        depth = max(k, self._options.depth)
-        rankings = [numbers(self._skb, system.retrieve(query, depth, trace)) for system in self._systems]
-        with trace.step(self.name, of=[system.name for system in self._systems], limit=k) as seen:
+        found = self._asked(query, max(k, self._options.depth), trace)
+        with trace.step(self.name, of=[self._systems[place].name for place in found], limit=k) as seen:
             hits = reciprocal_rank_fusion(
-                rankings, weights=self._options.weights or None, limit=k, constant=self._options.constant
+                [numbers(self._skb, ranking) for ranking in found.values()],
+                weights=[self._options.weights[place] for place in found] if self._options.weights else None,
+                limit=k,
+                constant=self._options.constant,
             )
             seen.text, seen.nodes = told(self._skb, hits), [self._skb.id(node) for node, _ in hits]
         return as_ranking(self._skb, hits)
+
+    def _asked(self, query: str, depth: int, trace: Trace) -> dict[int, Ranking]:
+        """The rankings by the places of the systems, which are asked side by side and recorded in their order."""
+        traces = [Trace() for _ in self._systems]
+        pool = ThreadPoolExecutor(len(self._systems), thread_name_prefix="kbnav-rrf")
+        try:
+            jobs = [
+                pool.submit(system.retrieve, query, depth, own)
+                for system, own in zip(self._systems, traces, strict=True)
+            ]
+            wait(jobs)
+        finally:  # a person who interrupts does not wait for them
+            pool.shutdown(wait=False, cancel_futures=True)
+        found: dict[int, Ranking] = {}
+        failures: list[StopRun] = []
+        for place, (job, own) in enumerate(zip(jobs, traces, strict=True)):
+            trace.add(own)
+            try:
+                found[place] = job.result()
+            except StopRun as error:
+                trace.record(self._systems[place].name, Observed(str(error), ok=False))
+                failures.append(error)
+        hopeless = [error for error in failures if isinstance(error, FATAL)]
+        if hopeless or not found:
+            raise (hopeless or failures)[0]
+        return found
 
 
 def build_rrf(kb: SkbKB, settings: Settings, options: RRFOptions) -> RRF:
