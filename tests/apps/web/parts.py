@@ -157,11 +157,11 @@ class Explorer(ModelStub):
 
 @contextmanager
 def served_process(
-    home: Path, *arguments: str, environment: Mapping[str, str] | None = None
+    home: Path, *arguments: str, command: str = "serve", environment: Mapping[str, str] | None = None
 ) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """``kbnav serve`` as a process of its own; its address. What is left of it is killed."""
+    """``kbnav serve`` as a process of its own, or another server; its address. What is left of it is killed."""
     process = subprocess.Popen(
-        [sys.executable, "-c", "from kbnav.apps.cli import main; main()", "serve", "--port", "0", *arguments],
+        [sys.executable, "-c", "from kbnav.apps.cli import main; main()", command, "--port", "0", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -172,7 +172,7 @@ def served_process(
         lines: list[str] = []
         for line in process.stdout or ():
             lines.append(line)
-            if found := re.search(r"http://\S+(?=/;)", line):
+            if found := re.search(r"http://[^/\s]+", line):
                 yield found[0], process
                 break
         else:

@@ -46,11 +46,12 @@ class Desk:
         """The runner, in the server's loop."""
         hide = secrets_of(self._service.settings)
         runner = Runner(self._service, self._store, InMemorySaver(), hide, asyncio.get_running_loop())
-        runner.start()
-        try:
-            yield runner
-        finally:
-            await asyncio.to_thread(runner.close)
+        with runner.told_of_the_end():
+            runner.start()
+            try:
+                yield runner
+            finally:
+                await asyncio.to_thread(runner.close)
 
     async def ask(self, context: Any, question: str) -> Run:
         """Ask for the visitor of a request; one that is taken back stops the run.
@@ -66,7 +67,7 @@ class Desk:
                     if event is not None and event.data["kind"] == "end":
                         answer = event.data["answer"]
         except asyncio.CancelledError:
-            runner.stop(run)
+            runner.stop_soon(run)
             raise
         if answer.get("status", "failed") in ("failed", "stopped"):
             raise StopRun(answer["note"])

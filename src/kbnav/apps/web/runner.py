@@ -7,13 +7,15 @@ import logging
 import os
 import queue
 import secrets
+import signal
 import socket
 import threading
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from kbnav.apps.secrets import Secrets
@@ -131,6 +133,29 @@ class Runner:
         """End every stream, whose client will come back; from any thread."""
         self._loop.call_soon_threadsafe(self._hang_up)
 
+    @contextmanager
+    def told_of_the_end(self) -> Iterator[None]:
+        """Streams end with the first signal, or the server would wait for them."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        usual: dict[int, Callable[[int, FrameType | None], Any]] = {}
+
+        def end(number: int, frame: FrameType | None) -> None:
+            self.hang_up()
+            usual[number](number, frame)
+
+        for number in (int(signal.SIGINT), int(signal.SIGTERM)):
+            known = signal.getsignal(number)
+            if callable(known):
+                usual[number] = known
+                signal.signal(number, end)
+        try:
+            yield
+        finally:
+            for number, handler in usual.items():
+                signal.signal(number, handler)
+
     def _hang_up(self) -> None:
         self.closing.set()
         self._changes.wake_all()
@@ -201,6 +226,10 @@ class Runner:
             live.brake.stop()
         elif run.under_way:
             self._store.ask_to_stop(run.id)
+
+    def stop_soon(self, run: StoredRun) -> None:
+        """The same for coroutines, which must not wait for the database, and cannot once they are cancelled."""
+        self._loop.run_in_executor(None, self.stop, run)
 
     def forget(self, session: Session) -> None:
         """Delete a session with all that belongs to it; a question under way is stopped."""

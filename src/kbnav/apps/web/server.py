@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 import socket
 import sys
-import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, HTTPException, Request
@@ -98,7 +95,7 @@ def _build(parts: Parts, stack: ExitStack) -> FastAPI:
         with stack:
             runner = Runner(parts.service, parts.store, parts.saver, parts.hide, asyncio.get_running_loop())
             app.state.runner = runner
-            with _told_of_the_end(runner):
+            with runner.told_of_the_end():
                 runner.start()
                 try:
                     yield
@@ -122,30 +119,6 @@ def _build(parts: Parts, stack: ExitStack) -> FastAPI:
     app.add_exception_handler(KbnavError, _went_wrong)
     app.add_middleware(Gate, web=parts.settings.web)
     return app
-
-
-@contextlib.contextmanager
-def _told_of_the_end(runner: Runner) -> Any:
-    """Streams end with the first signal, or the server would wait for them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    usual: dict[int, Callable[[int, FrameType | None], Any]] = {}
-
-    def end(number: int, frame: FrameType | None) -> None:
-        runner.hang_up()
-        usual[number](number, frame)
-
-    for number in (int(signal.SIGINT), int(signal.SIGTERM)):
-        known = signal.getsignal(number)
-        if callable(known):
-            usual[number] = known
-            signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number, handler in usual.items():
-            signal.signal(number, handler)
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
