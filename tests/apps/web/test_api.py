@@ -255,6 +255,22 @@ def test_a_run_whose_database_fails_ends_as_failed_and_frees_its_place(fresh_hom
         assert visit.answered(session, MARIE)["status"] == "done"
 
 
+def test_a_question_that_waits_for_the_database_holds_up_nobody(fresh_home: Path):
+    with (
+        Server(web_settings(fresh_home)) as server,
+        closing(sqlite3.connect(fresh_home / DATABASE, isolation_level=None)) as database,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        visit = Visit(server.url)
+        database.execute("BEGIN IMMEDIATE")
+        asked = threads.submit(visit, "POST", "/api/ask", {"question": "Who discovered polonium?"})
+        for _ in range(20):  # a server that waited would answer these when the question had been given up
+            assert requests.get(f"{server.url}/health", timeout=60).status_code == 200
+        assert not asked.done()
+        database.execute("COMMIT")
+        assert asked.result(60).json()["text"] == "Marie Curie, Pierre Curie"
+
+
 def test_a_session_is_at_one_question_at_a_time(fresh_home: Path, held_model: Explorer):
     with Server(web_settings(fresh_home, **held_model.options())) as server:
         visit = Visit(server.url)

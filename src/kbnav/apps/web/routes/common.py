@@ -94,5 +94,5 @@ async def finished(runner: Runner, run: StoredRun, request: Request) -> dict[str
                 answer: dict[str, Any] = event.data["answer"]
                 return answer
             if await request.is_disconnected():
-                runner.stop(run)
+                runner.stop_soon(run)
     raise HTTPException(503, "the server is shutting down")

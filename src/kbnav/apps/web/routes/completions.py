@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
@@ -122,7 +123,7 @@ async def completions(
     choice = next((choice for choice in _choices(parts) if asked.model in ("/".join(choice), choice[0])), None)
     if choice is None:
         raise HTTPException(404, f"no model {asked.model!r}; GET /v1/models lists them")
-    run = runner.ask(visitor.owner, question, choice, history=history)
+    run = await asyncio.to_thread(runner.ask, visitor.owner, question, choice, history=history)
     if asked.stream:
         usage = bool(asked.stream_options and asked.stream_options.include_usage)
         return sse(_stream(asked.model, run, parts, runner, usage))
@@ -199,7 +200,7 @@ async def _stream(model: str, run: StoredRun, parts: Any, runner: Any, usage: bo
                 elif told := _reasoning(event.data):
                     yield chunk({"reasoning_content": told})
     finally:
-        runner.stop(run)
+        runner.stop_soon(run)
 
 
 def _reasoning(event: Mapping[str, Any]) -> str:

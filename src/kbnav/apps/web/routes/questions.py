@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
@@ -173,7 +174,7 @@ def options(parts: PartsOf, visitor: VisitorOf) -> Options:
 async def ask(asked: Asked, request: Request, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf) -> dict[str, Any]:
     """Ask one question and wait for the answer. Hanging up stops it."""
     choice = parts.service.chosen(asked.kb, asked.system, asked.model)
-    run = runner.ask(visitor.owner, asked.question, choice)
+    run = await asyncio.to_thread(runner.ask, visitor.owner, asked.question, choice)
     return await finished(runner, run, request)
 
 

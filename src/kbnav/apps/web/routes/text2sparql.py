@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request
@@ -32,7 +33,7 @@ async def query_for(
     if question is None:
         return front_page(parts, visitor)
     kb = parts.settings.web.datasets.get(dataset, dataset)
-    run = runner.ask(visitor.owner, question, parts.service.chosen(kb))
+    run = await asyncio.to_thread(runner.ask, visitor.owner, question, parts.service.chosen(kb))
     answer: dict[str, Any] = await finished(runner, run, request)
     if not answer["query"]:
         raise HTTPException(422, answer["note"] or "no query answers this question")
