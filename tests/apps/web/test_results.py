@@ -17,6 +17,9 @@ from kbnav.apps.web.results import (
     result_of,
     table_result,
 )
+from kbnav.apps.web.service import Served
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.settings import Settings
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 WKT = "http://www.opengis.net/ont/geosparql#wktLiteral"
@@ -131,3 +134,10 @@ def test_why_a_node_is_in_a_ranking_is_a_column_where_it_differs():
     alike = result_of(None, Ranking(nodes[:1]))
     assert alike is not None
     assert alike.table.columns == ("rank", "node", "type", "score")
+
+
+def test_entities_lead_to_their_pages_and_parts_of_a_lexeme_to_their_places_on_its_page(mini_kb: KnowledgeBase):
+    served = Served("mini", mini_kb, Settings(), ())
+    wiki = "https://www.wikidata.org/wiki/"
+    pages = ("Q979", "Property:P61", "Lexeme:L7", "Lexeme:L7#F2")
+    assert [served.link(one) for one in ("Q979", "P61", "L7", "L7-F2")] == [wiki + page for page in pages]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from kbnav.answers import AnswerTable, Cell
 from kbnav.apps.bot.words import ENGLISH, Words
+from kbnav.knowledge.sparql.prefixes import entity_page
 from kbnav.knowledge.sparql.present import query_link
 from kbnav.tools.show import cell_text
 from kbnav.trajectory import Run
@@ -130,19 +131,11 @@ def _table(table: AnswerTable, style: Style, words: Words) -> str:
     def shown(cell: Cell) -> str:
         if cell is not None and style.entity_link and (name := cell.entity_id) and _ENTITY.fullmatch(name):
             label = table.labels.get(name, "")
-            return style.entity_link.replace("{id}", _entity_page(name)) + (
-                f" {escape(label[:_CELL])}" if label else ""
-            )
+            return style.entity_link.replace("{id}", entity_page(name)) + (f" {escape(label[:_CELL])}" if label else "")
         return escape(cell_text(cell, table.labels, _CELL))
 
     rows = [[shown(cell) for cell in row[:_COLUMNS]] for row in table.rows[:ROWS]]
     return _grid(table.columns[:_COLUMNS], rows, len(table.rows), words)
-
-
-def _entity_page(name: str) -> str:
-    """``Q1``, ``Property:P31``, ``Lexeme:L7#F2``."""
-    space = {"P": "Property:", "L": "Lexeme:"}.get(name[0], "")
-    return space + name.replace("-", "#", 1)
 
 
 def _ranked(run: Run) -> list[list[str]]:

@@ -17,6 +17,7 @@ from kbnav.apps.web.results import cell_data
 from kbnav.errors import LimitReached, NotOffered, UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.sparql.prefixes import entity_page
 from kbnav.settings import Settings
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
@@ -58,8 +59,7 @@ class Served:
         """The address of an entity's page."""
         if self.is_skb:
             return f"/entry/{quote(self.key, safe='')}/{quote(entity_id, safe='')}"
-        space = {"P": "Property:", "L": "Lexeme:"}.get(entity_id[:1], "")
-        return f"{self.settings.endpoints.entity_page}{space}{quote(entity_id)}"
+        return f"{self.settings.endpoints.entity_page}{quote(entity_page(entity_id), safe=':#')}"
 
     def rows(self, table: AnswerTable, language: str, start: int, count: int) -> list[list[dict[str, str] | None]]:
         """Some rows of a table for the page, entities with their labels."""

@@ -72,6 +72,12 @@ SKB_PREFIXES: Mapping[str, str] = MappingProxyType(
 _ENTITY = re.compile(r"/(?:entity|prop(?:/[a-z-]+)*)/([QPL][1-9][0-9]*(?:-[FS][1-9][0-9]*)?)")
 
 
+def entity_page(entity_id: str) -> str:
+    """The title of an entity's page: ``Q1``, ``Property:P31``, ``Lexeme:L7#F2`` for a form or sense of a lexeme."""
+    space = {"P": "Property:", "L": "Lexeme:"}.get(entity_id[:1], "")
+    return space + entity_id.replace("-", "#", 1)
+
+
 def add_prefixes(query: str, prefixes: Mapping[str, str] = STANDARD_PREFIXES) -> str:
     """Declare the prefixes that the query uses and does not declare; nothing else of the text changes.
 
