@@ -176,19 +176,15 @@ def test_a_probe_that_is_refused_for_the_moment_is_made_again(page: Page, held_s
     server, model = held_server
     refusals = [408, 429]
 
-    def probed(route: Route) -> None:
-        if refusals:
-            route.fulfill(status=refusals.pop(0), json={"detail": "later"})
-        else:
-            route.continue_()
-
     def listened(route: Route) -> None:
-        if refusals:
+        if not refusals:
+            route.continue_()
+        elif route.request.resource_type == "eventsource":
             route.fulfill(status=503)
         else:
-            route.continue_()
+            route.fulfill(status=refusals.pop(0), json={"detail": "later"})
 
-    page.route("**/api/runs/*", probed)
+    page.route("**/api/runs/*", lambda route: pytest.fail("the whole run is asked for"))
     page.route("**/api/runs/*/events*", listened)
     page.goto(server.url)
     ask(page, MARIE)
@@ -232,6 +228,24 @@ def test_a_session_that_arrives_after_another_was_opened_is_not_shown(page: Page
         late[1].continue_()
     page.evaluate("new Promise(requestAnimationFrame)")
     assert page.locator(".question").all_inner_texts() == [MARIE]  # once, though it was asked for twice
+
+
+def test_a_question_that_is_taken_after_another_session_was_opened_is_not_shown_there(page: Page, server: Server):
+    page.goto(server.url)
+    ask(page, MARIE)
+    wait_for_the_end(page)
+    held: list[Route] = []
+    page.route("**/api/sessions/*/questions", held.append)
+    ask(page, "Who discovered polonium?")
+    page.wait_for_selector("#send:disabled")
+    page.select_option("#kb", "demo")
+    page.wait_for_selector(".welcome")
+    with page.expect_response("**/api/sessions"):  # the list, once the question is taken
+        held[0].continue_()
+    page.wait_for_selector("#send:enabled")
+    assert page.locator(".run").count() == 0
+    assert page.is_visible(".welcome")
+    assert page.url == f"{server.url}/"
 
 
 def test_stop_hangs_up_on_the_model(page: Page, fresh_home: Path):

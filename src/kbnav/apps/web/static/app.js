@@ -48,6 +48,7 @@ function chat() {
 
   /** Another choice is another session. */
   function leave() {
+    opened++;
     if (session) {
       session = "";
       history.pushState(null, "", "/");
@@ -96,23 +97,27 @@ function chat() {
   async function ask(question) {
     if (running || !question.trim()) return;
     send.disabled = true;
+    const turn = opened;
     try {
       if (!session) {
         const made = await call("/api/sessions", "POST", { kb: kb.value, system: system.value, model: model.value });
+        if (turn !== opened) return; // somebody went elsewhere before anything was asked
         session = made.id;
         runs.replaceChildren();
         history.pushState(null, "", `/s/${session}`);
         document.title = question;
       }
       const run = await call(`/api/sessions/${encodeURIComponent(session)}/questions`, "POST", { question });
+      list();
+      if (turn !== opened) return;
       box.value = "";
       grow();
       show(run).element.scrollIntoView({ block: "start" });
-      list();
     } catch (error) {
-      runs.append(h("p", { class: "problem", role: "alert" }, error.message));
+      if (turn === opened) runs.append(h("p", { class: "problem", role: "alert" }, error.message));
+    } finally {
+      send.disabled = false;
     }
-    send.disabled = false;
   }
 
   async function end() {
@@ -132,7 +137,7 @@ function chat() {
     runs.replaceChildren();
     session = id;
     const turn = ++opened;
-    const left = () => session !== id || turn !== opened; // somebody went elsewhere, or away and back
+    const left = () => turn !== opened; // somebody went elsewhere, or away and back
     if (!id) return welcome();
     try {
       const found = await call(`/api/sessions/${encodeURIComponent(id)}`);

@@ -29,16 +29,24 @@ export async function call(path, method = "GET", body = undefined) {
 
 const GONE = [401, 403, 404, 410]; // others, such as 408 and 429, pass
 
+/** The status of a stream, of which nothing is read; 0 where the server is away. */
+async function probe(path) {
+  const hangUp = new AbortController();
+  const status = await fetch(path, { signal: hangUp.signal }).then((response) => response.status, () => 0);
+  hangUp.abort();
+  return status;
+}
+
 /** Listen to a run behind event `after` until its end; connections that are lost are made again while the run is there. */
 export function listen(run, after, heard) {
-  const path = `/api/runs/${encodeURIComponent(run)}`;
+  const path = `/api/runs/${encodeURIComponent(run)}/events?after=`;
   let last = after;
   let wait = 1000;
   let source = null;
   let closed = false;
   const open = () => {
     if (closed) return;
-    source = new EventSource(`${path}/events?after=${last}`);
+    source = new EventSource(`${path}${last}`);
     source.onmessage = (message) => {
       const number = Number(message.lastEventId);
       if (number <= last) return;
@@ -50,7 +58,7 @@ export function listen(run, after, heard) {
     source.onerror = async () => {
       heard({ kind: "lost" });
       if (source.readyState !== EventSource.CLOSED) return; // the browser connects again by itself
-      const status = await fetch(path).then((response) => response.status, () => 0);
+      const status = await probe(`${path}${last}`);
       if (closed) return;
       if (GONE.includes(status)) {
         close();
