@@ -34,7 +34,7 @@ def front_page(parts: Any, visitor: Any, session: str = "", share: str = "") -> 
     """The chat page: empty, on a session, or on a run that is shared."""
     service = parts.service
     kbs = [
-        {"key": kb.key, "systems": service.systems(kb), "examples": service.examples(kb.key), "skb": kb.is_skb}
+        {"key": kb.key, "systems": service.systems(kb), "examples": service.examples(kb.key)}
         for kb in service.kbs.values()
     ]
     web = parts.settings.web
@@ -45,7 +45,6 @@ def front_page(parts: Any, visitor: Any, session: str = "", share: str = "") -> 
         "share": share,
         "tiles": web.tiles,
         "tilesCredit": web.tiles_credit,
-        "longest": 10_000,
     }
     name = visitor.name if visitor else ""
     return page("page.html", offered=json.dumps(offered), user=name, share=bool(share))
