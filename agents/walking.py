@@ -20,7 +20,7 @@ from kbnav.settings import Budget, Settings
 from kbnav.tools.observation import Context
 from kbnav.tools.planning import FROM_BEFORE
 from kbnav.tools.toolbox import Toolbox
-from kbnav.tools.walking import Ask, fact_text
+from kbnav.tools.walking import ITEM_MARK, Ask, fact_text
 from kbnav.trajectory import Call, Fact, Outcome, Step, Turn, Usage
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ _ENTITY = re.compile(r"[QPL]\d+$")
 _IRI = "http://www.wikidata.org/entity/"
 LABEL = "[Rests on the model's own word, not on the knowledge base.]"
 """Begins the text of an answer that does."""
-_MARKS = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
 _IN_BRACKETS = re.compile(r"\(([^()]*)\)")
 
 
@@ -116,7 +115,7 @@ def room(state: State, budget: Budget) -> int:
 def answer_lines(text: str) -> list[str]:
     """The answers of a reply: its list items without their marks; where there are none, its lines."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    items = [_MARKS.sub("", line) for line in lines if _MARKS.match(line)]
+    items = [ITEM_MARK.sub("", line) for line in lines if ITEM_MARK.match(line)]
     found = [line.strip(" \t*`\"'“”.") for line in items or lines]
     return [line for line in found if line and line.casefold() not in ("unknown", "none", "i don't know")]
 

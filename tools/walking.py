@@ -38,7 +38,8 @@ _PASSAGE = 160
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n(?=\w[\w ]{0,30}: )")
 """Where a document is divided: behind sentences, and before fields."""
 _NUMBER = re.compile(r"\d+")
-_MARKS = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
+ITEM_MARK = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
+"""What an item of a list begins with, in a model's reply."""
 
 
 class Ask(Protocol):
@@ -262,7 +263,7 @@ def _named(context: Context, name: str) -> Entity | None:
 def _triples(text: str) -> Iterator[tuple[str, str, str]]:
     """``subject | relation | object`` lines of a reply."""
     for line in text.splitlines():
-        parts = [part.strip(' \t`*"“”[]') for part in _MARKS.sub("", line).strip("|").split("|")]
+        parts = [part.strip(' \t`*"“”[]') for part in ITEM_MARK.sub("", line).strip("|").split("|")]
         if len(parts) == 3 and all(parts) and not all(set(part) <= {"-", ":", " "} for part in parts):
             yield parts[0], parts[1], parts[2]
 
