@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kbnav.answers import AnswerTable, Ranking
+from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.sparql.present import comment_labels, query_link
 from kbnav.tools.show import cell_text
 from kbnav.trajectory import Call, Run, Step
@@ -94,9 +95,12 @@ def _short(arguments: Mapping[str, Any]) -> str:
 
 
 def labelled_query(run: Run) -> str:
-    """The final query with the labels of its ids as comments."""
+    """The final query with the labels of its ids as comments; one that cannot be read is as it is."""
     table = run.outcome.table
-    return comment_labels(run.outcome.query, table.labels if table else {})
+    try:
+        return comment_labels(run.outcome.query, table.labels if table else {})
+    except QuerySyntaxError:
+        return run.outcome.query
 
 
 def print_answer(console: Console, run: Run, query_page: str) -> None:
@@ -204,27 +208,39 @@ def _run_lines(run: Run) -> Iterable[RenderableType]:
             yield drop_line(step)
 
 
-def answer_json(run: Run, query_page: str) -> str:
-    """The answer for programs: status, text, query, link, the whole table or ranking, labels, and what it cost."""
+def run_record(run: Run) -> dict[str, Any]:
+    """What every program is told of a run, beside the answer itself: how it ended, its query, and what it cost."""
     outcome = run.outcome
-    document = {
+    return {
         "run": run.id,
-        "question": run.question,
         "language": run.language,
         "status": outcome.status,
         "stop": outcome.stop,
-        "answer": outcome.text,
         "note": outcome.note,
         "query": outcome.query,
-        "query_labelled": labelled_query(run) if outcome.query else "",
-        "link": query_link(outcome.query, query_page) if outcome.query else "",
-        "table": outcome.table.to_sparql_json() if outcome.table is not None else None,
-        "labels": dict(outcome.table.labels) if outcome.table is not None else {},
-        "ranking": outcome.ranking.records() if outcome.ranking is not None else None,
+        "query_labelled": labelled_query(run),
         "actions": len(run.steps),
         "taken_back": len(run.discarded),
         "tokens": {"prompt": run.usage.prompt, "completion": run.usage.completion},
         "cost": run.cost,
         "seconds": run.seconds,
     }
-    return json.dumps(document, ensure_ascii=False, indent=1)
+
+
+def answer_record(run: Run, query_page: str) -> dict[str, Any]:
+    """The answer for programs: the run's record with question, text, link, the whole table or ranking, and labels."""
+    outcome = run.outcome
+    return {
+        "question": run.question,
+        "answer": outcome.text,
+        **run_record(run),
+        "link": query_link(outcome.query, query_page) if outcome.query else "",
+        "table": outcome.table.to_sparql_json() if outcome.table is not None else None,
+        "labels": dict(outcome.table.labels) if outcome.table is not None else {},
+        "ranking": outcome.ranking.records() if outcome.ranking is not None else None,
+    }
+
+
+def answer_json(run: Run, query_page: str) -> str:
+    """That record as text."""
+    return json.dumps(answer_record(run, query_page), ensure_ascii=False, indent=1)

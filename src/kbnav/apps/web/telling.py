@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from kbnav.agents.machine import Event
-from kbnav.apps.console import labelled_query
+from kbnav.apps.console import run_record
 from kbnav.apps.web.results import Result, chart, points
 from kbnav.apps.web.service import Served
-from kbnav.errors import QuerySyntaxError, Stopped
+from kbnav.errors import Stopped
 from kbnav.knowledge.sparql.present import query_link
-from kbnav.trajectory import Attempt, Call, Run, Step
+from kbnav.trajectory import Attempt, Call, Step
 
 Tell = Callable[[dict[str, Any]], None]
 LONGEST_OBSERVATION = 20_000
@@ -63,30 +63,15 @@ def step_data(step: Step) -> dict[str, Any]:
 def answer_data(attempt: Attempt, served: Served, result_id: str, result: Result | None) -> dict[str, Any]:
     """The answer as the page shows it; its rows are fetched apart, by the result's id."""
     run, failure = attempt
-    outcome = run.outcome
+    record = run_record(run)
     return {
-        "run": run.id,
-        "status": "stopped" if isinstance(failure, Stopped) else outcome.status,
-        "stop": outcome.stop,
-        "text": outcome.text,
-        "note": outcome.note,
-        "language": run.language,
-        **query_data(outcome.query, _labelled(run), served),
+        **record,
+        "status": "stopped" if isinstance(failure, Stopped) else record["status"],
+        "text": run.outcome.text,
+        **query_data(record["query"], record["query_labelled"], served),
         "result": result_data(result_id, result) if result else None,
-        "actions": len(run.steps),
-        "taken_back": len(run.discarded),
-        "tokens": {"prompt": run.usage.prompt, "completion": run.usage.completion},
         "model_calls": run.usage.calls,
-        "cost": run.cost,
-        "seconds": run.seconds,
     }
-
-
-def _labelled(run: Run) -> str:
-    try:
-        return labelled_query(run) if run.outcome.query else ""
-    except QuerySyntaxError:
-        return run.outcome.query
 
 
 def query_data(query: str, labelled: str, served: Served) -> dict[str, Any]:
