@@ -154,10 +154,11 @@ def _serializer() -> SerializerProtocol:
 
 
 def _context(agent: Agent, question: str, brake: Brake | None) -> RunContext:
-    return replace(agent.context(question, _language(agent, question)), brake=brake)
+    return replace(agent.context(question, language_of(agent, question)), brake=brake)
 
 
-def _language(agent: Agent, question: str) -> str:
+def language_of(agent: Agent, question: str) -> str:
+    """The language of a question: the settings', or what the text is written in."""
     chosen = agent.settings.language
     return question_language(question) if chosen == "auto" else chosen
 

@@ -13,6 +13,7 @@ from kbnav.errors import Stopped
 from kbnav.trajectory import Usage
 
 T = TypeVar("T")
+ON_REQUEST = "Stopped on request."
 _BRAKE: ContextVar[Brake | None] = ContextVar("brake", default=None)
 
 
@@ -42,7 +43,7 @@ class Brake:
         self._why = ""
         self._ended = False
 
-    def stop(self, why: str = "Stopped on request.") -> None:
+    def stop(self, why: str = ON_REQUEST) -> None:
         """End the run; it is concluded with what it has, and ``why``."""
         self._end(why)
 

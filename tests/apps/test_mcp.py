@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ from kbnav.apps.web.desk import DATABASE, open_desk
 from kbnav.apps.web.store import Store
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.settings import Price, Settings
-from tests.apps.web.parts import Explorer, until, web_settings
+from tests.apps.web.parts import Explorer, served_process, until, web_settings
 from tests.models.stub import ModelStub, completion, failure
 
 MARIE = "Which elements were discovered by Marie Curie?"
@@ -168,6 +169,19 @@ def test_over_http_a_request_that_is_taken_back_stops_its_run(mini_kb: Knowledge
     ):
         asyncio.run(hang_up(url))
         until(lambda: not Store(database).workers())
+
+
+def test_over_http_who_waits_is_told_when_the_server_shuts_down(mini_home: Path, mini_kb: KnowledgeBase):
+    async def ask(url: str, process: subprocess.Popen[str]) -> list[tuple[bool, str]]:
+        asking = asyncio.create_task(said(url, MARIE))
+        assert await asyncio.to_thread(model.waiting.wait, 200)
+        process.terminate()
+        return await asking
+
+    with Explorer(held=0) as model:
+        arguments = ("--http", "--kb", "mini", "--model", "stub", "--base-url", model.base_url)
+        with served_process(mini_home, *arguments, command="mcp") as (url, process):
+            assert asyncio.run(ask(url, process)) == [(True, "The server is shutting down.")]
 
 
 class Held:

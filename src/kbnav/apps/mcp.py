@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -11,11 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kbnav.agents.agent import Agent
-from kbnav.apps.console import answer_json
+from kbnav.apps.console import answer_record
 from kbnav.apps.secrets import Secrets
 from kbnav.errors import KbnavError
-from kbnav.language import question_language
-from kbnav.session import ask
+from kbnav.session import ask, language_of
 from kbnav.settings import Web
 from kbnav.stopping import Brake
 from kbnav.tools.observation import Context
@@ -114,7 +112,7 @@ def build_server(desk: Desk, hide: Secrets) -> Server[Any]:
         try:
             if params.name == ASK:
                 run = await desk.ask(context, str(arguments.get("question", "")))
-                answer = json.loads(answer_json(run, agent.settings.endpoints.query_page))
+                answer = answer_record(run, agent.settings.endpoints.query_page)
                 found = _result(answer["answer"] or answer["note"] or answer["status"], answer)
             else:
                 found = await desk.call(context, partial(_call, agent, params.name, arguments))
@@ -164,9 +162,7 @@ def _call(agent: Agent, name: str, arguments: dict[str, Any]) -> CallToolResult:
     Raises KbnavError where it cannot be called so.
     """
     thought, values = agent.tools.validate(name, {"thought": "", **arguments})
-    chosen = agent.settings.language
-    language = question_language(thought) if chosen == "auto" else chosen
-    context = Context(agent.kb, thought, language, agent.prune, agent.shown)
+    context = Context(agent.kb, thought, language_of(agent, thought), agent.prune, agent.shown)
     seen = agent.tools.run(context, name, thought, values)
     return _result(seen.text, failed=not seen.ok)
 

@@ -27,7 +27,7 @@ from kbnav.errors import Busy, KbnavError, LimitReached, NotOffered, Stopped, St
 from kbnav.models.chat import cost_of
 from kbnav.question import checked_question
 from kbnav.session import Chat, attempt
-from kbnav.stopping import Brake
+from kbnav.stopping import ON_REQUEST, Brake
 from kbnav.trajectory import Attempt, Turn, Usage, save_run
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ _SWEEP = 1200
 """Ticks between looks for what is too old."""
 RESUMPTIONS = 3
 """Times a question is gone on with after its server; one that ends its server each time must not do so for ever."""
-STOPPED = "Stopped on request."
 BROKEN = "An error in kbnav itself; the server's log says more."
 _LOG = logging.getLogger("kbnav.web")
 
@@ -111,7 +110,7 @@ class Runner:
         self._loop, self._changes = loop, Changes(loop)
         self._queue: queue.SimpleQueue[_Live | None] = queue.SimpleQueue()
         self._live: dict[str, _Live] = {}
-        self._broken: dict[str, StoredRun] = {}
+        self._broken: set[str] = set()
         """Runs that broke off because the database failed, and are to end as soon as it can be told."""
         self._ended = threading.Event()
         self._models = asyncio.new_event_loop()
@@ -219,7 +218,7 @@ class Runner:
 
     def stop(self, run: StoredRun) -> None:
         """End a run at once, in whichever process it is."""
-        answer = {**failed_answer(STOPPED), "status": "stopped"}
+        answer = {**failed_answer(ON_REQUEST), "status": "stopped"}
         if self._store.end_queued(run.id, answer):
             self._changes.tell(run.id)
         elif live := self._live.get(run.id):
@@ -242,11 +241,6 @@ class Runner:
         """Delete runs that were saved as files, as far as this server's home has them."""
         for run_id in ids:
             (self._service.settings.home / "runs" / f"{run_id}.json").unlink(missing_ok=True)
-
-    @property
-    def busy(self) -> bool:
-        """Whether this process has questions that wait or are answered."""
-        return bool(self._live)
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[StoredEvent | None]:
         """The events of a run behind a number, as they happen, until its end; None now and then while nothing does."""
@@ -289,7 +283,7 @@ class Runner:
             except Exception as error:  # noqa: BLE001 - a database that is away must not end the thread
                 if not self._ended.is_set():
                     _LOG.error("run: %s", self._hide.hidden(repr(error)))
-                    self._broken[live.run.id] = live.run
+                    self._broken.add(live.run.id)
             finally:
                 self._live.pop(live.run.id, None)
                 self._changes.tell(live.run.id)
@@ -394,7 +388,7 @@ class Runner:
     def _end_broken(self) -> None:
         for run_id in list(self._broken):
             self._store.end(run_id, self.worker, "failed", failed_answer(BROKEN))
-            del self._broken[run_id]
+            self._broken.discard(run_id)
             self._changes.tell(run_id)
 
     def _bury(self) -> None:
