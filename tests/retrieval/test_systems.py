@@ -161,6 +161,21 @@ def test_nodes_behind_the_first_follow_in_the_order_of_vss(related: SkbKB, tmp_p
     assert found["crow"] == pytest.approx(4 / 20**0.5 - 1, abs=1e-5)
 
 
+def test_a_node_has_so_many_chunks_and_the_trace_tells_where_it_had_more(related: SkbKB, tmp_path: Path):
+    encoder = CountingEncoder()
+    with SKB.open(related.skb.data.parent, encoder) as skb:
+        options = MultiVSSOptions(chunks=1, chunk_words=100, aggregate="mean", relations=False, candidates=("person",))
+        trace = Trace()
+        found = MultiVSS(SkbKB(skb), Blobs(tmp_path / FILE, "vectors"), options).retrieve(QUERY, 2, trace)
+    # Bob's text comes first; his relations would halve the way to the Storm Crow's 1/√2.
+    assert {node.id: node.score for node in found.nodes} == pytest.approx({"bob": 4 / 20**0.5, "ann": 0.0}, abs=1e-5)
+    assert trace.steps[-1].observation.endswith("\nonly 1 chunks were compared of bob (2 chunks), ann (2 chunks)")
+    assert [len(texts) for texts in encoder.asked] == [1, 2]
+    trace = Trace()
+    build_retriever("multi-vss", related, Settings(home=tmp_path), {}).retrieve(QUERY, 2, trace)
+    assert "only" not in trace.steps[-1].observation
+
+
 def test_chunks_are_embedded_once(related_path: Path, tmp_path: Path):
     encoder = CountingEncoder()
     with SKB.open(related_path, encoder) as skb:

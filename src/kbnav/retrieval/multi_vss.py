@@ -33,6 +33,8 @@ class MultiVSSOptions(VSSOptions):
     """The score of a node: the largest cosine of its chunks, their mean, or the mean of the largest three."""
     chunk_words: int = Field(default=128, ge=1)
     """Words of a chunk at most."""
+    chunks: int = Field(default=200, ge=1)
+    """Chunks of a node at most; of a hub with more the last relations are left out."""
 
 
 class MultiVSS:
@@ -59,7 +61,8 @@ class MultiVSS:
         found = numbers(self._skb, self._vss.nearest(vector, max(k, self._options.first), trace, query))
         first, others = found[: self._options.first], found[self._options.first :]
         with trace.step(self.name, aggregate=self._options.aggregate, nodes=len(first)) as seen:
-            chunked = [list(chunks(self._skb, node, self._options.chunk_words)) for node in first]
+            whole = [list(chunks(self._skb, node, self._options.chunk_words)) for node in first]
+            chunked = [texts[: self._options.chunks] for texts in whole]
             near = self._encoded([text for texts in chunked for text in texts], self._vss.index.encoder) @ vector
             ends = np.cumsum([len(texts) for texts in chunked])[:-1]
             parts = np.split(near, ends)
@@ -67,6 +70,12 @@ class MultiVSS:
             order = sorted(range(len(first)), key=lambda place: -scores[place])
             hits = [(first[place], scores[place]) for place in order]
             seen.text, seen.nodes = told(self._skb, hits), [self._skb.id(node) for node, _ in hits]
+            cut = [
+                f"{self._skb.id(node)} ({len(texts)} chunks)"
+                for node, texts in zip(first, whole, strict=True)
+                if len(texts) > self._options.chunks
+            ]
+            seen.text += f"\nonly {self._options.chunks} chunks were compared of {', '.join(cut)}" if cut else ""
         return as_ranking(self._skb, followed(hits, others)[:k])
 
     def _encoded(self, texts: Sequence[str], encoder: Encoder) -> Vectors:
