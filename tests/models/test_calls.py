@@ -249,11 +249,17 @@ def test_what_was_under_way_beside_a_refused_key_is_recorded_and_counted():
 
 
 def test_nothing_more_is_asked_once_a_person_interrupts():
-    over = threading.Event()
+    submitted, over = threading.Event(), threading.Event()
+
+    class Prompts(list[str]):
+        def __iter__(self):
+            yield from super().__iter__()
+            submitted.set()
 
     class Interrupted(Echo):
         def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any):
             said = super()._generate(messages, *args, **kwargs)
+            submitted.wait(10)
             if messages[-1].text == "1":
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             over.wait(1)
@@ -261,7 +267,7 @@ def test_nothing_more_is_asked_once_a_person_interrupts():
 
     model = Interrupted(together=2)
     with pytest.raises(KeyboardInterrupt):
-        ModelCalls(model, "echo", jobs=2).ask_many([str(n) for n in range(10)], Trace(), purpose="test")
+        ModelCalls(model, "echo", jobs=2).ask_many(Prompts("0123456789"), Trace(), purpose="test")
     over.set()
     for thread in threading.enumerate():
         if thread.name.startswith("kbnav-model"):
