@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import json
 import math
 import threading
 from collections.abc import Sequence
@@ -14,6 +17,8 @@ from kbnav.answers import Ranking
 from kbnav.blobs import Blobs
 from kbnav.encoders import Vectors
 from kbnav.errors import CredentialsError, ServiceError, StopRun, UsageError
+from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import Observed, Trace
@@ -104,9 +109,6 @@ def test_an_skb_without_relations_in_its_documents_says_how_to_get_them(guitars_
 
 @pytest.fixture
 def guitars_plain(tmp_path: Path, related_path: Path):
-    from kbnav.knowledge.skb.build import Options, build
-    from kbnav.knowledge.skb.importers.tables import TableSource
-
     source = TableSource([related_path.parent / "n.jsonl"], [related_path.parent / "e.tsv"])
     build(source, tmp_path / "plain.skb", Options(encoder=KeywordEncoder(), sparql=False))
     kb = SkbKB(SKB.open(tmp_path / "plain.skb", KeywordEncoder()))
@@ -159,6 +161,18 @@ def test_nodes_behind_the_first_follow_in_the_order_of_vss(related: SkbKB, tmp_p
     found = scores(related, "multi-vss", QUERY, tmp_path, k=5, first=2, relations="false")
     assert list(found) == ["lark", "bob", "crow", "wren", "finch"]
     assert found["crow"] == pytest.approx(4 / 20**0.5 - 1, abs=1e-5)
+
+
+def test_by_default_fifty_nodes_of_vss_are_ranked_again(tmp_path: Path):
+    lines = [{"id": f"{n:02}", "type": "guitar", "name": f"G{n}", "description": "storm"} for n in range(60)]
+    (tmp_path / "n.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    (tmp_path / "e.tsv").write_text("source\trelation\ttarget\n")
+    source = TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"])
+    build(source, tmp_path / "s.skb", Options(encoder=KeywordEncoder(), sparql=False))
+    with SKB.open(tmp_path / "s.skb", KeywordEncoder()) as many:
+        found = scores(SkbKB(many), "multi-vss", "storm", tmp_path, k=60)
+    # Equal ones follow in order; those behind go down by 1 each.
+    assert list(found.values()) == pytest.approx([1.0] * 50 + [-place for place in range(10)], abs=1e-5)
 
 
 def test_a_node_has_so_many_chunks_and_the_trace_tells_where_it_had_more(related: SkbKB, tmp_path: Path):
@@ -346,12 +360,6 @@ def test_without_names_graph_rank_ranks_by_text(related: SkbKB):
 
 def test_graph_rank_answers_on_hetionet(shared_data: Path, tmp_path: Path):
     """Answers counted from the edges' file: the genes bound by both of two compounds."""
-    import csv
-    import gzip
-
-    from kbnav.knowledge.skb.build import Options, build
-    from kbnav.knowledge.skb.importers.tables import TableSource
-
     folder = shared_data / "hetionet"
     with gzip.open(folder / "edges.tsv.gz", "rt", encoding="utf-8", newline="") as file:
         bound = [(row[0], row[2]) for row in csv.reader(file, delimiter="\t") if row[1] == "CbG"]

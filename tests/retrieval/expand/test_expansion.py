@@ -44,6 +44,21 @@ def test_structures_are_the_fields_that_documents_of_each_type_have(skb: SKB):
     }
 
 
+def test_structures_are_read_off_documents_spread_over_a_type_and_leave_out_a_sources_own_fields(tmp_path: Path):
+    """127 documents, of which every other is looked at; one that is not has a field of its own."""
+    fields = {0: {"first": "x", "_rank": 3}, 1: {"skipped": "x"}, 64: {"middle": "x"}, 126: {"last": "x", "empty": ""}}
+    lines = [{"id": f"{n:03}", "type": "guitar", "name": f"G{n}", **fields.get(n, {})} for n in range(127)]
+    (tmp_path / "n.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    (tmp_path / "e.tsv").write_text("source\trelation\ttarget\n")
+    build(
+        TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"]),
+        tmp_path / "s.skb",
+        Options(vectors=False, sparql=False),
+    )
+    with SKB.open(tmp_path / "s.skb") as many:
+        assert structures(many) == {"guitar": ("name", "first", "middle", "last")}
+
+
 def test_documents_are_shown_in_one_line_each_without_stops_where_lines_were_broken(tmp_path: Path):
     fields = {"full_name": "Lark\nthe First", "makers": ["Ann\nReed", "Bob"], "notes": {"on_it": "A letter\n\nof two"}}
     (tmp_path / "n.jsonl").write_text(json.dumps({"id": "a", "type": "guitar", "name": "Lark", **fields}))

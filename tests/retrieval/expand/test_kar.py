@@ -9,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from kbnav.apps.cli import app
 from kbnav.encoders import Vectors
 from kbnav.errors import UsageError
 from kbnav.evaluation.ablate import leave_out
@@ -22,8 +24,9 @@ from kbnav.retrieval.expand.expansion import ExpandedRetriever
 from kbnav.retrieval.expand.kar import KAR
 from kbnav.retrieval.expand.neighbours import Surroundings
 from kbnav.retrieval.expand.similarity import Meaning, Words, similarity_for
-from kbnav.retrieval.registry import build_retriever
+from kbnav.retrieval.registry import attempt, build_retriever
 from kbnav.settings import Settings
+from kbnav.trajectory import save_run
 from tests.retrieval.expand.conftest import QUERY, KeywordEncoder, Listening, Script
 from tests.retrieval.expand.test_expansion import LARK, STRUCTURES, WREN
 
@@ -75,6 +78,37 @@ def test_every_step_is_as_worked_out_by_hand(skb: SKB, said: Said):
     assert base.asked == [(QUERY, 1), (f"{QUERY}\none\ntwo\nthree", 5)]
     assert trace.usage.calls == 4
     assert trace.steps[-2].observation == f"{QUERY}\none\ntwo\nthree"
+
+
+def test_the_triples_of_a_saved_run_are_shown(guitars: SkbKB, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    script, base = Script(NAMES_ANN, "one", "two", "three"), Listening("wren", "finch")
+    system = ExpandedRetriever(kar(guitars.skb, script, base), base)
+    run, _ = attempt(system, guitars, Settings(home=tmp_path), QUERY)
+    save_run(run, tmp_path / "runs")
+    monkeypatch.setenv("KBNAV_HOME", str(tmp_path))
+    shown = CliRunner().invoke(app, ["show", "last"], catch_exceptions=False).output
+    for step in ("entities", "linked_nodes", "document_triples", "expansion", "expanded_query"):
+        assert f"→ {step}" in shown
+    assert "Wren (wren): 2 of 5 neighbours" in shown
+    assert "1.0000 —made by→ Ann Reed (person) ←made by, owned by— Lark (lark)" in shown
+
+
+def test_by_default_ten_neighbours_within_two_hops_are_kept_of_each_node(tmp_path: Path):
+    """A town with eleven around it, and one behind each of these."""
+    around = [f"t{number}" for number in range(11)]
+    edges = [*(f"hub\tbeside\t{town}" for town in around), *(f"{town}\tbeside\tfar-{town}" for town in around)]
+    names = ["hub", *around, *(f"far-{town}" for town in around)]
+    (tmp_path / "n.jsonl").write_text("\n".join(json.dumps({"id": id, "type": "town", "name": id}) for id in names))
+    (tmp_path / "e.tsv").write_text("\n".join(["source\trelation\ttarget", *edges]))
+    source = TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"])
+    build(source, tmp_path / "towns.skb", Options(vectors=False, sparql=False))
+    trace = Trace()
+    with SKB.open(tmp_path / "towns.skb") as towns:
+        system = build_retriever("kar", SkbKB(towns), Settings(model="offline"), {"base": "bm25"})
+        system.retrieve('"hub"', 3, trace)
+    told = next(step for step in trace.steps if step.call.tool == "document_triples")
+    assert told.observation.splitlines()[0] == "hub (hub): 10 of 22 neighbours"
+    assert len(told.nodes) == 10
 
 
 def test_a_relation_that_holds_both_ways_is_one_link(tmp_path: Path):
