@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 from typer.testing import CliRunner
 
 from kbnav.apps.cli_skb import app
-from kbnav.encoders import Vectors
 from kbnav.knowledge.skb.build import Options
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.maintenance import check, update
 from kbnav.knowledge.skb.rendering import relational_texts
 from kbnav.knowledge.skb.store import SKB
-from tests.retrieval.expand.conftest import KeywordEncoder
-
-
-class CountingEncoder(KeywordEncoder):
-    """Keeps the texts it was given."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def encode(self, texts: Sequence[str]) -> Vectors:
-        self.texts += texts
-        return super().encode(texts)
+from tests.retrieval.expand.conftest import CountingEncoder, KeywordEncoder
 
 
 def test_relations_stand_behind_the_text_in_the_order_of_nodes(related_path: Path):
@@ -47,8 +34,9 @@ def test_an_update_embeds_anew_the_documents_of_both_ends_of_a_new_edge(related_
     options = Options(encoder=encoder, sparql=False, relations=True)
     update(skb_path, TableSource([], [tmp_path / "e.jsonl"]), options)
     assert check(skb_path) == []
-    assert len(encoder.texts) == 2
-    assert all("mended_by" in text for text in encoder.texts)
+    texts = [text for batch in encoder.asked for text in batch]
+    assert len(texts) == 2
+    assert all("mended_by" in text for text in texts)
     with SKB.open(skb_path, KeywordEncoder()) as skb:
         assert skb.relational_text is not None
         found = [skb.id(node) for node, _ in skb.relational_text.search("Wren", limit=9)]

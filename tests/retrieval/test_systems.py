@@ -7,7 +7,7 @@ import gzip
 import json
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,6 @@ import pytest
 
 from kbnav.answers import Ranking
 from kbnav.blobs import Blobs
-from kbnav.encoders import Vectors
 from kbnav.errors import CredentialsError, ServiceError, StopRun, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
@@ -30,18 +29,7 @@ from kbnav.retrieval.rrf import RRF, RRFOptions
 from kbnav.retrieval.vss import VSS, VSSOptions
 from kbnav.settings import Settings
 from kbnav.trajectory import Usage
-from tests.retrieval.expand.conftest import QUERY, KeywordEncoder, Listening
-
-
-class CountingEncoder(KeywordEncoder):
-    """Keeps what it was asked to encode."""
-
-    def __init__(self) -> None:
-        self.asked: list[list[str]] = []
-
-    def encode(self, texts: Sequence[str]) -> Vectors:
-        self.asked.append(list(texts))
-        return super().encode(texts)
+from tests.retrieval.expand.conftest import QUERY, CountingEncoder, KeywordEncoder, Listening, built
 
 
 def scores(kb: SkbKB, name: str, query: str, home: Path, k: int = 9, **options: object) -> dict[str, float]:
@@ -108,10 +96,8 @@ def test_an_skb_without_relations_in_its_documents_says_how_to_get_them(guitars_
 
 
 @pytest.fixture
-def guitars_plain(tmp_path: Path, related_path: Path):
-    source = TableSource([related_path.parent / "n.jsonl"], [related_path.parent / "e.tsv"])
-    build(source, tmp_path / "plain.skb", Options(encoder=KeywordEncoder(), sparql=False))
-    kb = SkbKB(SKB.open(tmp_path / "plain.skb", KeywordEncoder()))
+def guitars_plain(tmp_path: Path) -> Iterator[SkbKB]:
+    kb = SkbKB(SKB.open(built(tmp_path), KeywordEncoder()))
     yield kb
     kb.close()
 

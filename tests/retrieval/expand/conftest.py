@@ -62,6 +62,17 @@ class KeywordEncoder:
         return normalised(np.array(counts, np.float32).reshape(-1, len(self.words)))
 
 
+class CountingEncoder(KeywordEncoder):
+    """Keeps what it was asked to encode."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        self.asked.append(list(texts))
+        return super().encode(texts)
+
+
 class Listening:
     """A retriever that answers with the same nodes whatever it is asked, and keeps what that was."""
 
@@ -91,16 +102,20 @@ class Script:
         return [str(messages[-1].text) for messages in self.model.seen]
 
 
-@pytest.fixture(scope="session")
-def guitars_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("guitars")
+def built(folder: Path, *, relations: bool = False) -> Path:
+    """The nine nodes as an SKB; ``relations``: with documents that have their relations as well."""
     lines = [json.dumps({"id": id, "type": kind, "name": name, **fields}) for id, kind, name, fields in NODES]
     (folder / "n.jsonl").write_text("\n".join(lines))
     with (folder / "e.tsv").open("w", newline="") as file:
         csv.writer(file, delimiter="\t").writerows([("source", "relation", "target"), *EDGES])
     source = TableSource([folder / "n.jsonl"], [folder / "e.tsv"])
-    build(source, folder / "guitars.skb", Options(encoder=KeywordEncoder(), sparql=False))
+    build(source, folder / "guitars.skb", Options(encoder=KeywordEncoder(), sparql=False, relations=relations))
     return folder / "guitars.skb"
+
+
+@pytest.fixture(scope="session")
+def guitars_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory.mktemp("guitars"))
 
 
 @pytest.fixture

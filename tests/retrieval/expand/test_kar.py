@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,6 @@ import pytest
 from typer.testing import CliRunner
 
 from kbnav.apps.cli import app
-from kbnav.encoders import Vectors
 from kbnav.errors import UsageError
 from kbnav.evaluation.ablate import leave_out
 from kbnav.knowledge.skb.build import Options, build
@@ -27,7 +26,7 @@ from kbnav.retrieval.expand.similarity import Meaning, Words, similarity_for
 from kbnav.retrieval.registry import attempt, build_retriever
 from kbnav.settings import Settings
 from kbnav.trajectory import save_run
-from tests.retrieval.expand.conftest import QUERY, KeywordEncoder, Listening, Script
+from tests.retrieval.expand.conftest import QUERY, CountingEncoder, Listening, Script
 from tests.retrieval.expand.test_expansion import LARK, STRUCTURES, WREN
 
 Said = Callable[[Trace, str], list[str]]
@@ -308,19 +307,13 @@ def test_ablations_reach_the_system_by_name(guitars: SkbKB):
 
 
 def test_names_met_again_are_not_encoded_again(skb: SKB):
-    encoded: list[str] = []
-
-    class Counting(KeywordEncoder):
-        def encode(self, texts: Sequence[str]) -> Vectors:
-            encoded.extend(texts)
-            return super().encode(texts)
-
-    with SKB.open(skb.data.parent, Counting()) as counted:
+    encoder = CountingEncoder()
+    with SKB.open(skb.data.parent, encoder) as counted:
         similarity = similarity_for(counted, "vss")
         for nodes, expected in (([2, 3], ["storm", "Lark", "Wren"]), ([3, 5, 2], ["Storm Crow"])):
-            encoded.clear()
+            encoder.asked.clear()
             scores = similarity.names("storm")(np.array(nodes, np.int32))
-            assert encoded == expected
+            assert [text for batch in encoder.asked for text in batch] == expected
         assert scores.tolist() == pytest.approx([0, 1, 0])
 
 
