@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from langchain_core.language_models import BaseChatModel
 
 from kbnav.agents.machine import start
 from kbnav.errors import BadResponse, CredentialsError, ServiceError, UsageError
 from kbnav.models.chat import ask, cost_of, open_chat_model
 from kbnav.models.policy import ChatPolicy
 from kbnav.settings import Budget, Price, Settings
+from kbnav.stopping import Brake
 from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import Toolbox
 from kbnav.trajectory import Call, Step, Usage
@@ -68,6 +72,23 @@ def test_no_temperature_is_sent_where_the_environment_says_none(monkeypatch: pyt
             ask(open_chat_model(settings_for(stub), sampling=sampling), "hello")
     assert len(stub.requests) == 2
     assert not any({"temperature", "top_p"} & set(request) for request in stub.requests)
+
+
+@pytest.mark.parametrize("braked", [False, True])
+@pytest.mark.parametrize("variable", ["OPENAI_PROXY", "HTTP_PROXY"])
+def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch, variable: str, braked: bool):
+    async def within_a_brake(model: BaseChatModel) -> tuple[str, Usage]:
+        brake = Brake(asyncio.get_running_loop())
+        return await asyncio.to_thread(brake.within, lambda: ask(model, "hello"))
+
+    host = f"{variable[:4]}-{braked}.invalid".lower()  # LangChain keeps clients by the endpoint's address
+    with ModelStub([replace(completion("hello"), headers={"Connection": "close"})]) as proxy:
+        monkeypatch.setenv(variable, proxy.base_url.removesuffix("/v1"))
+        model = open_chat_model(settings_for(proxy, base_url=f"http://{host}/v1"), sampling=False)
+        said = asyncio.run(within_a_brake(model)) if braked else ask(model, "hello")
+    assert said[0] == "hello"
+    (headers,) = ({name.lower(): value for name, value in sent.items()} for sent in proxy.headers)
+    assert (headers["host"], headers["connection"]) == (host, "close" if braked else "keep-alive")
 
 
 def test_the_model_is_sent_the_tools_with_a_required_thought():

@@ -51,7 +51,6 @@ def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
     """
     check_key(settings)
     from langchain_openai import ChatOpenAI
-    from openai import DefaultAsyncHttpxClient
 
     key = settings.api_key.get_secret_value()
     options: dict[str, Any] = {"temperature": settings.model_temperature}
@@ -64,8 +63,6 @@ def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
         timeout=settings.model_timeout,
         max_retries=settings.model_retries,
         use_responses_api=False,
-        # A connection that is kept belongs to the event loop that made it, and there is no telling when that ends.
-        http_async_client=DefaultAsyncHttpxClient(headers={"Connection": "close"}),
         **{name: value for name, value in options.items() if value is not None},
     )
 
@@ -116,7 +113,9 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: LanguageModel
 
 
 async def _asked(model: Runnable[LanguageModelInput, AIMessage], prompt: LanguageModelInput) -> AIMessage:
-    return await model.ainvoke(prompt)
+    # A connection that is kept belongs to the event loop that made it, and there is no telling when that ends. Said per
+    # request, because a client of our own would have to know of every variable that names a proxy.
+    return await model.ainvoke(prompt, extra_headers={"Connection": "close"})
 
 
 def _odd_calls(error: ValidationError) -> AIMessage:
