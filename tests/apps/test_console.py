@@ -16,7 +16,7 @@ from kbnav.settings import Settings
 def test_an_answer_whose_query_cannot_be_read_is_told_with_the_query_as_it_is(mini_kb: KnowledgeBase, tmp_path: Path):
     run = ask(build_agent(mini_kb, Settings(home=tmp_path, language="en")), "Who discovered polonium?")
     told = json.loads(answer_json(run, "https://query.example/#"))
-    assert "# P61: discoverer or inventor" in told["query_labelled"]
+    assert "P61: discoverer or inventor" in told["query_labelled"]
     query = 'SELECT ?who { ?who rdfs:label "never closed }'
     told = json.loads(answer_json(replace(run, outcome=replace(run.outcome, query=query)), "https://query.example/#"))
     assert (told["answer"], told["query"], told["query_labelled"]) == ("Marie Curie, Pierre Curie", query, query)

@@ -137,14 +137,17 @@ def test_over_http_questions_have_the_limits_of_the_page(mini_kb: KnowledgeBase,
 
 
 def test_over_http_what_a_tool_asks_a_model_counts_as_a_question(demo_kb: KnowledgeBase, tmp_path: Path):
+    token = "a-token-of-alice-0123456789"
+
     async def talk(url: str) -> list[tuple[bool, str]]:
         requests = [{"request": text} for text in ("makers", "pupils", "owners")]
-        generated = [(await called(url, "generate", request))[0] for request in requests]
-        looked_up = await called(url, "search_neighbors", {"entity_id": "instrument:the-brown-eye"})
-        return [*generated, *looked_up, *await said(url, "Who?")]
+        generated = [(await called(url, "generate", request, token=token))[0] for request in requests]
+        looked_up = await called(url, "search_neighbors", {"entity_id": "instrument:the-brown-eye"}, token=token)
+        return [*generated, *looked_up, *await said(url, "Who?", token=token)]
 
     with ModelStub([completion("The Brown Eye | made by | Ann")]) as stub:
-        settings = web_settings(tmp_path, model="stub", base_url=stub.base_url, web_questions_per_day=2)
+        limits = {"web_tokens": {"alice": token}, "web_questions_per_day": 2}
+        settings = web_settings(tmp_path, model="stub", base_url=stub.base_url, **limits)
         with served(settings, demo_kb, "gog") as url:
             found = asyncio.run(talk(url))
         assert len(stub.requests) == 2
