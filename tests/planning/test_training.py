@@ -16,6 +16,7 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.base import Hop
 from kbnav.planning.schema import TEXT_PATH, PathSchema, RelationPath
 from kbnav.planning.scorer import Candidates, Questions, Scorer, Training, kl_divergence, log_softmax
+from kbnav.planning.seq2seq import learnt
 from kbnav.planning.training import Asked, examples, made_from, path_label
 from tests.planning.conftest import EDGES, built
 
@@ -207,3 +208,20 @@ def test_training_is_the_same_for_the_same_seed() -> None:
     ]
     assert np.array_equal(fits[0], fits[1])
     assert fits[0].shape == fits[2].shape
+
+
+@pytest.mark.parametrize(
+    ("paths", "kept", "share"), [(2, 2, 1 / 2), (50, 50, 1 / 50), (51, 50, 1 / 50), (400, 50, 1 / 50)]
+)
+def test_a_question_with_many_equal_paths_is_not_left_out_of_training(paths: int, kept: int, share: float):
+    label = {RelationPath((Hop(f"r{number}"),), ("a", "b")): 1 / paths for number in range(paths)}
+    found = learnt(label)
+    assert list(found) == list(label)[:kept]
+    assert list(found.values()) == pytest.approx([share] * kept)
+
+
+def test_of_many_paths_that_all_count_little_the_best_are_trained_on():
+    label = {RelationPath((Hop(f"r{number}"),), ("a", "b")): (number + 1) / 20_100 for number in range(200)}
+    assert {path.hops[0].relation for path in learnt(label)} == {f"r{number}" for number in range(150, 200)}
+    large = RelationPath((Hop("large"),), ("a", "b"))
+    assert learnt({**{path: share / 2 for path, share in label.items()}, large: 0.5}) == {large: 0.5}

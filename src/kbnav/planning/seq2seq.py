@@ -25,7 +25,7 @@ from kbnav.planning.base import TEXT, Hop, Plan
 from kbnav.planning.mending import checked
 from kbnav.planning.path_text import BETWEEN, CLOSE, OPEN, parse_paths, path_text
 from kbnav.planning.ranker import DESCRIPTION, fits, read_description
-from kbnav.planning.schema import PathSchema
+from kbnav.planning.schema import PathSchema, RelationPath
 from kbnav.prompts import render
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _VOCABULARY = 4_096
 _LAYERS, _HEADS, _WIDTH, _POSITIONS = 2, 4, 128, 512
 _BATCH = 16
 _LEAST = 0.02
-"""Paths with a smaller share of a label are not trained on: there are many, and they take as long as the others."""
+"""Paths with a smaller share of a label are left out of training: there are many, and they take as long as others."""
 _LORA_RANK, _LORA_ALPHA, _LORA_DROPOUT = 8, 16, 0.05
 _IGNORED = -100  # what torch's cross entropy leaves out
 
@@ -210,6 +210,19 @@ def _path_ids(tokenizer: Any, hops: Sequence[Hop]) -> list[int]:
     return [*ids, tokenizer.eos_token_id]
 
 
+def learnt(label: Mapping[RelationPath, float]) -> dict[RelationPath, float]:
+    """The paths of a label that are trained on, with their shares, at most 50: those of a share of 2 % or more.
+
+    Where no path has that, as among many that count the same, the best 50, whose shares are made to sum to 1.
+    """
+    large = {path: share for path, share in label.items() if share >= _LEAST}
+    if large:
+        return large
+    best = sorted(label.items(), key=lambda pair: -pair[1])[: round(1 / _LEAST)]
+    total = sum(share for _, share in best)
+    return {path: share / total for path, share in best}
+
+
 def _descend(model: Any, tokenizer: Any, examples: Sequence[Example], schedule: Schedule, rate: float) -> None:
     """Lower the KL divergence: the paths' negative log-likelihood, weighed by the label (PASemiQA, equation 5)."""
     import torch
@@ -219,8 +232,7 @@ def _descend(model: Any, tokenizer: Any, examples: Sequence[Example], schedule: 
     pairs = [
         (_prompt(tokenizer, one.question, one.starts), _path_ids(tokenizer, path.hops), share)
         for one in examples
-        for path, share in one.label.items()
-        if share >= _LEAST
+        for path, share in learnt(one.label).items()
     ]
     order = torch.Generator().manual_seed(schedule.seed)
     steps = schedule.epochs * -(-len(pairs) // _BATCH)
