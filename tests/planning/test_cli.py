@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from kbnav.apps import cli_planner
+from kbnav.knowledge.skb import matching
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.planning import open as planners
+from kbnav.planning import training
 from tests.apps.test_cli_skb import Cli
 from tests.planning.conftest import EDGES, NODES
 
@@ -66,3 +72,15 @@ def test_wrong_use_is_one_line(kbnav: Cli, arguments: list[str], message: str) -
     code, _, error = kbnav("planner", "eval", *arguments)
     assert code == 2
     assert message in " ".join(error.split())
+
+
+@pytest.mark.parametrize(
+    ("offered", "known"),
+    [
+        (cli_planner.Weighing, get_args(training.Weighing)),
+        (cli_planner.Matching, get_args(matching.Variant)),
+        (cli_planner.Named, [name for name in planners.NAMES if name != "none"]),
+    ],
+)
+def test_the_command_offers_all_that_there_is(offered: type[StrEnum], known: list[str]):
+    assert {one.value for one in offered} == set(known)
