@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kbnav.answers import AnswerTable, Ranked, Ranking, Term
 from kbnav.apps.bot.wikitext import Style, edit_summary, escape, reply_text
-from kbnav.apps.bot.words import ENGLISH, LANGUAGES, words_of
+from kbnav.apps.bot.words import ENGLISH, WORDS, words_of
 from kbnav.trajectory import Call, Outcome, Run, Step
 
 WD = "http://www.wikidata.org/entity/"
@@ -79,8 +79,8 @@ def test_a_summary_links_to_nothing_but_the_task(section, task):
 
 
 def test_every_language_has_every_phrase_with_what_is_put_in_and_no_wikitext():
-    assert set(LANGUAGES) >= {"en", "de", "fr", "es"}
-    for language in LANGUAGES:
+    assert set(WORDS) >= {"en", "de", "fr", "es"}
+    for language in WORDS:
         words = asdict(words_of(language))
         for name, phrase in asdict(ENGLISH).items():
             assert re.findall(r"{\w+}", words[name]) == re.findall(r"{\w+}", phrase), (language, name)

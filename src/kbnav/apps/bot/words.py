@@ -40,7 +40,7 @@ ENGLISH = Words(
     kind="type",
     summary="answer to a question (bot, see {task})",
 )
-_WORDS: Mapping[str, Words] = {
+WORDS: Mapping[str, Words] = {
     "en": ENGLISH,
     "de": Words(
         see_table="Siehe die Tabelle.",
@@ -88,9 +88,8 @@ _WORDS: Mapping[str, Words] = {
         summary="respuesta a una pregunta (bot, véase {task})",
     ),
 }
-LANGUAGES = tuple(_WORDS)
 
 
 def words_of(language: str) -> Words:
     """The words of a language such as ``de`` or ``de-at``; English where there are none."""
-    return _WORDS.get(language.partition("-")[0].lower(), ENGLISH)
+    return WORDS.get(language.partition("-")[0].lower(), ENGLISH)
