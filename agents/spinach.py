@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kbnav.agents.agent import Agent
 from kbnav.agents.answering import QueryEnding
 from kbnav.agents.writers import ModelWriter, write_plainly
-from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.models.policy import ChatPolicy
 from kbnav.settings import Settings
 from kbnav.tools.observation import Shown
@@ -37,7 +37,7 @@ def spinach_with(
         model=settings.model,
         kb=kb,
         settings=settings,
-        policy=ChatPolicy(policy_model, toolbox, "spinach/policy.md", settings.budget, partial="mirror" in kb.state()),
+        policy=ChatPolicy(policy_model, toolbox, "spinach/policy.md", settings.budget, partial=is_mirror(kb.state())),
         toolbox=toolbox,
         ending=QueryEnding(ModelWriter(writer_model, shown) if writer_model else write_plainly),
         prune=pruner(settings, writer_model, shown),

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from kbnav.answers import AnswerTable, Ranking
 from kbnav.errors import QuerySyntaxError
+from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.sparql.present import comment_labels, query_link
 from kbnav.tools.show import cell_text
 from kbnav.trajectory import Call, Run, Step
@@ -109,7 +110,7 @@ def print_answer(console: Console, run: Run, query_page: str) -> None:
     if run.outcome.query:
         link = query_link(run.outcome.query, query_page)
         console.print(Text(link, style="blue"), soft_wrap=True)
-        if "mirror" in run.kb:
+        if is_mirror(run.kb):
             console.print("(the link asks live Wikidata, which may know more than this copy)", style="dim")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.options import WALKERS
 from kbnav.errors import UsageError
-from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.options import Options, read_options
 from kbnav.retrieval.registry import RETRIEVERS
 from kbnav.settings import Settings
@@ -86,6 +86,6 @@ def build_system(name: str, kb: KnowledgeBase, settings: Settings) -> System:
 def kb_state(kb: KnowledgeBase) -> dict[str, Any]:
     """What must be known of a KB to repeat a run; the address of a mirror that is served meanwhile is no part of it."""
     state = dict(kb.state())
-    if "mirror" in state:
+    if is_mirror(state):
         state.pop("endpoints", None)
     return state

@@ -184,3 +184,8 @@ class KnowledgeBase(Protocol):
     def labels(self, ids: Sequence[str], *, language: str = "en") -> Mapping[str, str]:
         """Labels of many ids in one batched call; ids without a label are left out."""
         ...
+
+
+def is_mirror(state: Mapping[str, Any]) -> bool:
+    """Whether the ``state`` of a knowledge base is a mirror's, so that the live service may know more."""
+    return "mirror" in state

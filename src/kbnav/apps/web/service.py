@@ -15,7 +15,7 @@ from kbnav.agents.options import NEED_A_MODEL
 from kbnav.answers import AnswerTable
 from kbnav.apps.web.results import cell_data
 from kbnav.errors import LimitReached, NotOffered, UsageError
-from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.prefixes import entity_page
 from kbnav.settings import Settings
@@ -53,7 +53,7 @@ class Served:
     @property
     def partial(self) -> bool:
         """Whether it is a mirror, so that the live service may know more."""
-        return "mirror" in self.kb.state()
+        return is_mirror(self.kb.state())
 
     def link(self, entity_id: str) -> str:
         """The address of an entity's page."""
