@@ -95,7 +95,7 @@ def train(
         else:
             from kbnav.planning.seq2seq import Schedule, Seq2Seq
 
-            cut = Seq2Seq.train(skb, found, out, base=base, schedule=Schedule(seed=seed)).cut
+            _, cut = Seq2Seq.train(skb, found, out, base=base, schedule=Schedule(seed=seed))
     paths = {path for example in found for path in example.label}
     only_text = sum(all(not path.hops for path in example.label) for example in found)
     print(f"{out}: {planner} trained on {len(found):,} questions, {len(paths):,} paths; {only_text:,} had text alone")

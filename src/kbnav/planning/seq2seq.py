@@ -64,21 +64,19 @@ class Seq2Seq:
 
     name = "seq2seq"
 
-    def __init__(self, skb: SKB, model: Any, tokenizer: Any, cut: int = 0) -> None:
-        """``model`` is a causal model of transformers, in evaluation mode, ``tokenizer`` its own.
-
-        ``cut`` is how many questions lost their end in training, being longer than the model can read.
-        """
-        self._skb, self._model, self._tokenizer, self.cut = skb, model, tokenizer, cut
+    def __init__(self, skb: SKB, model: Any, tokenizer: Any) -> None:
+        """``model`` is a causal model of transformers, in evaluation mode, ``tokenizer`` its own."""
+        self._skb, self._model, self._tokenizer = skb, model, tokenizer
         self._schema = PathSchema.of(skb)
         self._trie = lru_cache(maxsize=64)(self._build_trie)
 
     @classmethod
     def train(
         cls, skb: SKB, examples: Sequence[Example], out: Path, *, base: str = "", schedule: Schedule | None = None
-    ) -> Seq2Seq:
-        """Train on the examples' distributions, write the planner into ``out``, and give it back.
+    ) -> tuple[Seq2Seq, int]:
+        """Train on the examples' distributions, and write the planner into ``out``.
 
+        Gives back the planner, and how many questions lost their end, being longer than the model can read.
         ``base`` names a model of the hub or a folder, which LoRA is put on; empty: a small new model. Raises UsageError
         without examples, without the extra ``train``, or where ``base`` cannot be had.
         """
@@ -96,8 +94,8 @@ class Seq2Seq:
         shown = [replace(one, question=kept) for kept, one in zip(read, examples, strict=True)]
         _descend(model, tokenizer, shown, chosen, chosen.lora_rate if base else chosen.rate)
         model.eval()
-        _save(out, skb, model, tokenizer, base, cut)
-        return cls(skb, model, tokenizer, cut)
+        _save(out, skb, model, tokenizer, base)
+        return cls(skb, model, tokenizer), cut
 
     @classmethod
     def load(cls, folder: Path, skb: SKB) -> Seq2Seq:
@@ -113,7 +111,7 @@ class Seq2Seq:
 
             model = PeftModel.from_pretrained(model, str(folder / _MODEL))
         model.eval()
-        return cls(skb, model, tokenizer, int(found.get("cut", 0)))
+        return cls(skb, model, tokenizer)
 
     def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:  # noqa: ARG002
         """The ``BEAMS`` best paths, by the probabilities of their tokens; only ``text`` where no node was matched.
@@ -323,7 +321,7 @@ def _pretrained(name: str) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def _save(out: Path, skb: SKB, model: Any, tokenizer: Any, base: str, cut: int) -> None:
+def _save(out: Path, skb: SKB, model: Any, tokenizer: Any, base: str) -> None:
     out.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(str(out / _MODEL))
     if not base:
@@ -334,7 +332,6 @@ def _save(out: Path, skb: SKB, model: Any, tokenizer: Any, base: str, cut: int) 
         "skb": skb.meta.name,
         "schema": PathSchema.of(skb).sha256,
         "base": base,
-        "cut": cut,
         "files": _digests(out / _MODEL),
     }
     (out / DESCRIPTION).write_text(json.dumps(description, ensure_ascii=False), encoding="utf-8")
