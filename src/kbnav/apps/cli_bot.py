@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -16,6 +16,7 @@ import typer
 if TYPE_CHECKING:
     from kbnav.apps.bot.bot import Answer, Bot
     from kbnav.apps.bot.ledger import Ledger
+    from kbnav.apps.bot.talk import Question
     from kbnav.apps.bot.wiki import Wiki
     from kbnav.apps.bot.wikitext import Style
     from kbnav.settings import Settings
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Answer questions on the talk pages of a MediaWiki.", no_args_is_help=True, rich_markup_mode=None
 )
+
+_NONE_SEEN = "no question has been seen"
+_NAMED = 5
+"""Questions that are named where an id is not that of one."""
 
 KbOption = Annotated[str | None, typer.Option("--kb", help="What is asked, as in kbnav ask.")]
 ModelOption = Annotated[str | None, typer.Option("--model", help="offline, or the name of a chat model.")]
@@ -59,7 +64,10 @@ def status(
 ) -> None:
     """List the questions the bot has seen, and how far each is. It may be running."""
     with _ledger(_settings(), edit=not dry, alone=False) as ledger:
-        for entry in ledger.entries():
+        entries = ledger.entries()
+        if not entries:
+            typer.echo(_NONE_SEEN, err=True)
+        for entry in entries:
             question = entry.question
             if as_json:
                 _say(json.dumps(asdict(entry), ensure_ascii=False))
@@ -86,21 +94,29 @@ def replay(
     from kbnav.apps.bot.wikitext import reply_text
     from kbnav.apps.bot.words import words_of
     from kbnav.apps.console import print_run
-    from kbnav.errors import UsageError
     from kbnav.language import question_language
 
     settings = _settings(kb=kb, model=model, base_url=base_url)
     with _ledger(settings, edit=not dry, alone=False) as ledger:
-        entry = ledger.entry(question)
-        if entry is None:
-            raise UsageError(f"no question {question!r}, or several")
-        asked = entry.question
+        asked = _named(question, [entry.question for entry in ledger.entries()])
         history = turns(ledger, asked, partial(_find_run, settings))
         words = words_of(question_language(asked.text, ledger.mark(LANGUAGE)))
     with _asking(settings) as answer:
         found = answer(asked, history)
     print_run(Console(), found, settings.endpoints.query_page)
     _say(reply_text(found, _style(settings), marker=marker(asked.id), depth=asked.depth + 1, words=words))
+
+
+def _named(start: str, questions: Sequence[Question]) -> Question:
+    """The question whose id begins so. Raises UsageError with some that there are where that is none, or several."""
+    from kbnav.errors import UsageError
+
+    found = [question for question in questions if question.id.startswith(start)]
+    if len(found) == 1:
+        return found[0]
+    told = f"{len(found)} questions begin with {start!r}" if found else f"no question begins with {start!r}"
+    some = [f"{question.id}  {question.text}" for question in (found or questions)[-_NAMED:]]
+    raise UsageError("\n".join([f"{told}; the last are:", *some] if some else [_NONE_SEEN]))
 
 
 @contextmanager

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from kbnav.apps.bot.ledger import Ledger
+from kbnav.apps.bot.talk import Question
 from kbnav.apps.cli import app
 from kbnav.knowledge.base import KnowledgeBase
 from tests.apps.bot.mediawiki import BOT, BOT_PASSWORD
@@ -45,7 +48,7 @@ def test_a_question_is_shown_answered_listed_and_replayed(scene: Scene, home: Pa
     assert "-->polonium, radium" in shown
     assert "polonium" not in scene.ann.text(TALK)
     assert "shown" in kbnav("status", "--dry")
-    assert kbnav("status") == ""
+    assert kbnav("status") == "no question has been seen\n"  # on standard error
 
     assert "posted as revision" in kbnav("run", "--once", "--edit")
     assert "| [[Q979]] polonium" in scene.ann.text(TALK)
@@ -72,6 +75,20 @@ def test_a_question_of_names_is_replayed_in_the_wikis_language(
     assert "So wurde es gefunden" in scene.ann.text(TALK)
     (entry,) = [json.loads(line) for line in kbnav("status", "--json").splitlines()]
     assert "So wurde es gefunden" in kbnav("replay", entry["question"]["id"])
+
+
+def test_where_no_question_or_several_are_meant_those_that_there_are_are_named(home: Path):
+    runner = CliRunner()
+    empty = runner.invoke(app, ["bot", "status"])
+    assert (empty.exit_code, empty.stdout, empty.stderr) == (0, "", "no question has been seen\n")
+    assert str(runner.invoke(app, ["bot", "replay", "ab"]).exception) == "no question has been seen"
+    with closing(Ledger(home / "bot.sqlite")) as ledger:
+        for number in range(7):
+            ledger.add(Question(f"ab{number:014}", "P", "S", "Ann", "12:00", f"Is it {number}?", 0), float(number))
+    named = [f"ab{number:014}  Is it {number}?" for number in range(2, 7)]
+    for start, told in (("ab", "7 questions begin with 'ab'"), ("c", "no question begins with 'c'")):
+        failed = runner.invoke(app, ["bot", "replay", start])
+        assert str(failed.exception).splitlines() == [f"{told}; the last are:", *named]
 
 
 @pytest.mark.parametrize(

@@ -114,9 +114,8 @@ class Ledger:
         return self._select("WHERE status IN ('seen', 'answered') AND due <= ? ORDER BY seen_at, rowid", now)
 
     def entry(self, question_id: str) -> Entry | None:
-        """One question by its id, or by the start of it where that is enough."""
-        found = self._select("WHERE id >= ? AND id < ? LIMIT 2", question_id, question_id + "g")
-        return found[0] if len(found) == 1 else None
+        """One question by its id."""
+        return next(iter(self._select("WHERE id = ?", question_id)), None)
 
     def asked_since(self, when: float, author: str = "") -> int:
         """Questions seen since a time that a model was asked, or is to be; of one user, or of all.
