@@ -110,5 +110,8 @@ def opinions() -> None:
 
     with ExitStack() as stack:
         store, _ = open_store(load_settings(), stack)
-        for record in store.opinions():
+        records = store.opinions()
+        if not records:
+            typer.echo("nobody has given an opinion", err=True)
+        for record in records:
             sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")

@@ -382,13 +382,15 @@ def test_a_proxys_header_is_believed_from_the_proxy_only(fresh_home: Path):
 
 
 def test_opinions_are_kept_and_exported(fresh_home: Path, monkeypatch, capsys):
+    monkeypatch.setenv("KBNAV_HOME", str(fresh_home))
+    opinions()
+    assert capsys.readouterr() == ("", "nobody has given an opinion\n")
     with Server(web_settings(fresh_home)) as server:
         visit = Visit(server.url)
         run = visit.answered(visit.session(), "Who discovered polonium?")["id"]
         for thumb, note in (("up", ""), ("down", "first names are missing \x00")):
             assert visit("PUT", f"/api/runs/{run}/opinion", {"thumb": thumb, "note": note}).status_code == 204
         assert visit("PUT", f"/api/runs/{run}/opinion", {"thumb": "sideways"}).status_code == 422
-    monkeypatch.setenv("KBNAV_HOME", str(fresh_home))
     opinions()
     (record,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (record["thumb"], record["note"]) == ("down", "first names are missing ")
