@@ -107,7 +107,7 @@ def test_the_bundled_skb_is_described_by_its_name(kbnav):
 
 def test_an_skb_built_from_rdf_is_asked(kbnav):
     code, out, _ = kbnav("skb", "build", "--from", "rdf", "lakes.ttl", "--out", "l.skb", "--encoder", "none")
-    assert (code, out) == (0, "l.skb: 2 nodes, 1 edges\n")
+    assert (code, out) == (0, "l.skb: 2 nodes, 1 edge\n")
     code, out, _ = kbnav("ask", "--kb", "l.skb", "--csv", "Into which sea flows Mere?")
     assert code == 0
     assert [row["name"] for row in csv.DictReader(io.StringIO(out))] == ["Deep"]
@@ -142,7 +142,7 @@ def test_update_deletes_nodes_and_edges_and_says_what_went_with_them(kbnav, tmp_
     (tmp_path / "gone.jsonl").write_text("\n".join(map(json.dumps, gone)))
     (tmp_path / "gone.tsv").write_text("source\trelation\ttarget\tdeleted\np2\towns\th2\ttrue\np1\towns\th1\ttrue\n")
     code, out, error = kbnav("skb", "update", "v.skb", "--nodes", "gone.jsonl", "--edges", "gone.tsv")
-    assert (code, out) == (0, "v.skb: 3 nodes, 1 edges\n")
+    assert (code, out) == (0, "v.skb: 3 nodes, 1 edge\n")
     assert error.splitlines()[-3:] == [
         "deletion of a node that does not exist: 1 (p9)",
         "edge deleted: 2 (p2 owns h2, p1 owns h1)",

@@ -99,7 +99,7 @@ def build(
     with _can_go_on(console), Progress(console) as progress:
         meta = build_skb(source, out, options, name=name, progress=progress)
     _print_losses(console, meta)
-    print(f"{out}: {meta.nodes:,} nodes, {meta.edges:,} edges")
+    print(f"{out}: {_size(meta)}")
 
 
 @app.command()
@@ -144,7 +144,7 @@ def update(
     with _can_go_on(console), Progress(console) as progress:
         meta = update_skb(skb, source, options if ann is None else options._replace(ann=ann), progress=progress)
     _print_losses(console, meta)
-    print(f"{skb}: {meta.nodes:,} nodes, {meta.edges:,} edges")
+    print(f"{skb}: {_size(meta)}")
 
 
 class Progress:
@@ -316,6 +316,11 @@ def _losses(meta: Meta) -> list[str]:
     return lines
 
 
+def _size(meta: Meta) -> str:
+    counts = ((meta.nodes, "node"), (meta.edges, "edge"))
+    return ", ".join(f"{count:,} {what}{'s' if count != 1 else ''}" for count, what in counts)
+
+
 def _print_info(found: Info) -> None:
     from rich.filesize import decimal
 
@@ -324,7 +329,7 @@ def _print_info(found: Info) -> None:
     meta = found.meta
     approximate = ", approximate search" if _has_ann(meta) else ""
     lines = [
-        f"{meta.name}: {meta.nodes:,} nodes, {meta.edges:,} edges, from {meta.source}",
+        f"{meta.name}: {_size(meta)}, from {meta.source}",
         f"vectors: {meta.encoder or 'none'}{approximate}; SPARQL: {'yes' if meta.sparql else 'no'}",
         f"nodes without an edge: {found.isolated:,}",
         f"the most edges of a node: {found.largest_degree:,} ({found.largest_degree_node})",
