@@ -90,9 +90,17 @@ def drop_line(step: Step) -> Text:
 
 
 def _short(arguments: Mapping[str, Any]) -> str:
-    text = printable(", ".join(str(value) for value in arguments.values() if value not in ("", None, False)))
-    line = " ".join(text.split())
+    line = " ".join(printable(_plain(arguments)).split())
     return line if len(line) <= 100 else line[:99] + "…"
+
+
+def _plain(value: Any) -> str:
+    """A value as text; of a list or an object all that is not empty, with commas between."""
+    if isinstance(value, Mapping):
+        return _plain([*value.values()])
+    if isinstance(value, list):
+        return ", ".join(filter(None, (_plain(one) for one in value if one not in ("", None, False))))
+    return str(value)
 
 
 def labelled_query(run: Run) -> str:
