@@ -15,6 +15,7 @@ from kbnav.errors import UsageError
 from kbnav.options import Options, parse_set, read_options
 from kbnav.retrieval.rrf import RRFOptions
 from kbnav.trajectory import find_run, load_run
+from tests.models.stub import ModelStub, failure
 
 QUERY = "What did the ship Patience carry?"
 
@@ -41,6 +42,17 @@ def test_the_run_is_saved_and_shown(home: Path):
     assert saved.outcome.ranking is not None
     assert saved.outcome.ranking.ids[0] == "ship:patience"
     assert "→ bm25" in run("show", "last")
+
+
+def test_what_did_not_go_well_on_the_way_is_said_beside_the_ranking():
+    with ModelStub([failure(404, "there is no model of this name")]) as stub:
+        asked = ["retrieve", "--system", "rrf", "--set", "of=bm25,hyde", "--kb", "demo", "--k", "1", "--csv", QUERY]
+        result = CliRunner().invoke(app, [*asked, "--model", "none-such", "--base-url", stub.base_url])
+    assert result.exit_code == 0
+    assert len(result.stdout.splitlines()) == 2
+    assert "there is no model of this name" in result.stderr
+    assert "hyde" in result.stderr
+    assert len(result.stderr.splitlines()) == len(set(result.stderr.splitlines()))
 
 
 def test_json_and_csv_give_the_ranking(home: Path):

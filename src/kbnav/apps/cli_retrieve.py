@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -64,11 +65,20 @@ def retrieve(
         run, failure = attempt(retriever, skb, settings, query, k=k)
         if run.model == STANDIN:
             print("rules stood in for the language model; --model names one", file=sys.stderr)
+        for line in dict.fromkeys(_failed(run)):
+            print(line, file=sys.stderr)
         save_run(run, settings.home / "runs")
         if failure:
             raise failure
         _print(run, skb.skb, as_json, as_csv)
     raise typer.Exit(0 if run.outcome.ranking else 1)
+
+
+def _failed(run: Run) -> Iterator[str]:
+    """What did not go well on the way to an answer, a line a step."""
+    for step in run.steps:
+        if not step.ok:
+            yield f"{step.call.tool}: {step.observation.partition(chr(10))[0]}"
 
 
 def _print(run: Run, skb: SKB, as_json: bool, as_csv: bool) -> None:
