@@ -18,7 +18,7 @@ _FENCED = re.compile(r"[^\n`]{0,80}\s*```[\w-]*\n?((?:(?!```).)*)(?:```\s*)?", r
 """A reply that is one fence of code, with a line at most before it."""
 _LABEL = re.compile(r"\A\s*(?:[*_#\s]*)(?:answer|document|keywords|analysis)\s*:[*_]*\s*", re.IGNORECASE)
 _ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+(.+?)\s*$", re.MULTILINE)
-_NO_NAME = re.compile(r"\W*(?:none|null|n/?a|no\b.*\bentit(?:y|ies)\b.*)\W*", re.IGNORECASE | re.DOTALL)
+_NO_NAME = re.compile(r"\W*(?:none|null|n/a|no\b.*\bentit(?:y|ies)\b.*)\W*", re.IGNORECASE | re.DOTALL)
 """What stands in the place of a name where there is none."""
 _OPENING = re.compile(r"[\[{]")
 _NAMING = ("name", "title")
