@@ -87,12 +87,16 @@ class Desk:
         brake = _Counting(loop, partial(context.lifespan_context.count, owner))
         self._at_work[owner] += 1
         working = loop.run_in_executor(self._tools, brake.within, work)
-        working.add_done_callback(lambda _: self._at_work.subtract([owner]))
+        working.add_done_callback(lambda _: self._leave(owner))
         try:
             return await asyncio.shield(working)
         except asyncio.CancelledError:
             brake.stop()
             raise
+
+    def _leave(self, owner: str) -> None:
+        """A call is over; who has none left is not kept."""
+        self._at_work -= Counter([owner])
 
 
 class _Counting(Brake):
