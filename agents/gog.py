@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbnav.agents.agent import Agent
+from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.options import GogOptions
+from kbnav.agents.common.planned import Planned, open_match
+from kbnav.agents.common.walking import ANSWERS, PROMPTS, WalkEnding, describer, open_walking_models
+from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
 from kbnav.agents.machine import Policy
-from kbnav.agents.options import GogOptions
-from kbnav.agents.planned import Planned, open_match
 from kbnav.agents.skb import schema
-from kbnav.agents.walking import ANSWERS, PROMPTS, WalkEnding, describer, open_walking_models
-from kbnav.agents.writers import RankingWriter, write_ranking_plainly
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.policy import ChatPolicy

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbnav.agents.agent import Agent
-from kbnav.agents.options import PasemiqaOptions
-from kbnav.agents.planned import Planned, open_planned
+from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.options import PasemiqaOptions
+from kbnav.agents.common.planned import Planned, open_planned
+from kbnav.agents.common.walking import ANSWERS, PROMPTS, WalkEnding, need_all_tools, open_walking_models
+from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
 from kbnav.agents.skb import schema, skb_offline
-from kbnav.agents.walking import ANSWERS, PROMPTS, WalkEnding, need_all_tools, open_walking_models
-from kbnav.agents.writers import RankingWriter, write_ranking_plainly
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
@@ -94,7 +94,7 @@ def pasemiqa_offline(kb: SkbKB, settings: Settings, planner: Planner | None = No
     """
     from dataclasses import replace
 
-    from kbnav.models.offline_skb.planned import PlanFollower
+    from kbnav.models.offline.skb.planned import PlanFollower
 
     options = read_options(PasemiqaOptions, settings.options, NAME)
     if options.planner == "in-context" and not planner:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from kbnav.agents.agent import Agent
-from kbnav.agents.machine import Reply, State
-from kbnav.agents.options import RogOptions
-from kbnav.agents.planned import Planned, open_planned, planned, planned_starts
-from kbnav.agents.walking import (
+from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.options import RogOptions
+from kbnav.agents.common.planned import Planned, open_planned, planned, planned_starts
+from kbnav.agents.common.walking import (
     PROMPTS,
     WalkEnding,
     Wanted,
@@ -23,7 +22,8 @@ from kbnav.agents.walking import (
     open_walking_models,
     room,
 )
-from kbnav.agents.writers import RankingWriter, write_ranking_plainly
+from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
+from kbnav.agents.machine import Reply, State
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.models.calls import BYTES_PER_TOKEN

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kbnav.agents.agent import Agent
-from kbnav.agents.ranking import RankingEnding
-from kbnav.agents.writers import RankingWriter, write_ranking_plainly
+from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.ranking import RankingEnding
+from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.models.policy import ChatPolicy
@@ -82,7 +82,7 @@ def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb
 
 def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
     """The same graph and tools with no language model: a baseline that needs no key."""
-    from kbnav.models.offline_skb.policy import SkbOfflinePolicy
+    from kbnav.models.offline.skb.policy import SkbOfflinePolicy
 
     toolbox = Toolbox.for_kb(kb, SKB_TOOLS, without=settings.without_tools)
     return Agent(

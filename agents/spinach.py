@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kbnav.agents.agent import Agent
-from kbnav.agents.answering import QueryEnding
-from kbnav.agents.writers import ModelWriter, write_plainly
+from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.answering import QueryEnding
+from kbnav.agents.common.writers import ModelWriter, write_plainly
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.models.policy import ChatPolicy
 from kbnav.settings import Settings
@@ -47,7 +47,7 @@ def spinach_with(
 
 def spinach_offline(kb: KnowledgeBase, settings: Settings) -> Agent:
     """The same graph and tools with no language model: a baseline that needs no key."""
-    from kbnav.models.offline.policy import OfflinePolicy
+    from kbnav.models.offline.wikidata.policy import OfflinePolicy
 
     toolbox = Toolbox.for_kb(kb, without=settings.without_tools)
     return Agent(

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kbnav.agents.agent import Agent
-from kbnav.agents.machine import Policy, Reply, State
-from kbnav.agents.options import TogOptions
-from kbnav.agents.planned import Planned, open_match
-from kbnav.agents.scores import bm25_scores, embedding_scores, read_scores
-from kbnav.agents.walking import (
+from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.options import TogOptions
+from kbnav.agents.common.planned import Planned, open_match
+from kbnav.agents.common.scores import bm25_scores, embedding_scores, read_scores
+from kbnav.agents.common.walking import (
     ANSWERS,
     PROMPTS,
     WalkEnding,
@@ -34,7 +33,8 @@ from kbnav.agents.walking import (
     open_walking_models,
     room,
 )
-from kbnav.agents.writers import RankingWriter, write_ranking_plainly
+from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
+from kbnav.agents.machine import Policy, Reply, State
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB

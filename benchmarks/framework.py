@@ -19,9 +19,9 @@ from typing import Any, TypedDict
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.graph import END, START, StateGraph
 
-from kbnav.agents.agent import Agent
-from kbnav.agents.answering import QueryEnding
-from kbnav.agents.writers import write_plainly
+from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.answering import QueryEnding
+from kbnav.agents.common.writers import write_plainly
 from kbnav.models.policy import ChatPolicy
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.session import Chat, ask, sqlite_sessions

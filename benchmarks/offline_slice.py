@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from kbnav.agents.agent import Agent
+from kbnav.agents.common.agent import Agent
 from kbnav.agents.spinach import build_spinach
 from kbnav.errors import KbnavError, StopRun
 from kbnav.evaluation.datasets import Question, load_dataset

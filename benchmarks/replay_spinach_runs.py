@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kbnav.agents.agent import Agent
-from kbnav.agents.answering import QueryEnding
-from kbnav.agents.writers import write_plainly
+from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.answering import QueryEnding
+from kbnav.agents.common.writers import write_plainly
 from kbnav.answers import AnswerTable
 from kbnav.knowledge.sparql.limits import drop_probe_limit
 from kbnav.models.policy import ChatPolicy

@@ -15,12 +15,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from kbnav.agents.choice import build_agent
+from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.walking import asker
 from kbnav.agents.gog import gog_with
 from kbnav.agents.pasemiqa import pasemiqa_with
 from kbnav.agents.rog import rog_with
 from kbnav.agents.tog import tog_with
-from kbnav.agents.walking import asker
 from kbnav.evaluation.evaluate import Plan, evaluate, find_dataset, score_folder
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.systems import System, agent_system

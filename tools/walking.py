@@ -1,7 +1,7 @@
 """The tools of agents that walk along links: on an SKB or on Wikidata, some with a model of their own.
 
 A model's own word is never shown as the knowledge base's: what it generates is marked as such in the text, in
-``Step.facts`` and, by these, in the answer (``kbnav.agents.walking``).
+``Step.facts`` and, by these, in the answer (``kbnav.agents.common.walking``).
 """
 
 from __future__ import annotations

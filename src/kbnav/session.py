@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbnav.agents.agent import Agent
+from kbnav.agents.common.agent import Agent
 from kbnav.agents.machine import Event, RunContext, State, start, step_limit
 from kbnav.errors import UsageError
 from kbnav.language import question_language

@@ -8,10 +8,10 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from kbnav.agents.agent import Agent
-from kbnav.agents.answering import QueryEnding
+from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.answering import QueryEnding
+from kbnav.agents.common.writers import write_plainly
 from kbnav.agents.machine import Event
-from kbnav.agents.writers import write_plainly
 from kbnav.answers import AnswerTable, Ranking, Term
 from kbnav.errors import QuerySyntaxError, ServiceError, UnknownId
 from kbnav.knowledge.base import Capability, Entry, Neighborhood, SearchResult

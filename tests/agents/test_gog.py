@@ -11,8 +11,8 @@ import pytest
 from langchain_core.messages import AIMessage
 from rich.console import Console
 
+from kbnav.agents.common.walking import generated
 from kbnav.agents.gog import gog_with
-from kbnav.agents.walking import generated
 from kbnav.apps.console import answer_json, print_run
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.session import Chat, ask, sqlite_sessions

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.messages.tool import invalid_tool_call
 
-from kbnav.agents.answering import QueryEnding
+from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.machine import State
 from kbnav.errors import ServiceError
 from kbnav.models.policy import ChatPolicy

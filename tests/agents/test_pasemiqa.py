@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
 
-from kbnav.agents.choice import build_agent
+from kbnav.agents.common.choice import build_agent
 from kbnav.agents.gog import gog_with
 from kbnav.agents.pasemiqa import pasemiqa_offline, pasemiqa_with
 from kbnav.agents.rog import rog_with

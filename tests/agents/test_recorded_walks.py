@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.agents.choice import build_agent
+from kbnav.agents.common.choice import build_agent
 from kbnav.answers import Term
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.session import ask

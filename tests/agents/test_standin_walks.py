@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kbnav.agents.common.walking import asker
 from kbnav.agents.gog import gog_with
 from kbnav.agents.pasemiqa import pasemiqa_with
 from kbnav.agents.rog import rog_with
 from kbnav.agents.tog import tog_with
-from kbnav.agents.walking import asker
 from kbnav.models.calls import ModelCalls
 from kbnav.models.standin import NAME, StandIn, answer
 from kbnav.planning.in_context import InContext

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage
 
-from kbnav.agents.choice import build_agent
-from kbnav.agents.scores import bm25_scores, read_scores
+from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.scores import bm25_scores, read_scores
+from kbnav.agents.common.walking import answer_lines, known_nodes
 from kbnav.agents.tog import tog_with
-from kbnav.agents.walking import answer_lines, known_nodes
 from kbnav.errors import ServiceError, UsageError
 from kbnav.models.scripted import ScriptedModel
 from kbnav.session import Chat, ask, attempt, sqlite_sessions

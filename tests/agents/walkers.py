@@ -8,7 +8,7 @@ from pathlib import Path
 
 from langchain_core.messages import AIMessage
 
-from kbnav.agents.walking import asker
+from kbnav.agents.common.walking import asker
 from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel
 from kbnav.planning.base import Hop, Plan, PlannedPath

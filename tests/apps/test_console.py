@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kbnav.agents.choice import build_agent
+from kbnav.agents.common.choice import build_agent
 from kbnav.apps.console import answer_json, call_lines
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.session import ask

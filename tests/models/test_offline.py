@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbnav.agents.agent import Agent
+from kbnav.agents.common.agent import Agent
 from kbnav.agents.machine import start
 from kbnav.agents.spinach import build_spinach
 from kbnav.knowledge.base import Edge as KbEdge
 from kbnav.knowledge.base import Entity, Entry, Neighborhood, Qualifier, SearchResult, Statement, Value
 from kbnav.knowledge.open import open_kb
-from kbnav.models.offline.evidence import Evidence, read_entry, read_neighbors, read_search
-from kbnav.models.offline.policy import OfflinePolicy
-from kbnav.models.offline.question import read_question
+from kbnav.models.offline.wikidata.evidence import Evidence, read_entry, read_neighbors, read_search
+from kbnav.models.offline.wikidata.policy import OfflinePolicy
+from kbnav.models.offline.wikidata.question import read_question
 from kbnav.session import ask
 from kbnav.settings import load_settings
 from kbnav.tools.observation import Shown

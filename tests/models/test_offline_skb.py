@@ -18,7 +18,7 @@ from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.models.offline_skb.reading import read, singular
+from kbnav.models.offline.skb.reading import read, singular
 from kbnav.session import ask
 from kbnav.settings import Settings
 from kbnav.trajectory import Call, Step

@@ -113,7 +113,7 @@ def ask(
     settings = _settings(kb=kb, model=model, base_url=base_url, language=language, options=_given(chosen))
     checked_question(question)
     check_key(settings)  # before the imports that take seconds
-    from kbnav.agents.choice import build_agent
+    from kbnav.agents.common.choice import build_agent
     from kbnav.apps.console import Progress
     from kbnav.knowledge.open import open_kb
     from kbnav.session import ask as ask_agent
@@ -156,7 +156,7 @@ def chat(
     chosen: SetOption = None,
 ) -> None:
     """A session with follow-up questions, saved after every step; --session goes on with it, also after a kill."""
-    from kbnav.agents.choice import build_agent
+    from kbnav.agents.common.choice import build_agent
     from kbnav.apps.console import Progress
     from kbnav.knowledge.open import open_kb
     from kbnav.session import Chat, sqlite_sessions

@@ -133,7 +133,7 @@ def _opened(settings: Settings, edit: bool) -> Iterator[Bot]:
 @contextmanager
 def _asking(settings: Settings) -> Iterator[Answer]:
     """What answers: the agent of the settings, which saves its runs."""
-    from kbnav.agents.choice import build_agent
+    from kbnav.agents.common.choice import build_agent
     from kbnav.knowledge.open import open_kb
     from kbnav.session import ask
 

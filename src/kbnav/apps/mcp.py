@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kbnav.agents.agent import Agent
+from kbnav.agents.common.agent import Agent
 from kbnav.apps.console import answer_record
 from kbnav.apps.secrets import Secrets
 from kbnav.errors import KbnavError

@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kbnav.agents.agent import Agent
-from kbnav.agents.answering import QueryEnding
+from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.answering import QueryEnding
+from kbnav.agents.common.options import WALKERS
+from kbnav.agents.common.ranking import RankingEnding
+from kbnav.agents.common.walking import LABEL, WalkEnding
 from kbnav.agents.gog import GENERATE
 from kbnav.agents.machine import Ending, Reply, State
-from kbnav.agents.options import WALKERS
 from kbnav.agents.pasemiqa import rounds_budget
-from kbnav.agents.ranking import RankingEnding
-from kbnav.agents.walking import LABEL, WalkEnding
 from kbnav.answers import AnswerTable
 from kbnav.errors import QueryTimeout, ServiceError, StopRun, UsageError
 from kbnav.evaluation.journal import open_journal, write_whole

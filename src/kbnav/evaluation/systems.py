@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from kbnav.agents.options import WALKERS
+from kbnav.agents.common.options import WALKERS
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.options import Options, read_options
@@ -16,7 +16,7 @@ from kbnav.retrieval.registry import RETRIEVERS
 from kbnav.settings import Settings
 
 if TYPE_CHECKING:
-    from kbnav.agents.agent import Agent
+    from kbnav.agents.common.agent import Agent
     from kbnav.trajectory import Attempt
 
 
@@ -46,7 +46,7 @@ def agent_system(agent: Agent) -> System:
 
 
 def _agent(name: str, kb: KnowledgeBase, settings: Settings) -> System:
-    from kbnav.agents.choice import build_agent
+    from kbnav.agents.common.choice import build_agent
 
     return agent_system(build_agent(kb, settings, name))
 

@@ -1,7 +1,7 @@
 """``graph-rank``: what a query names, followed along the relations that it speaks of, fused with text; asks no model.
 
 Names of nodes are found in the query, and the relation paths of the schema that its words may mean, as the offline
-policy finds them (``kbnav.models.offline_skb``). Every path is followed from every name at once, and a node counts the
+policy finds them (``kbnav.models.offline.skb``). Every path is followed from every name at once, and a node counts the
 more the better the paths fit that lead to it, and the more names they lead from. Nodes reached are put in order by that
 and by how well their text fits the rest of the query; that ranking is fused with those of the whole query by BM25 and
 by vectors.
@@ -26,8 +26,8 @@ from kbnav.knowledge.skb.kb import LSA_WEIGHT, WEIGHT, SkbKB
 from kbnav.knowledge.skb.schema import LSA
 from kbnav.knowledge.skb.text import TextIndex
 from kbnav.knowledge.skb.vectors import VectorIndex
-from kbnav.models.offline_skb.paths import Path, Paths, Step, leftover
-from kbnav.models.offline_skb.reading import Mention, Reading, read
+from kbnav.models.offline.skb.paths import Path, Paths, Step, leftover
+from kbnav.models.offline.skb.reading import Mention, Reading, read
 from kbnav.retrieval.base import Trace
 from kbnav.retrieval.common import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, told
 from kbnav.settings import Settings

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from langgraph.checkpoint.memory import InMemorySaver
 
-from kbnav.agents.agent import Agent
+from kbnav.agents.common.agent import Agent
 from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web.database import open_sqlite
 from kbnav.apps.web.runner import Runner

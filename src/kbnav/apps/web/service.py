@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from kbnav.agents.agent import Agent
-from kbnav.agents.choice import AGENTS, build_agent
-from kbnav.agents.options import NEED_A_MODEL
+from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.choice import AGENTS, build_agent
+from kbnav.agents.common.options import NEED_A_MODEL
 from kbnav.answers import AnswerTable
 from kbnav.apps.web.results import cell_data
 from kbnav.errors import LimitReached, NotOffered, UsageError

@@ -1,1 +1,1 @@
-"""A policy with no language model: a baseline that acts through the same graph and tools as a model does."""
+"""Policies with no language model, one for Wikidata's model and one for SKBs: baselines that act as a model does."""

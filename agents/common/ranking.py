@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kbnav.agents.answering import Writer
+from kbnav.agents.common.answering import Writer
 from kbnav.agents.machine import State
 from kbnav.answers import Ranked, Ranking
 from kbnav.knowledge.base import Entity

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kbnav.models.offline.evidence import Edge, Evidence, Fact, Found
-from kbnav.models.offline.followup import asked_again, referents
-from kbnav.models.offline.linking import (
+from kbnav.models.offline.wikidata.evidence import Edge, Evidence, Fact, Found
+from kbnav.models.offline.wikidata.followup import asked_again, referents
+from kbnav.models.offline.wikidata.linking import (
     Mention,
     Relation,
     Segment,
@@ -19,7 +19,7 @@ from kbnav.models.offline.linking import (
     relations,
     segments,
 )
-from kbnav.models.offline.question import Phrase, Question
+from kbnav.models.offline.wikidata.question import Phrase, Question
 from kbnav.trajectory import Turn
 
 _ENOUGH = 0.35

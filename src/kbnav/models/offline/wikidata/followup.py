@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from kbnav.models.offline.evidence import Evidence, Found
+from kbnav.models.offline.wikidata.evidence import Evidence, Found
 from kbnav.trajectory import Step, Turn
 
 _GENDERS = {"m": "Q6581097", "f": "Q6581072"}

@@ -11,8 +11,8 @@ from typing import Any
 from kbnav.agents.machine import Reply, State
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rdf import local_name, local_names
-from kbnav.models.offline_skb.paths import Path, Paths, Step, leftover
-from kbnav.models.offline_skb.reading import Mention, Reading, read
+from kbnav.models.offline.skb.paths import Path, Paths, Step, leftover
+from kbnav.models.offline.skb.reading import Mention, Reading, read
 from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import FINISH, QUERY, Toolbox
 from kbnav.trajectory import Call

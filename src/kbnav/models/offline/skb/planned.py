@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kbnav.agents.common.planned import planned
+from kbnav.agents.common.walking import call_for, room
 from kbnav.agents.machine import Reply, State
-from kbnav.agents.planned import planned
 from kbnav.agents.rog import FOLLOW, TEXT_SEARCH, followed, retrieval
-from kbnav.agents.walking import call_for, room
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.settings import Budget

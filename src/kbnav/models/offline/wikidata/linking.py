@@ -7,9 +7,9 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kbnav.models.offline.evidence import Edge, Evidence, Found, Search
 from kbnav.models.offline.lexicon import Lexicon
-from kbnav.models.offline.question import Phrase, Question
+from kbnav.models.offline.wikidata.evidence import Edge, Evidence, Found, Search
+from kbnav.models.offline.wikidata.question import Phrase, Question
 from kbnav.relevance import relevance
 
 _RUNGS = {"exact": 1.0, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}

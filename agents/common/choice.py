@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import MappingProxyType
 
-from kbnav.agents.agent import Agent
-from kbnav.agents.options import WALKERS
+from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.options import WALKERS
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.options import Options, read_options

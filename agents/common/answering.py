@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from kbnav.agents.common.writers import plain_answer
 from kbnav.agents.machine import State
-from kbnav.agents.writers import plain_answer
 from kbnav.answers import AnswerTable
 from kbnav.errors import StopRun, TellModel
 from kbnav.knowledge.sparql.limits import drop_probe_limit

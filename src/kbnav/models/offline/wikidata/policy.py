@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kbnav.agents.machine import Reply, State
-from kbnav.models.offline.evidence import Evidence
-from kbnav.models.offline.hypotheses import SURE, Focus, Hypothesis, Reading
 from kbnav.models.offline.lexicon import lexicon
-from kbnav.models.offline.linking import leftovers, searched_as
-from kbnav.models.offline.question import Phrase, Question, read_question
+from kbnav.models.offline.wikidata.evidence import Evidence
+from kbnav.models.offline.wikidata.hypotheses import SURE, Focus, Hypothesis, Reading
+from kbnav.models.offline.wikidata.linking import leftovers, searched_as
+from kbnav.models.offline.wikidata.question import Phrase, Question, read_question
 from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import FINISH, QUERY, Toolbox
 from kbnav.trajectory import Call

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from kbnav.agents.scores import Pruning
+from kbnav.agents.common.scores import Pruning
 from kbnav.knowledge.skb.matching import Variant
 from kbnav.options import Options
 from kbnav.planning.open import Name

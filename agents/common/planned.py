@@ -8,9 +8,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kbnav.agents.common.options import PlanOptions
+from kbnav.agents.common.walking import call_for
 from kbnav.agents.machine import Policy, Reply, State
-from kbnav.agents.options import PlanOptions
-from kbnav.agents.walking import call_for
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import MatchedNode, NodeMatcher, Variant
 from kbnav.planning.base import Plan, PlannedPath, Planner

@@ -11,8 +11,8 @@ from functools import lru_cache
 from kbnav.knowledge.base import Direction
 from kbnav.knowledge.skb.schema import Meta
 from kbnav.language import singular
-from kbnav.models.offline.linking import fit
-from kbnav.models.offline_skb.reading import Mention, Reading, name_words
+from kbnav.models.offline.skb.reading import Mention, Reading, name_words
+from kbnav.models.offline.wikidata.linking import fit
 
 _ABBREVIATED = re.compile(r"[A-Z]{1,3}([a-z])[a-z]{0,2}[<>]?[A-Z]{1,3}")
 """Relations named by the initials of a type, a verb and a type, as Hetionet's ``CbG`` is: compound binds gene."""

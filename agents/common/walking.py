@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kbnav.agents.common.ranking import BEST_EFFORT, Describe, RankingEnding, best_supported, named_by
 from kbnav.agents.machine import Reply, State, spent
-from kbnav.agents.ranking import BEST_EFFORT, Describe, RankingEnding, best_supported, named_by
 from kbnav.answers import AnswerTable, Basis, Ranked, Ranking, Term
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Entity, KnowledgeBase

@@ -1,0 +1,1 @@
+"""What several agents share: the parts of an agent, its options, walking along links, answers and rankings."""

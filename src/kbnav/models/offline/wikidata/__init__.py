@@ -1,0 +1,1 @@
+"""The policy for knowledge bases with Wikidata's model."""

@@ -1,1 +1,0 @@
-"""A policy for SKBs with no language model: a baseline that acts through the same graph and tools as a model does."""
