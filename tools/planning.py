@@ -50,13 +50,13 @@ class PlanningTools:
             notes: What was mended.
         """
         known = self.kb.entities(nodes)
-        lines = ["The question names these nodes:" if known else "The question names no node of the knowledge base."]
+        lines = [f"Note: {note}" for note in notes]
+        lines.append("The nodes to begin with:" if known else "The question names no node of the knowledge base.")
         lines += [f"- {cut(one.label, 200)} ({one.id}): {one.kind}" for one in known.values()]
         if paths:
             lines.append("Relation paths that may lead to the answer, the most probable first:")
         for path in paths:
             lines.append(f"- {_path_text(path)} [{path['probability']:.2f}]")
-        lines += [f"Note: {note}" for note in notes]
         return Observation("\n".join(lines), nodes=tuple(known))
 
     def follow_path(

@@ -119,7 +119,9 @@ def open_planned(
     if planner:
         return match, planner
     trained = Path(options.trained) if options.trained else None
-    return match, open_planner(options.planner, kb.skb, trained=trained, calls=lambda: open_calls(settings))
+    return match, open_planner(
+        options.planner, kb.skb, trained=trained, calls=lambda: open_calls(settings), matching=options.matching
+    )
 
 
 def planned_starts(arguments: Mapping[str, Any], path: PathGiven, kinds: Mapping[str, str]) -> list[str]:

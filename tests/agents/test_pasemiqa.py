@@ -49,7 +49,8 @@ def test_the_plan_is_the_first_step_which_the_model_sees_and_does_not_make(villa
     first = model.seen[0]
     assert isinstance(first[-1], ToolMessage)
     assert first[-1].text == run.path[0].observation
-    assert first[-1].text.endswith("- person -- owns --> house [0.70]\nNote: a note")
+    assert first[-1].text.startswith("Note: a note\nThe nodes to begin with:\n- Ann Reed (p1): person\n")
+    assert first[-1].text.endswith("- person -- owns --> house [0.70]")
     assert "Act only by calling tools: search_neighbors, vector_query, finish." in first[0].text
     assert "person -- owns --> house: 4" in first[0].text
     assert run.outcome.text == "Long Barn, The Mill"
@@ -187,7 +188,7 @@ def test_without_a_trained_planner_there_is_no_plan_unless_one_is_asked_for_whic
     untrained = offline(planner="ranker").path[0]
     note = "The planner ranker was not trained: it goes by the words of the schema alone."
     assert untrained.call.arguments["notes"] == [note]
-    assert untrained.observation.endswith(f"Note: {note}")
+    assert untrained.observation.startswith(f"Note: {note}\n")
     examples = [Example("What does Ann Reed own?", ("p1",), frozenset({"person"}), {PATH: 1.0})]
     Ranker.train(village.skb, encoder_of(village.skb), examples, Training(epochs=2)).save(tmp_path / "planner")
     trained = offline(trained=str(tmp_path / "planner")).path[0]  # a ranker, without saying so

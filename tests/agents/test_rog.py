@@ -32,7 +32,7 @@ def test_the_plans_paths_are_retrieved_in_one_turn_and_answered_from(village, tm
         ("plan", 1), ("follow_path", 2), ("follow_path", 2), ("finish", 3),
     ]  # fmt: skip
     assert run.path[0].observation == (
-        "The question names these nodes:\n- Ann Reed (p1): person\n"
+        "The nodes to begin with:\n- Ann Reed (p1): person\n"
         "Relation paths that may lead to the answer, the most probable first:\n"
         "- person -- owns --> house [0.70]\n"
         "- person -- owns --> house -- located_in --> town [0.20]"
@@ -70,7 +70,7 @@ def test_the_path_text_retrieves_by_documents(village, tmp_path):
 def test_only_the_first_paths_of_a_plan_are_followed_and_notes_are_shown(village, tmp_path):
     run, _ = asked(village, tmp_path, Given((OWNED, OWNED_IN), ("a hop was turned",)), "- h1", paths=1)
     assert [step.call.tool for step in run.path] == ["plan", "follow_path", "finish"]
-    assert run.path[0].observation.endswith("Note: a hop was turned")
+    assert run.path[0].observation.startswith("Note: a hop was turned\n")
 
 
 @pytest.mark.parametrize("reply", ["unknown", "", "- Atlantis", "I think it is Coldwick hall."])

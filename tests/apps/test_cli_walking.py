@@ -37,7 +37,7 @@ def kbnav(capfd, monkeypatch, tmp_path, demo_home):
 def test_pasemiqa_answers_offline_by_its_plan_and_show_prints_it(kbnav):
     code, out, _ = kbnav("ask", "--kb", "demo", "--system", "pasemiqa", "--set", "planner=ranker", QUESTION)
     assert code == 0
-    assert "The question names these nodes:" in out
+    assert "The nodes to begin with:" in out
     assert "Keeper" in out
     assert "more nodes seen on the way: --csv and --json have them" in out
     code, shown, _ = kbnav("show", "last")

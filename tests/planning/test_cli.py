@@ -55,8 +55,63 @@ def test_train_then_judge(kbnav: Cli) -> None:
     # gout and scurvy are diseases both: the likelier path is right for half of the questions
     assert scores["most_frequent"]["first"] == 0.5
     code, out, _ = kbnav("planner", "eval", *kb, "known.jsonl", "--trained", "ranker")
-    assert (code, out.splitlines()[0]) == (0, "12 questions, 100.0% with a plan")
+    assert (code, out.splitlines()[0]) == (
+        0,
+        "12 questions, 100.0% with a plan; nodes matched by hybrid",
+    )
     assert "ranker: first path right 0.000" in out  # the paths in the records are what counts
+
+
+TOPICS = ("bees and honey", "old clocks", "deep sea fish", "paper kites", "wild mushrooms", "stone bridges")
+WRITERS = ("Ada Quill", "Bo Ferris", "Cy Lumen")
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Books with a text each and their writers; questions by text alone, and by a writer's name."""
+    out = tmp_path_factory.mktemp("planner-shelf")
+    books = [
+        {"id": f"b{n}", "type": "book", "name": f"Volume {n:03}", "about": f"{topic} for {n} readers"}
+        for n, topic in enumerate(TOPICS)
+    ]
+    people = [{"id": f"w{n}", "type": "writer", "name": name} for n, name in enumerate(WRITERS)]
+    nodes = [*books, *people, {"id": "alone", "type": "club", "name": "Owl Circle"}]
+    edges = [{"source": f"w{n % 3}", "relation": "wrote", "target": f"b{n}"} for n in range(len(TOPICS))]
+    (out / "n.jsonl").write_text("".join(json.dumps(one) + "\n" for one in nodes))
+    (out / "e.jsonl").write_text("".join(json.dumps(one) + "\n" for one in edges))
+    build(TableSource([out / "n.jsonl"], [out / "e.jsonl"]), out / "shelf.skb", Options(sparql=False))
+    for name, words in (("train", ("Something on", "Reading about")), ("test", ("What deals with",))):
+        by_text = [(f"{word} {topic}?", [f"b{n}"]) for word in words for n, topic in enumerate(TOPICS)]
+        by_name = [(f"{word} what {who} put on paper?", [f"b{n}"]) for word in words for n, who in enumerate(WRITERS)]
+        far = [("Which volume has the Owl Circle?", ["b1"])]  # linked to nothing
+        rows = [{"id": str(n), "question": q, "nodes": a} for n, (q, a) in enumerate([*by_text, *by_name, *far])]
+        (out / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return out
+
+
+def test_trained_by_default_a_planner_says_text_where_the_question_names_no_node(
+    shelf: Path, kbnav: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shelf)
+    kb = ("--kb", "shelf.skb", "--questions")
+    code, out, _ = kbnav("planner", "train", *kb, "train.jsonl", "--out", "hybrid")
+    assert (code, "trained on 18 questions" in out, "12 had text alone" in out) == (0, True, True)
+    assert "1 questions left out" in out  # what is linked to nothing teaches neither text nor a path
+    code, out, error = kbnav("planner", "eval", *kb, "test.jsonl", "--trained", "hybrid", "--json")
+    scores = json.loads(out)
+    assert (code, error, scores["matching"]) == (0, "", "hybrid")
+    assert (scores["text_only"]["questions"], scores["text_only"]["first"]) == (6, 1.0)
+    assert (scores["with_relations"]["questions"], scores["with_relations"]["first"]) == (3, 1.0)
+    _, out, error = kbnav("planner", "eval", *kb, "test.jsonl", "--trained", "hybrid", "--matching", "exact")
+    assert "trained with matching=hybrid, and these nodes are matched by exact" in error
+    kbnav("planner", "train", *kb, "train.jsonl", "--out", "exact", "--matching", "exact")
+    _, out, error = kbnav("planner", "eval", *kb, "test.jsonl", "--trained", "exact")
+    assert (error, "nodes matched by exact" in out) == ("", True)  # judged as it was trained
+    assert "6 by text alone: first path right 1.000" in out
+    _, out, _ = kbnav("ask", "--kb", "shelf.skb", "--system", "pasemiqa", "--set", "trained=exact", f"On {TOPICS[0]}?")
+    assert "The planner was trained with matching=exact, and these nodes are matched by hybrid." in " ".join(
+        out.split()
+    )
 
 
 @pytest.mark.parametrize(

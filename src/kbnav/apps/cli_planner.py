@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from kbnav.knowledge.skb.matching import Variant
     from kbnav.knowledge.skb.store import SKB
     from kbnav.planning.evaluate import PlanScores
     from kbnav.planning.training import Asked
@@ -57,7 +59,6 @@ QuestionsOption = Annotated[
     str,
     typer.Option("--questions", help="Questions with gold nodes: a dataset's name, FORMAT:FILE, or a .jsonl file."),
 ]
-MatchingOption = Annotated[Matching, typer.Option("--matching", help="How the questions' nodes are found.")]
 DataOption = Annotated[Path | None, typer.Option("--data", help="Folder of the benchmarks' published files.")]
 
 
@@ -67,7 +68,9 @@ def train(
     questions: QuestionsOption,
     out: Annotated[Path, typer.Option("--out", help="Folder of the trained planner.")],
     planner: Annotated[Trainable, typer.Option("--planner", help="What is trained.")] = Trainable.ranker,
-    matching: MatchingOption = Matching.exact,
+    matching: Annotated[
+        Matching, typer.Option("--matching", help="How the questions' nodes are found; kept with the planner.")
+    ] = Matching.hybrid,
     weighing: Annotated[
         Weighing, typer.Option("--weighing", help="Of the paths to one question's answers; uniform: as in PASemiQA.")
     ] = Weighing.likelihood,
@@ -85,20 +88,23 @@ def train(
     settings = _settings(kb=kb, data=data)
     with _open(settings) as skb:
         matcher = NodeMatcher(skb, matching.value)
-        found = list(examples(_asked(questions, settings), skb, matcher, weighing=weighing.value))
+        asked = _asked(questions, settings)
+        found = list(examples(asked, skb, matcher, weighing=weighing.value))
         cut = 0
         if planner is Trainable.ranker:
             from kbnav.planning.ranker import Ranker
             from kbnav.planning.scorer import Training
 
-            Ranker.train(skb, encoder_of(skb), found, Training(seed=seed)).save(out)
+            Ranker.train(skb, encoder_of(skb), found, Training(seed=seed)).save(out, matching.value)
         else:
             from kbnav.planning.seq2seq import Schedule, Seq2Seq
 
-            _, cut = Seq2Seq.train(skb, found, out, base=base, schedule=Schedule(seed=seed))
+            schedule = Schedule(seed=seed)
+            _, cut = Seq2Seq.train(skb, found, out, base=base, schedule=schedule, matching=matching.value)
     paths = {path for example in found for path in example.label}
-    only_text = sum(all(not path.hops for path in example.label) for example in found)
+    only_text = sum(example.text_only for example in found)
     print(f"{out}: {planner} trained on {len(found):,} questions, {len(paths):,} paths; {only_text:,} had text alone")
+    _print_left_out(len(asked) - len(found))
     if cut:
         print(f"{cut:,} questions lost their end: they are longer than the model can read")
 
@@ -109,7 +115,10 @@ def evaluate(
     questions: QuestionsOption,
     planner: Annotated[Named, typer.Option("--planner", help="What is judged.")] = Named.ranker,
     trained: Annotated[Path | None, typer.Option("--trained", help="Folder of the trained planner.")] = None,
-    matching: MatchingOption = Matching.exact,
+    matching: Annotated[
+        Matching | None,
+        typer.Option("--matching", help="How the questions' nodes are found; default: as in training, else hybrid."),
+    ] = None,
     model: Annotated[str | None, typer.Option("--model", help="For in-context: the name of a chat model.")] = None,
     base_url: Annotated[str | None, typer.Option("--base-url", help="Any OpenAI-compatible endpoint.")] = None,
     data: DataOption = None,
@@ -122,20 +131,35 @@ def evaluate(
     from kbnav.knowledge.skb.matching import NodeMatcher
     from kbnav.models.calls import open_calls
     from kbnav.planning.evaluate import judge
-    from kbnav.planning.open import open_planner
+    from kbnav.planning.open import open_planner, trained_for
+    from kbnav.planning.saved import read_description
     from kbnav.planning.training import examples
 
     settings = _settings(kb=kb, data=data, model=model, base_url=base_url)
+    in_training = read_description(trained).get("matching", "") if trained else ""
+    how: Variant = Matching(matching or in_training or "hybrid").value
+    for note in trained_for(trained, how) if trained else ():
+        print(f"note: {note}", file=sys.stderr)
     with _open(settings) as skb:
         chosen = open_planner(planner.value, skb, trained=trained, calls=lambda: open_calls(settings))
-        matcher = NodeMatcher(skb, matching.value)
-        found = judge(chosen, list(examples(_asked(questions, settings), skb, matcher, known=True)))
+        asked = _asked(questions, settings)
+        found = judge(chosen, list(examples(asked, skb, NodeMatcher(skb, how), known=True)))
     if as_json:
-        print(json.dumps({"planner": found.planner.as_dict(), "most_frequent": found.most_frequent.as_dict()}))
+        print(json.dumps({"matching": how, **{name: one.as_dict() for name, one in found.parts().items()}}))
         return
-    print(f"{found.planner.questions:,} questions, {found.planner.planned:.1%} with a plan")
-    print(_line("ranker, untrained" if planner is Named.ranker and trained is None else planner.value, found.planner))
+    print(f"{found.planner.questions:,} questions, {found.planner.planned:.1%} with a plan; nodes matched by {how}")
+    _print_left_out(len(asked) - found.planner.questions)
+    name = "ranker, untrained" if planner is Named.ranker and trained is None else planner.value
+    print(_line(name, found.planner))
+    if found.text_only.questions:
+        print(_line(f"  {found.text_only.questions:,} by text alone", found.text_only))
+        print(_line(f"  {found.with_relations.questions:,} with relations", found.with_relations))
     print(_line("most frequent path", found.most_frequent))
+
+
+def _print_left_out(count: int) -> None:
+    if count:
+        print(f"{count:,} questions left out: no path of two hops leads from the nodes they name to a gold node")
 
 
 def _line(name: str, scores: PlanScores) -> str:

@@ -38,16 +38,28 @@ class Judged:
     """A planner's scores, and those of the path that is most often right among those possible from the matched nodes.
 
     That most frequent path is counted on the very questions that are asked, which is more than a planner can know.
+    ``text_only`` are the planner's scores on the questions for which only ``text`` is right, ``with_relations`` those
+    on the others.
     """
 
     planner: PlanScores
     most_frequent: PlanScores
+    text_only: PlanScores
+    with_relations: PlanScores
+
+    def parts(self) -> dict[str, PlanScores]:
+        """All of them by name."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 def judge(planner: Planner, examples: Sequence[Example]) -> Judged:
     """Ask for a plan of every example, and compare its paths, without their types, with those of the label."""
     plans = [list(dict.fromkeys(path.hops for path in planner.plan(one.question, one.nodes).paths)) for one in examples]
-    return Judged(_scores(plans, examples), _scores(list(_most_frequent(examples)), examples))
+    apart: dict[bool, list[tuple[list[Hops], Example]]] = {True: [], False: []}
+    for plan, one in zip(plans, examples, strict=True):
+        apart[one.text_only].append((plan, one))
+    text, relations = (_scores([plan for plan, _ in apart[by]], [one for _, one in apart[by]]) for by in (True, False))
+    return Judged(_scores(plans, examples), _scores(list(_most_frequent(examples)), examples), text, relations)
 
 
 def _scores(plans: Sequence[Sequence[Hops]], examples: Sequence[Example]) -> PlanScores:

@@ -10,6 +10,7 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.base import Planner
 from kbnav.planning.none import NoPlanner
+from kbnav.planning.saved import matched_otherwise, read_description
 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder
@@ -25,6 +26,7 @@ def open_planner(
     *,
     trained: Path | None = None,
     calls: Callable[[], ModelCalls] | None = None,
+    matching: str = "",
 ) -> Planner:
     """A planner of an open SKB.
 
@@ -33,6 +35,7 @@ def open_planner(
         skb: What is planned for.
         trained: Folder of a trained planner; ``ranker`` does without, by the schema's words alone.
         calls: Opens the model that ``in-context`` asks.
+        matching: How the nodes it will be given are matched; where it learned from others, its plans say so.
 
     Raises:
         UsageError: An unknown name, or what the planner needs is missing or was made for another SKB.
@@ -44,7 +47,11 @@ def open_planner(
         from kbnav.planning.ranker import Ranker
 
         encoder = encoder_of(skb)
-        return Ranker.load(trained, skb, encoder) if trained else Ranker.untrained(skb, encoder)
+        return (
+            Ranker.load(trained, skb, encoder, trained_for(trained, matching))
+            if trained
+            else Ranker.untrained(skb, encoder)
+        )
     if name == "in-context":
         from kbnav.planning.in_context import InContext
 
@@ -56,8 +63,14 @@ def open_planner(
 
         if trained is None:
             raise UsageError("the planner seq2seq must be trained first: kbnav planner train --planner seq2seq")
-        return Seq2Seq.load(trained, skb)
+        return Seq2Seq.load(trained, skb, trained_for(trained, matching))
     raise UsageError(f"no planner {name!r}; there are {', '.join(NAMES)}")
+
+
+def trained_for(folder: Path, matching: str) -> tuple[str, ...]:
+    """What must be said of a trained planner whose nodes will be matched so. Raises as ``read_description`` does."""
+    trained = read_description(folder).get("matching", "")
+    return tuple(filter(None, [matched_otherwise(trained, matching)])) if matching else ()
 
 
 def encoder_of(skb: SKB) -> Encoder:

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kbnav.encoders import Encoder, Vectors
 from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb.matching import Variant
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.base import Hop, Plan, PlannedPath
+from kbnav.planning.saved import describe, fits, read_description, write_description
 from kbnav.planning.schema import TEXT_PATH, PathSchema, RelationPath
 from kbnav.planning.scorer import Candidates, Mask, Questions, Scorer, Training, log_softmax
 
@@ -26,14 +27,13 @@ if TYPE_CHECKING:
     from kbnav.planning.training import Example
     from kbnav.retrieval.base import Trace
 
-DESCRIPTION, WEIGHTS = "planner.json", "planner.npz"
+WEIGHTS = "planner.npz"
 MOST_PLANNED, LEAST_PROBABLE = 10, 0.005
 """Paths of a plan at most, and the probability below which a path is no part of it."""
 LONGEST = 2
 """Hops of the paths that are ranked."""
 UNTRAINED = "The planner ranker was not trained: it goes by the words of the schema alone."
 """A note of its plans then."""
-_FORMAT = 1
 
 
 class Ranker:
@@ -95,29 +95,31 @@ class Ranker:
     def _possible(self, starts: Iterable[str]) -> Mask:
         return np.isin(self._starts, [TEXT_PATH.start, *starts])
 
-    def save(self, folder: Path) -> None:
-        """Write ``planner.npz`` and ``planner.json``, which has its checksum, the schema's and the encoder's name."""
+    def save(self, folder: Path, matching: Variant = "hybrid") -> None:
+        """Write ``planner.npz`` and ``planner.json``, which has its checksum, the schema's and the encoder's name.
+
+        ``matching`` is how the nodes of the questions were found that it learned from.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         buffer = io.BytesIO()
         np.savez_compressed(buffer, weights=self._scorer.weights, rarity=self._scorer.rarity)
         (folder / WEIGHTS).write_bytes(buffer.getvalue())
-        description = {
-            "planner": self.name,
-            "format": _FORMAT,
-            "skb": self._skb.meta.name,
-            "schema": PathSchema.of(self._skb).sha256,
-            "encoder": self._encoder.name,
-            "sha256": hashlib.sha256(buffer.getvalue()).hexdigest(),
-            "scale": self._scorer.scale,
-            "words": self._scorer.words,
-            "parts": self._scorer.parts,
-            "paths": [[path.hops, path.types] for path in self._paths],
-        }
-        (folder / DESCRIPTION).write_text(json.dumps(description, ensure_ascii=False), encoding="utf-8")
+        description = describe(
+            self.name,
+            self._skb,
+            matching,
+            encoder=self._encoder.name,
+            sha256=hashlib.sha256(buffer.getvalue()).hexdigest(),
+            scale=self._scorer.scale,
+            words=self._scorer.words,
+            parts=self._scorer.parts,
+            paths=[[path.hops, path.types] for path in self._paths],
+        )
+        write_description(folder, description)
 
     @classmethod
-    def load(cls, folder: Path, skb: SKB, encoder: Encoder) -> Ranker:
-        """Read what ``save`` wrote.
+    def load(cls, folder: Path, skb: SKB, encoder: Encoder, notes: Sequence[str] = ()) -> Ranker:
+        """Read what ``save`` wrote; ``notes`` are those of every plan.
 
         Raises UsageError where it is none or was trained for another schema or encoder, DataError where it is damaged.
         """
@@ -134,37 +136,7 @@ class Ranker:
             paths = [RelationPath(tuple(Hop(*hop) for hop in hops), tuple(types)) for hops, types in found["paths"]]
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise DataError(f"{folder}: not a planner: {error!r}") from error
-        return cls(skb, encoder, scorer, paths)
-
-
-def read_description(folder: Path, planner: str) -> dict[str, Any]:
-    """``planner.json`` of a trained planner. Raises UsageError where there is none of this kind, DataError."""
-    path = folder / DESCRIPTION
-    try:
-        found = json.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise UsageError(f"{folder} has no trained planner: no {DESCRIPTION}") from error
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: {error}") from error
-    if not isinstance(found, dict) or not isinstance(found.get("format"), int):
-        raise DataError(f"{path}: not the description of a planner")
-    if found["format"] > _FORMAT:
-        raise DataError(f"{path}: format {found['format']} is newer than {_FORMAT}, the newest this version reads")
-    if found.get("planner") != planner:
-        raise UsageError(f"{folder} holds a planner {found.get('planner')}, not {planner}")
-    return found
-
-
-def fits(folder: Path, description: dict[str, Any], skb: SKB, encoder: Encoder | None = None) -> None:
-    """Raises UsageError where a planner was trained for another schema or with another encoder, with both names."""
-    if description.get("schema") != PathSchema.of(skb).sha256:
-        raise UsageError(
-            f"{folder}: trained for the schema of {description.get('skb')}; that of {skb.meta.name} is another"
-        )
-    if encoder is not None and description.get("encoder") != encoder.name:
-        raise UsageError(
-            f"{folder}: trained with the encoder {description.get('encoder')}; {skb.meta.name} has {encoder.name}"
-        )
+        return cls(skb, encoder, scorer, paths, notes)
 
 
 def path_parts(path: RelationPath) -> frozenset[str]:

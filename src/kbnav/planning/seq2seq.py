@@ -8,7 +8,6 @@ held to those that the schema has.
 from __future__ import annotations
 
 import hashlib
-import json
 import sys
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
@@ -24,18 +23,18 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.base import TEXT, Hop, Plan
 from kbnav.planning.mending import checked
 from kbnav.planning.path_text import BETWEEN, CLOSE, OPEN, parse_paths, path_text
-from kbnav.planning.ranker import DESCRIPTION, fits, read_description
+from kbnav.planning.saved import describe, fits, read_description, write_description
 from kbnav.planning.schema import PathSchema, RelationPath
 from kbnav.prompts import render
 
 if TYPE_CHECKING:
+    from kbnav.knowledge.skb.matching import Variant
     from kbnav.planning.training import Example
     from kbnav.retrieval.base import Trace
 
 BEAMS = 3
 LONGEST = 2
 """Hops of the paths that can be written."""
-_FORMAT = 1
 _MODEL = "model"
 _END, _PAD = "<END>", "<PAD>"
 _VOCABULARY = 4_096
@@ -64,15 +63,22 @@ class Seq2Seq:
 
     name = "seq2seq"
 
-    def __init__(self, skb: SKB, model: Any, tokenizer: Any) -> None:
+    def __init__(self, skb: SKB, model: Any, tokenizer: Any, notes: Sequence[str] = ()) -> None:
         """``model`` is a causal model of transformers, in evaluation mode, ``tokenizer`` its own."""
-        self._skb, self._model, self._tokenizer = skb, model, tokenizer
+        self._skb, self._model, self._tokenizer, self._notes = skb, model, tokenizer, tuple(notes)
         self._schema = PathSchema.of(skb)
         self._trie = lru_cache(maxsize=64)(self._build_trie)
 
     @classmethod
     def train(
-        cls, skb: SKB, examples: Sequence[Example], out: Path, *, base: str = "", schedule: Schedule | None = None
+        cls,
+        skb: SKB,
+        examples: Sequence[Example],
+        out: Path,
+        *,
+        base: str = "",
+        schedule: Schedule | None = None,
+        matching: Variant = "hybrid",
     ) -> tuple[Seq2Seq, int]:
         """Train on the examples' distributions, and write the planner into ``out``.
 
@@ -94,12 +100,15 @@ class Seq2Seq:
         shown = [replace(one, question=kept) for kept, one in zip(read, examples, strict=True)]
         _descend(model, tokenizer, shown, chosen, chosen.lora_rate if base else chosen.rate)
         model.eval()
-        _save(out, skb, model, tokenizer, base)
+        _save(out, describe(cls.name, skb, matching, base=base), model, tokenizer)
         return cls(skb, model, tokenizer), cut
 
     @classmethod
-    def load(cls, folder: Path, skb: SKB) -> Seq2Seq:
-        """Read what ``train`` wrote. Raises UsageError where it is for another schema or its base cannot be had."""
+    def load(cls, folder: Path, skb: SKB, notes: Sequence[str] = ()) -> Seq2Seq:
+        """Read what ``train`` wrote; ``notes`` are those of every plan.
+
+        Raises UsageError where it is for another schema or its base cannot be had.
+        """
         found = read_description(folder, cls.name)
         fits(folder, found, skb)
         _require()
@@ -111,7 +120,7 @@ class Seq2Seq:
 
             model = PeftModel.from_pretrained(model, str(folder / _MODEL))
         model.eval()
-        return cls(skb, model, tokenizer)
+        return cls(skb, model, tokenizer, notes)
 
     def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:  # noqa: ARG002
         """The ``BEAMS`` best paths, by the probabilities of their tokens; only ``text`` where no node was matched.
@@ -121,6 +130,7 @@ class Seq2Seq:
         starts = frozenset(self._skb.type_name(self._skb.number(node)) for node in nodes)
         kept = _read(self._tokenizer, question, starts, self._most)
         plan = checked(self.beams(kept, starts), self._schema, starts)
+        plan = replace(plan, notes=(*self._notes, *plan.notes))
         if len(kept) == len(question):
             return plan
         note = f"The planner read the first {len(kept):,} of the question's {len(question):,} characters."
@@ -321,20 +331,12 @@ def _pretrained(name: str) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def _save(out: Path, skb: SKB, model: Any, tokenizer: Any, base: str) -> None:
+def _save(out: Path, description: dict[str, Any], model: Any, tokenizer: Any) -> None:
     out.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(str(out / _MODEL))
-    if not base:
+    if not description["base"]:
         tokenizer.save_pretrained(str(out / _MODEL))
-    description = {
-        "planner": Seq2Seq.name,
-        "format": _FORMAT,
-        "skb": skb.meta.name,
-        "schema": PathSchema.of(skb).sha256,
-        "base": base,
-        "files": _digests(out / _MODEL),
-    }
-    (out / DESCRIPTION).write_text(json.dumps(description, ensure_ascii=False), encoding="utf-8")
+    write_description(out, {**description, "files": _digests(out / _MODEL)})
 
 
 def _digests(folder: Path) -> dict[str, str]:

@@ -45,6 +45,11 @@ class Example:
         """The right paths: those it was made from, else each of the label's."""
         return self.made_from or tuple((path,) for path in self.label)
 
+    @property
+    def text_only(self) -> bool:
+        """Whether no path of relations is right."""
+        return all(path == TEXT_PATH for gold in self.golds for path in gold)
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -90,15 +95,18 @@ def examples(
     """The questions with their matched nodes and labels; answers that the SKB lacks are left out.
 
     ``weighing`` is that of ``path_label``. With ``known``, the label is uniform over the paths a question was made
-    from, where it has them, named as the schema does.
+    from, where it has them, named as the schema does. Questions of which no right path is known are left out.
     """
     schema = PathSchema.of(skb)
     for question in questions:
-        nodes = [skb.number(node.id) for node in matcher.match(question.text)]
+        matched = matcher.match(question.text)
+        nodes = [skb.number(node.id) for node in matched]
+        named = any(node.how != "embedding" for node in matched)
         answers = [number for number in map(skb.nodes.ids.find, question.answers) if number >= 0]
         golds = tuple(dict.fromkeys(_possible(gold, schema) for gold in question.paths)) if known else ()
-        label = _spread(golds) or path_label(skb, schema, nodes, answers[:MOST_ANSWERS], weighing)
-        yield Example(question.text, tuple(map(skb.id, nodes)), frozenset(map(skb.type_name, nodes)), label, golds)
+        label = _spread(golds) or path_label(skb, schema, nodes, answers[:MOST_ANSWERS], weighing, named=named)
+        if label:
+            yield Example(question.text, tuple(map(skb.id, nodes)), frozenset(map(skb.type_name, nodes)), label, golds)
 
 
 def _possible(gold: Gold, schema: PathSchema) -> Gold:
@@ -117,15 +125,28 @@ def _spread(golds: Sequence[Gold]) -> dict[RelationPath, float]:
 
 
 def path_label(
-    skb: SKB, schema: PathSchema, nodes: Sequence[int], answers: Sequence[int], weighing: Weighing = "likelihood"
+    skb: SKB,
+    schema: PathSchema,
+    nodes: Sequence[int],
+    answers: Sequence[int],
+    weighing: Weighing = "likelihood",
+    *,
+    named: bool = True,
 ) -> dict[RelationPath, float]:
     """The target distribution over the shortest paths from each matched node to each answer, of 1 or 2 hops.
 
     ``uniform`` is PASemiQA's equation 3. With ``likelihood`` a path counts by how probable it makes the answers: for
     every node and answer that it links, 1 over the number of nodes it leads to from there (equation 2). So the many
     paths that lead somehow from a wrongly matched node to the answers, and to thousands of others, hardly count.
-    ``text`` alone where there is no path, as where every matched node is itself an answer.
+
+    ``text`` alone is right where the question names no node (``named`` is False, the nodes are the nearest by meaning)
+    and an answer is among its nodes, or none is linked to an answer; and where every node is itself an answer. Empty,
+    as no path is known, without answers, and where nodes are named that are more than two hops from every answer.
     """
+    if not answers:
+        return {}
+    if not named and not set(nodes).isdisjoint(answers):
+        return {TEXT_PATH: 1.0}
     weights: defaultdict[RelationPath, float] = defaultdict(float)
     for node in nodes:
         counts = Counter(path for answer in answers for path in shortest_paths(skb, schema, node, answer))
@@ -133,7 +154,7 @@ def path_label(
             planned = PlannedPath(path.hops, 1.0, path.start, path.types)
             weights[path] += count / len(reached(skb, planned, [skb.id(node)])) if weighing == "likelihood" else 1.0
     if not weights:
-        return {TEXT_PATH: 1.0}
+        return {} if named and not set(nodes) <= set(answers) else {TEXT_PATH: 1.0}
     if weighing == "uniform":
         return dict.fromkeys(sorted(weights), 1.0 / len(weights))
     total = sum(weights.values())
