@@ -8,7 +8,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from kbnav.apps.cli_skb import app
+from kbnav.apps.cli.skb import app
 from kbnav.knowledge.skb.build import Options
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.maintenance import check, update

@@ -16,7 +16,7 @@ import pytest
 import requests
 from pydantic import SecretStr
 
-from kbnav.apps.cli_serve import opinions
+from kbnav.apps.cli.serve import opinions
 from kbnav.apps.web.database import open_sqlite
 from kbnav.apps.web.security import checked
 from kbnav.apps.web.server import DATABASE

@@ -10,46 +10,47 @@ from typing import Annotated
 
 import typer
 
+from kbnav.apps.cli.arguments import AskedOf, BaseUrlOption, load
 from kbnav.errors import UsageError
 
 
 def serve(
     kb: Annotated[
-        list[str] | None, typer.Option("--kb", help="A knowledge base to choose, as for ask; repeatable.")
+        list[str] | None, typer.Option("--kb", metavar="KB", help="A knowledge base to choose, as for ask; repeatable.")
     ] = None,
     model: Annotated[
-        list[str] | None, typer.Option("--model", help="A model to choose, as for ask; repeatable.")
+        list[str] | None, typer.Option("--model", metavar="MODEL", help="A model to choose, as for ask; repeatable.")
     ] = None,
-    base_url: Annotated[
-        str | None, typer.Option("--base-url", help="Any OpenAI-compatible endpoint; default: OpenAI's.")
+    base_url: BaseUrlOption = None,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; default: 127.0.0.1.")
     ] = None,
-    host: Annotated[str | None, typer.Option("--host", help="Address to listen on; default: 127.0.0.1.")] = None,
-    port: Annotated[int | None, typer.Option("--port", help="0 picks a free one; default: 8080.")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", metavar="PORT", help="0 picks a free one; default: 8080.")
+    ] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", help="Processes; several share their sessions in web.database.")
+        int | None,
+        typer.Option("--workers", metavar="N", help="Processes; several share their sessions in web.database."),
     ] = None,
 ) -> None:
     """Serve the chat page, its APIs and their description until interrupted (docs/serve.md)."""
-    from kbnav.settings import load_settings
-
     with _extra("web"):
         from kbnav.apps.web.server import serve as serve_web
-    settings = load_settings(base_url=base_url)
+    settings = load(base_url=base_url)
     given = _given(kbs=tuple(kb or ()), models=tuple(model or ()), host=host, port=port, workers=workers)
     settings = settings.model_copy(update={"web": settings.web.model_copy(update=given)})
     serve_web(settings, ready=lambda address: print(f"kbnav at {address}; Ctrl-C ends it", flush=True))
 
 
 def mcp(
-    kb: Annotated[str | None, typer.Option("--kb", help="The knowledge base, as for ask.")] = None,
-    model: Annotated[str | None, typer.Option("--model", help="The model of the tool ask, as for ask.")] = None,
-    base_url: Annotated[
-        str | None, typer.Option("--base-url", help="Any OpenAI-compatible endpoint; default: OpenAI's.")
-    ] = None,
-    system: Annotated[str, typer.Option("--system", help="The agent whose tools are offered, as for ask.")] = "",
+    of: AskedOf,
     http: Annotated[bool, typer.Option("--http", help="Serve over HTTP at /mcp instead of standard input.")] = False,
-    host: Annotated[str | None, typer.Option("--host", help="Address to listen on; default: 127.0.0.1.")] = None,
-    port: Annotated[int | None, typer.Option("--port", help="0 picks a free one; default: 8080.")] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; default: 127.0.0.1.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", metavar="PORT", help="0 picks a free one; default: 8080.")
+    ] = None,
 ) -> None:
     """Offer an agent's tools, and ask, to clients of the Model Context Protocol."""
     import asyncio
@@ -58,15 +59,14 @@ def mcp(
     from kbnav.apps.mcp import OwnDesk, build_server, http_app, run_stdio
     from kbnav.apps.secrets import secrets_of
     from kbnav.knowledge.open import open_kb
-    from kbnav.settings import load_settings
 
-    settings = load_settings(kb=kb, model=model, base_url=base_url)
+    settings = of.settings()
     web = settings.web.model_copy(update=_given(host=host, port=port))
     settings = settings.model_copy(update={"web": web})
     hide = secrets_of(settings)
     with open_kb(settings) as base:
         if not http:
-            agent = build_agent(base, settings, system)
+            agent = build_agent(base, settings, of.system or "")
             with _extra("mcp"):
                 server = build_server(OwnDesk(agent), hide)
             asyncio.run(run_stdio(server))
@@ -75,7 +75,7 @@ def mcp(
             from kbnav.apps.web.desk import open_desk
             from kbnav.apps.web.security import checked
             from kbnav.apps.web.server import run_app
-        with open_desk(settings, base, system) as desk:
+        with open_desk(settings, base, of.system or "") as desk:
             with _extra("mcp"):
                 server = build_server(desk, hide)
             run_app(
@@ -103,13 +103,11 @@ def opinions() -> None:
     """Print what readers thought of answers, one JSON record a line, for evaluation."""
     from contextlib import ExitStack
 
-    from kbnav.settings import load_settings
-
     with _extra("web"):
         from kbnav.apps.web.server import open_store
 
     with ExitStack() as stack:
-        store, _ = open_store(load_settings(), stack)
+        store, _ = open_store(load(), stack)
         records = store.opinions()
         if not records:
             typer.echo("nobody has given an opinion", err=True)

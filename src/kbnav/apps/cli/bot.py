@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kbnav.apps.cli.arguments import AskedOf, JsonOption, load
+from kbnav.apps.cli.help import Commands
+
 if TYPE_CHECKING:
     from kbnav.apps.bot.bot import Answer, Bot
     from kbnav.apps.bot.ledger import Ledger
@@ -22,32 +25,23 @@ if TYPE_CHECKING:
     from kbnav.settings import Settings
     from kbnav.trajectory import Run
 
-app = typer.Typer(
-    help="Answer questions on the talk pages of a MediaWiki.", no_args_is_help=True, rich_markup_mode=None
-)
+app = Commands("Answer questions on the talk pages of a wiki.")
 
 _NONE_SEEN = "no question has been seen"
 _NAMED = 5
 """Questions that are named where an id is not that of one."""
 
-KbOption = Annotated[str | None, typer.Option("--kb", help="What is asked, as in kbnav ask.")]
-ModelOption = Annotated[str | None, typer.Option("--model", help="offline, or the name of a chat model.")]
-UrlOption = Annotated[str | None, typer.Option("--base-url", help="Any OpenAI-compatible endpoint.")]
 
-
-@app.command()
 def run(
+    of: AskedOf,
     edit: Annotated[bool, typer.Option("--edit", help="Really edit; without it, edits are printed as diffs.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Look once, see to what is open, and end.")] = False,
-    kb: KbOption = None,
-    model: ModelOption = None,
-    base_url: UrlOption = None,
 ) -> None:
     """Look for questions and answer them until interrupted. The wiki and the account are settings (bot.…)."""
     from kbnav.apps.eval_console import stop_on_signals
 
-    settings = _settings(kb=kb, model=model, base_url=base_url)
-    with _opened(settings, edit) as bot, stop_on_signals() as stop:
+    settings = of.settings()
+    with _opened(settings, edit, of.system or "") as bot, stop_on_signals() as stop:
         for said in bot.tick() if once else bot.rounds(stop.wait):
             _say(f"{said.question:16}  {said.text}")
             if stop.is_set():
@@ -57,13 +51,12 @@ def run(
 DryOption = Annotated[bool, typer.Option("--dry", help="Of dry runs, whose state is kept apart.")]
 
 
-@app.command()
 def status(
     dry: DryOption = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the questions the bot has seen, and how far each is. It may be running."""
-    with _ledger(_settings(), edit=not dry, alone=False) as ledger:
+    with _ledger(load(), edit=not dry, alone=False) as ledger:
         entries = ledger.entries()
         if not entries:
             typer.echo(_NONE_SEEN, err=True)
@@ -78,13 +71,12 @@ def status(
                 _say(f"{'':16}  {entry.note}")
 
 
-@app.command()
 def replay(
-    question: Annotated[str, typer.Argument(help="Id of a question, or the start of one, as status prints it.")],
+    of: AskedOf,
+    question: Annotated[
+        str, typer.Argument(metavar="ID", help="Id of a question, or the start of one, as status prints it.")
+    ],
     dry: DryOption = False,
-    kb: KbOption = None,
-    model: ModelOption = None,
-    base_url: UrlOption = None,
 ) -> None:
     """Answer a question again, and print the run and the reply's wikitext; nothing is posted or remembered."""
     from rich.console import Console
@@ -96,12 +88,12 @@ def replay(
     from kbnav.apps.console import print_run
     from kbnav.language import question_language
 
-    settings = _settings(kb=kb, model=model, base_url=base_url)
+    settings = of.settings()
     with _ledger(settings, edit=not dry, alone=False) as ledger:
         asked = _named(question, [entry.question for entry in ledger.entries()])
         history = turns(ledger, asked, partial(_find_run, settings))
         words = words_of(question_language(asked.text, ledger.mark(LANGUAGE)))
-    with _asking(settings) as answer:
+    with _asking(settings, of.system or "") as answer:
         found = answer(asked, history)
     print_run(Console(), found, settings.endpoints.query_page)
     _say(reply_text(found, _style(settings), marker=marker(asked.id), depth=asked.depth + 1, words=words))
@@ -120,25 +112,25 @@ def _named(start: str, questions: Sequence[Question]) -> Question:
 
 
 @contextmanager
-def _opened(settings: Settings, edit: bool) -> Iterator[Bot]:
+def _opened(settings: Settings, edit: bool, system: str) -> Iterator[Bot]:
     """A bot that is logged in."""
     from kbnav.apps.bot.bot import Bot
 
     wiki = _wiki(settings)
-    with _ledger(settings, edit=edit) as ledger, _asking(settings) as answer:
+    with _ledger(settings, edit=edit) as ledger, _asking(settings, system) as answer:
         find_run = partial(_find_run, settings)
         yield Bot(wiki, ledger, answer, find_run, settings.bot, _style(settings), edits=edit)
 
 
 @contextmanager
-def _asking(settings: Settings) -> Iterator[Answer]:
+def _asking(settings: Settings, system: str) -> Iterator[Answer]:
     """What answers: the agent of the settings, which saves its runs."""
     from kbnav.agents.common.choice import build_agent
     from kbnav.knowledge.open import open_kb
     from kbnav.session import ask
 
     with open_kb(settings) as base:
-        agent = build_agent(base, settings)
+        agent = build_agent(base, settings, system)
         yield lambda question, history: ask(agent, question.text, history=history)
 
 
@@ -189,13 +181,12 @@ def _find_run(settings: Settings, name: str) -> Run | None:
     return load_run(path) if name and path.is_file() else None
 
 
-def _settings(**overrides: object) -> Settings:
-    from kbnav.settings import load_settings
-
-    return load_settings(**overrides)
-
-
 def _say(text: str) -> None:
     from kbnav.apps.console import printable
 
     print(printable(text), flush=True)
+
+
+app.add(run)
+app.add(status)
+app.add(replay)

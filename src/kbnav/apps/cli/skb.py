@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
+from kbnav.apps.cli.help import Commands
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
@@ -24,11 +26,7 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.records import Source
     from kbnav.knowledge.skb.schema import Meta
 
-app = typer.Typer(
-    help="Build and look after local knowledge bases: graphs whose nodes have documents.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = Commands("Build and look after local knowledge bases: graphs whose nodes have documents.")
 NO_ENCODER = "none"
 _TUPLES = 40
 """Kinds of edges that ``info`` lists."""
@@ -43,33 +41,44 @@ class Format(StrEnum):
 
 
 NodesOption = Annotated[
-    list[Path] | None, typer.Option("--nodes", help="Node records: .jsonl, .csv, .tsv, .parquet, also .gz; repeatable.")
+    list[Path] | None,
+    typer.Option("--nodes", metavar="FILE", help="Node records: .jsonl, .csv, .tsv, .parquet, also .gz; repeatable."),
 ]
-EdgesOption = Annotated[list[Path] | None, typer.Option("--edges", help="Edge records, as for nodes; repeatable.")]
-SkbArgument = Annotated[Path, typer.Argument(help="Folder of the SKB.")]
-AnySkbArgument = Annotated[Path, typer.Argument(help="Folder of the SKB, or demo for the bundled one.")]
+EdgesOption = Annotated[
+    list[Path] | None, typer.Option("--edges", metavar="FILE", help="Edge records, as for nodes; repeatable.")
+]
+SkbArgument = Annotated[Path, typer.Argument(metavar="SKB", help="Folder of the SKB.")]
+AnySkbArgument = Annotated[Path, typer.Argument(metavar="SKB", help="Folder of the SKB, or demo for the bundled one.")]
 UrlOption = Annotated[
-    str | None, typer.Option("--base-url", help="OpenAI-compatible endpoint of an encoder openai:<model>.")
+    str | None,
+    typer.Option("--base-url", metavar="URL", help="OpenAI-compatible endpoint of an encoder openai:<model>."),
 ]
 
 
-@app.command()
 def build(
     out: Annotated[
-        Path, typer.Option("--out", help="Folder of the SKB; an old one is replaced when the new is whole.")
+        Path,
+        typer.Option(
+            "--out", metavar="FOLDER", help="Folder of the SKB; an old one is replaced when the new is whole."
+        ),
     ],
     sources: Annotated[
-        list[Path] | None, typer.Argument(help="With --from stark the folder of its files, with --from rdf the files.")
+        list[Path] | None,
+        typer.Argument(metavar="SOURCE", help="With --from stark the folder of its files, with --from rdf the files."),
     ] = None,
     source_format: Annotated[Format, typer.Option("--from", help="What it is built from.")] = Format.records,
     nodes: NodesOption = None,
     edges: EdgesOption = None,
-    name: Annotated[str, typer.Option(help="Name of the SKB; default: that of the folder.")] = "",
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="Name of the SKB; default: that of the folder.")
+    ] = "",
     encoder: Annotated[
         str,
         typer.Option(
+            "--encoder",
+            metavar="ENCODER",
             help="What embeds the texts: minilm, lsa, openai:<model>, sentence-transformers:<model> or none; "
-            "default: minilm where it is installed, else lsa."
+            "default: minilm where it is installed, else lsa.",
         ),
     ] = "",
     text: Annotated[bool, typer.Option(help="Index names and texts.")] = True,
@@ -80,7 +89,12 @@ def build(
     ann: Annotated[bool, typer.Option("--ann", help="Index the vectors for approximate search (extra ann).")] = False,
     base_url: UrlOption = None,
     language: Annotated[
-        str | None, typer.Option(help="With --from rdf, the language of the names and texts to keep; default: en.")
+        str | None,
+        typer.Option(
+            "--language",
+            metavar="CODE",
+            help="With --from rdf, the language of the names and texts to keep; default: en.",
+        ),
     ] = None,
 ) -> None:
     """Build an SKB. Killed, it goes on where it was when it is called again."""
@@ -102,7 +116,6 @@ def build(
     print(f"{out}: {_size(meta)}")
 
 
-@app.command()
 def info(skb: AnySkbArgument) -> None:
     """Say what an SKB holds: types, relations, indexes, sizes, and what its build left out."""
     from kbnav.knowledge.skb.maintenance import info as describe
@@ -110,7 +123,6 @@ def info(skb: AnySkbArgument) -> None:
     _print_info(describe(_folder(skb)))
 
 
-@app.command()
 def check(skb: AnySkbArgument) -> None:
     """Read every file of an SKB and compare it with its checksum."""
     from kbnav.errors import DataError
@@ -123,7 +135,6 @@ def check(skb: AnySkbArgument) -> None:
     print(f"{skb} is whole")
 
 
-@app.command()
 def update(
     skb: SkbArgument,
     nodes: NodesOption = None,
@@ -353,3 +364,9 @@ def _console() -> Console:
     from rich.console import Console
 
     return Console(stderr=True)
+
+
+app.add(build)
+app.add(info)
+app.add(check)
+app.add(update)

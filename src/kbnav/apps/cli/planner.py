@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kbnav.apps.cli.arguments import BaseUrlOption, DataOption, DatasetGiven, JsonOption, ModelOption, load
+from kbnav.apps.cli.help import Commands
+
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.matching import Variant
     from kbnav.knowledge.skb.store import SKB
@@ -19,9 +22,7 @@ if TYPE_CHECKING:
     from kbnav.planning.training import Asked
     from kbnav.settings import Settings
 
-app = typer.Typer(
-    help="Train and judge what plans the relation paths of a question.", no_args_is_help=True, rich_markup_mode=None
-)
+app = Commands("Train and judge what plans the relation paths of a question.")
 
 
 class Trainable(StrEnum):
@@ -54,19 +55,13 @@ class Matching(StrEnum):
     hybrid = "hybrid"
 
 
-KbOption = Annotated[str, typer.Option("--kb", help="Folder of the SKB, or demo.")]
-QuestionsOption = Annotated[
-    str,
-    typer.Option("--questions", help="Questions with gold nodes: a dataset's name, FORMAT:FILE, or a .jsonl file."),
-]
-DataOption = Annotated[Path | None, typer.Option("--data", help="Folder of the benchmarks' published files.")]
+KbOption = Annotated[str, typer.Option("--kb", metavar="KB", help="Folder of the SKB, or demo.")]
 
 
-@app.command()
 def train(
     kb: KbOption,
-    questions: QuestionsOption,
-    out: Annotated[Path, typer.Option("--out", help="Folder of the trained planner.")],
+    questions: DatasetGiven,
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the trained planner.")],
     planner: Annotated[Trainable, typer.Option("--planner", help="What is trained.")] = Trainable.ranker,
     matching: Annotated[
         Matching, typer.Option("--matching", help="How the questions' nodes are found; kept with the planner.")
@@ -74,9 +69,12 @@ def train(
     weighing: Annotated[
         Weighing, typer.Option("--weighing", help="Of the paths to one question's answers; uniform: as in PASemiQA.")
     ] = Weighing.likelihood,
-    seed: Annotated[int, typer.Option("--seed", help="Of the order of the questions.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the order of the questions.")] = 0,
     base: Annotated[
-        str, typer.Option("--base", help="For seq2seq: a Hugging Face causal model; default: a small new one.")
+        str,
+        typer.Option(
+            "--base", metavar="MODEL", help="For seq2seq: a Hugging Face causal model; default: a small new one."
+        ),
     ] = "",
     data: DataOption = None,
 ) -> None:
@@ -85,10 +83,10 @@ def train(
     from kbnav.planning.open import encoder_of
     from kbnav.planning.training import examples
 
-    settings = _settings(kb=kb, data=data)
+    settings = load(kb=kb, data=data)
     with _open(settings) as skb:
         matcher = NodeMatcher(skb, matching.value)
-        asked = _asked(questions, settings)
+        asked = _asked(questions.name, settings)
         found = list(examples(asked, skb, matcher, weighing=weighing.value))
         cut = 0
         if planner is Trainable.ranker:
@@ -109,20 +107,21 @@ def train(
         print(f"{cut:,} questions lost their end: they are longer than the model can read")
 
 
-@app.command(name="eval")
 def evaluate(
     kb: KbOption,
-    questions: QuestionsOption,
+    questions: DatasetGiven,
     planner: Annotated[Named, typer.Option("--planner", help="What is judged.")] = Named.ranker,
-    trained: Annotated[Path | None, typer.Option("--trained", help="Folder of the trained planner.")] = None,
+    trained: Annotated[
+        Path | None, typer.Option("--trained", metavar="FOLDER", help="Folder of the trained planner.")
+    ] = None,
     matching: Annotated[
         Matching | None,
         typer.Option("--matching", help="How the questions' nodes are found; default: as in training, else hybrid."),
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", help="For in-context: the name of a chat model.")] = None,
-    base_url: Annotated[str | None, typer.Option("--base-url", help="Any OpenAI-compatible endpoint.")] = None,
+    model: ModelOption = None,
+    base_url: BaseUrlOption = None,
     data: DataOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Say how often the first path is right, beside always saying the most frequent one.
 
@@ -135,14 +134,14 @@ def evaluate(
     from kbnav.planning.saved import read_description
     from kbnav.planning.training import examples
 
-    settings = _settings(kb=kb, data=data, model=model, base_url=base_url)
+    settings = load(kb=kb, data=data, model=model, base_url=base_url)
     in_training = read_description(trained).get("matching", "") if trained else ""
     how: Variant = Matching(matching or in_training or "hybrid").value
     for note in trained_for(trained, how) if trained else ():
         print(f"note: {note}", file=sys.stderr)
     with _open(settings) as skb:
         chosen = open_planner(planner.value, skb, trained=trained, calls=lambda: open_calls(settings))
-        asked = _asked(questions, settings)
+        asked = _asked(questions.name, settings)
         found = judge(chosen, list(examples(asked, skb, NodeMatcher(skb, how), known=True)))
     if as_json:
         print(json.dumps({"matching": how, **{name: one.as_dict() for name, one in found.parts().items()}}))
@@ -187,7 +186,5 @@ def _open(settings: Settings) -> Iterator[SKB]:
         yield as_skb(kb, "a planner").skb
 
 
-def _settings(**overrides: object) -> Settings:
-    from kbnav.settings import load_settings
-
-    return load_settings(**overrides)
+app.add(train)
+app.add(evaluate, "eval")

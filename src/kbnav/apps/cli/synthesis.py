@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kbnav.apps.cli.arguments import BaseUrlOption, ModelOption, load
+
 if TYPE_CHECKING:
     from kbnav.evaluation.synthesis.records import Report, Synthesized
     from kbnav.knowledge.skb.store import SKB
@@ -20,17 +22,26 @@ _EVERY = 50
 
 
 def synthesize(
-    kb: Annotated[str, typer.Option("--kb", help="demo, or the folder of an SKB.")],
-    out: Annotated[Path, typer.Option("--out", help="File of the test questions (.jsonl); the others beside it.")],
-    count: Annotated[int, typer.Option(min=1, help="Test questions.")] = 200,
-    train: Annotated[int, typer.Option(min=0, help="Questions for training, in …-train.jsonl.")] = 0,
-    val: Annotated[int, typer.Option(min=0, help="Questions for validation, in …-val.jsonl.")] = 0,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same questions.")] = 1,
+    kb: Annotated[str, typer.Option("--kb", metavar="KB", help="demo, or the folder of an SKB.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="File of the test questions (.jsonl); the others beside it.")
+    ],
+    count: Annotated[int, typer.Option("--count", metavar="N", min=1, help="Test questions.")] = 200,
+    train: Annotated[
+        int, typer.Option("--train", metavar="N", min=0, help="Questions for training, in …-train.jsonl.")
+    ] = 0,
+    val: Annotated[
+        int, typer.Option("--val", metavar="N", min=0, help="Questions for validation, in …-val.jsonl.")
+    ] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="The same seed gives the same questions.")] = 1,
     wording: Annotated[
-        str, typer.Option(help="hetionet, wordnet, wn18rr, debian, or a TOML file; else words by rule.")
+        str,
+        typer.Option(
+            "--wording", metavar="NAME", help="hetionet, wordnet, wn18rr, debian, or a TOML file; else words by rule."
+        ),
     ] = "",
-    model: Annotated[str | None, typer.Option("--model", help="A chat model that words the questions.")] = None,
-    base_url: Annotated[str | None, typer.Option("--base-url", help="Any OpenAI-compatible endpoint.")] = None,
+    model: ModelOption = None,
+    base_url: BaseUrlOption = None,
 ) -> None:
     """Make questions that need a relation path and a phrase of the answer's text, from a local knowledge base."""
     from kbnav.evaluation.synthesis.generate import Wanted, synthesize
@@ -38,10 +49,9 @@ def synthesize(
     from kbnav.evaluation.synthesis.wording import Wording, load_wording
     from kbnav.knowledge.open import open_kb
     from kbnav.knowledge.skb.kb import as_skb
-    from kbnav.settings import load_settings
 
     words = load_wording(wording) if wording else Wording()
-    settings = load_settings(kb=kb, model=model or "offline", base_url=base_url)
+    settings = load(kb=kb, model=model or "offline", base_url=base_url)
     wanted = Wanted(count, train, val, seed)
     with open_kb(settings) as base:
         skb = as_skb(base, "the synthesis of questions").skb

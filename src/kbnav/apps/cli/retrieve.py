@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kbnav.apps.cli.arguments import BaseUrlOption, JsonOption, KbOption, ModelOption, SetOption, load
+
 if TYPE_CHECKING:
     from kbnav.answers import Ranking
     from kbnav.knowledge.skb.store import SKB
@@ -19,24 +21,23 @@ _LINE = 160
 
 
 def retrieve(
-    query: str,
-    system: Annotated[str, typer.Option("--system", help="bm25, vss, graph-rank …; an unknown name lists them.")],
-    kb: Annotated[str | None, typer.Option("--kb", help="demo (bundled), or the folder of an SKB.")] = None,
-    k: Annotated[int, typer.Option("--k", min=1, help="How many nodes.")] = 10,
-    chosen: Annotated[
-        list[str] | None, typer.Option("--set", help="An option of the system, as in top_v=10; repeatable.")
-    ] = None,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words, or a question.")],
+    system: Annotated[
+        str, typer.Option("--system", metavar="SYSTEM", help="bm25, vss, graph-rank …; an unknown name lists them.")
+    ],
+    kb: KbOption = None,
+    k: Annotated[int, typer.Option("--k", metavar="N", min=1, help="How many nodes.")] = 10,
+    chosen: SetOption = None,
     candidates: Annotated[
-        list[str] | None, typer.Option("--candidates", help="A node type that may answer; repeatable.")
+        list[str] | None, typer.Option("--candidates", metavar="TYPE", help="A node type that may answer; repeatable.")
     ] = None,
     without: Annotated[
-        list[str] | None, typer.Option("--without", help="Leave out kg or drf, parts of kar; repeatable.")
+        list[str] | None,
+        typer.Option("--without", metavar="PART", help="Leave out kg or drf, parts of kar; repeatable."),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", help="offline (a stand-in with rules), or the name of a chat model.")
-    ] = None,
-    base_url: Annotated[str | None, typer.Option("--base-url", help="Any OpenAI-compatible endpoint.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    model: ModelOption = None,
+    base_url: BaseUrlOption = None,
+    as_json: JsonOption = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
     """Rank the nodes of an SKB for a query; the run is saved, and kbnav show prints what was done on the way."""
@@ -47,7 +48,6 @@ def retrieve(
     from kbnav.models.standin import NAME as STANDIN
     from kbnav.options import parse_set
     from kbnav.retrieval.registry import RETRIEVERS, attempt, build_retriever
-    from kbnav.settings import load_settings
     from kbnav.trajectory import save_run
 
     if as_json and as_csv:
@@ -56,7 +56,7 @@ def retrieve(
         raise UsageError(f"no retrieval system {system!r}; known: {', '.join(RETRIEVERS)}")
     named = {"candidates": candidates, "without": without}
     given = parse_set(chosen or []) | {name: ",".join(values) for name, values in named.items() if values}
-    settings = load_settings(kb=kb, model=model, base_url=base_url)
+    settings = load(kb=kb, model=model, base_url=base_url)
     options = system_options(system, {**settings.options, **given})
     settings = settings.model_copy(update={"options": options})
     with open_kb(settings) as base:

@@ -1,0 +1,143 @@
+"""The options that several commands share, each described once."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+
+import typer
+
+if TYPE_CHECKING:
+    from kbnav.settings import Settings
+
+R = TypeVar("R")
+
+KbOption = Annotated[
+    str | None,
+    typer.Option(
+        "--kb",
+        metavar="KB",
+        help="What is asked: mini or demo (bundled), wikidata (live), the folder of an SKB or a mirror, or a URL.",
+    ),
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option("--model", metavar="MODEL", help="offline, replay:RUN.json, or a chat model (see kbnav models)."),
+]
+BaseUrlOption = Annotated[
+    str | None,
+    typer.Option("--base-url", metavar="URL", help="Any OpenAI-compatible endpoint; default: OpenAI's."),
+]
+LanguageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--language", metavar="CODE", help="Language of question, labels and answer, as in de; default: the question's."
+    ),
+]
+SystemOption = Annotated[
+    str | None,
+    typer.Option("--system", metavar="SYSTEM", help="Who answers, such as spinach; default: what fits the KB."),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="An option of the system, as in top_v=10; may be repeated."),
+]
+DataOption = Annotated[
+    Path | None, typer.Option("--data", metavar="FOLDER", help="Folder of the benchmarks' published files.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked, and which model answers."""
+
+    kb: KbOption = None
+    model: ModelOption = None
+    base_url: BaseUrlOption = None
+
+    def settings(self, **more: object) -> Settings:
+        """The settings under these options and ``more``. Raises UsageError."""
+        return load(kb=self.kb, model=self.model, base_url=self.base_url, **more)
+
+
+@dataclass(frozen=True)
+class AskedOf(Asked):
+    """The same, of a system with options, in a language."""
+
+    language: LanguageOption = None
+    system: SystemOption = None
+    chosen: SetOption = None
+
+    def settings(self, **more: object) -> Settings:
+        """The settings under these options and ``more``. Raises UsageError."""
+        return super().settings(**{"language": self.language, "options": self.options} | more)
+
+    @property
+    def options(self) -> dict[str, Any] | None:
+        """What ``--set`` was given; None leaves the settings' own."""
+        from kbnav.options import parse_set
+
+        return parse_set(self.chosen) if self.chosen else None
+
+
+@dataclass(frozen=True)
+class DatasetGiven:
+    """One dataset, by position or by the option."""
+
+    dataset: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DATASET", help="A dataset's name (eval dataset list), FORMAT:FILE, or one's own .jsonl."
+        ),
+    ] = None
+    dataset_option: Annotated[str | None, typer.Option("--dataset", "--questions", metavar="DATASET", hidden=True)] = (
+        None
+    )
+
+    @property
+    def name(self) -> str:
+        """Raises typer.BadParameter where none is named, or two are."""
+        given = {name for name in (self.dataset, self.dataset_option) if name}
+        if len(given) != 1:
+            raise typer.BadParameter("name one dataset; kbnav eval dataset list prints those there are")
+        return given.pop()
+
+
+def load(**overrides: object) -> Settings:
+    """The settings, read when a command needs them."""
+    from kbnav.settings import load_settings
+
+    return load_settings(**overrides)
+
+
+def grouped(command: Callable[..., R]) -> Callable[..., R]:
+    """A command whose parameters of a dataclass's type become options, one for each field of it."""
+    signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, tuple[Any, list[str]]] = {}
+    flat: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        kind = parameter.annotation
+        inner = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+        if is_dataclass(kind):
+            types = get_type_hints(kind, include_extras=True)  # a field's type is read where its class is written
+            inner = [
+                inspect.Parameter(
+                    one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=types[one.name]
+                )
+                for one in fields(kind)
+            ]
+            groups[parameter.name] = (kind, [one.name for one in inner])
+        flat += inner
+
+    def expanded(**given: Any) -> R:
+        values = {name: kind(**{one: given.pop(one) for one in inner}) for name, (kind, inner) in groups.items()}
+        return command(**given, **values)
+
+    expanded.__signature__ = signature.replace(parameters=flat)  # type: ignore[attr-defined]
+    expanded.__annotations__ = {one.name: one.annotation for one in flat}
+    expanded.__name__, expanded.__doc__, expanded.__module__ = command.__name__, command.__doc__, command.__module__
+    return expanded

@@ -1,0 +1,96 @@
+"""``kbnav eval dataset`` and ``kbnav eval freeze``: look at the datasets, and keep their gold answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kbnav.apps.cli.arguments import DataOption, DatasetGiven, JsonOption, KbOption, LanguageOption, load
+from kbnav.apps.cli.evaluate import JobsOption, OnlyOption, RetryOption, ids_in
+from kbnav.apps.cli.help import Commands
+
+app = Commands("Look at the datasets.")
+
+
+def dataset_stats(
+    datasets: Annotated[
+        list[str], typer.Argument(metavar="DATASET", help="Names, FORMAT:FILE, or one's own .jsonl files.")
+    ],
+    data: DataOption = None,
+    together: Annotated[bool, typer.Option("--together", help="Count them as one, as the splits of a set.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Complexity and variety of a dataset's gold queries, and lengths of its questions and answers."""
+    from kbnav.evaluation.dataset_stats import dataset_statistics, markdown
+    from kbnav.evaluation.evaluate import find_dataset
+    from kbnav.trajectory import to_json
+
+    folder = load(data=data).data
+    loaded = [find_dataset(name, folder) for name in datasets]
+    found = [dataset_statistics(*group) for group in ([loaded] if together else [[one] for one in loaded])]
+    print("\n".join(map(to_json, found)) if as_json else markdown(found), end="\n" if as_json else "")
+
+
+def dataset_list() -> None:
+    """The datasets known by name, with their licences, and the formats."""
+    from kbnav.evaluation.datasets import FORMATS, NAMES, SOURCES
+
+    for name, (form, path) in NAMES.items():
+        print(f"{name:<26} {path:<55} {SOURCES[form].licence}")
+    print(f"formats: {', '.join(FORMATS)}")
+
+
+def freeze(
+    dataset: DatasetGiven,
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="FOLDER", help="Folder for <dataset>.jsonl; an unfinished one is gone on with."),
+    ],
+    endpoint: Annotated[
+        str | None,
+        typer.Option("--endpoint", metavar="URL", help="SPARQL endpoint, in place of that of the knowledge base."),
+    ] = None,
+    kb: KbOption = None,
+    data: DataOption = None,
+    language: LanguageOption = None,
+    jobs: JobsOption = 1,
+    only: OnlyOption = None,
+    retry_failed: RetryOption = False,
+) -> None:
+    """Run a dataset's gold queries once and keep the answers with their date, for --gold."""
+    from kbnav.apps.eval_console import Counter, stop_on_signals
+    from kbnav.evaluation.evaluate import choose, find_dataset
+    from kbnav.evaluation.gold import collect_gold
+    from kbnav.knowledge.open import open_kb
+
+    settings = load(kb=kb or ("wikidata" if endpoint else None), data=data)
+    if endpoint:
+        changed = settings.endpoints.model_copy(update={"sparql": endpoint})
+        settings = settings.model_copy(update={"endpoints": changed})
+    chosen = find_dataset(dataset.name, settings.data)
+    questions = choose(chosen, ids_in(only))
+    path = out / f"{chosen.name}.jsonl"
+    with open_kb(settings) as base, stop_on_signals() as stop:
+        answers = collect_gold(
+            chosen,
+            questions,
+            base,
+            path,
+            stored=False,
+            language=language or "en",
+            jobs=jobs,
+            stopped=stop.is_set,
+            retry_failed=retry_failed,
+            listener=Counter("gold answers"),
+        )
+    known = [answer for answer in answers.values() if answer.known]
+    rows = sum(answer.has_rows for answer in known)
+    failed = len(answers) - len(known)
+    print(f"{path}: {len(answers)} of {len(questions)} questions, {rows} with rows, {failed} failed")
+    raise typer.Exit(0 if len(answers) == len(questions) else 1)
+
+
+app.add(dataset_list, "list")
+app.add(dataset_stats, "stats")

@@ -1,0 +1,181 @@
+"""``kbnav eval run``, ``ablate`` and ``sweep``: systems over benchmark questions."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kbnav.apps.cli.arguments import AskedOf, DataOption, DatasetGiven
+from kbnav.apps.cli.scores import show_comparison
+
+if TYPE_CHECKING:
+    from kbnav.evaluation.evaluate import Plan
+    from kbnav.evaluation.runner import Ended
+    from kbnav.settings import Settings
+
+JobsOption = Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=256, help="Questions under way at once.")]
+OnlyOption = Annotated[
+    Path | None, typer.Option("--only", metavar="FILE", help="File with the ids of the questions, one a line.")
+]
+RetryOption = Annotated[bool, typer.Option("--retry-failed", help="Ask failed questions again.")]
+WITHOUT = "rollback, premature_finish, hint, pruning, kg or drf (of kar), or a tool; several with commas."
+
+
+@dataclass(frozen=True)
+class Benchmark(AskedOf):
+    """Which questions, asked of whom, scored against what, and how long."""
+
+    data: DataOption = None
+    jobs: JobsOption = 1
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first so many questions.")
+    ] = None
+    only: OnlyOption = None
+    gold: Annotated[
+        Path | None,
+        typer.Option(
+            "--gold", metavar="PATH", help="Frozen gold answers to score against (a file, or eval freeze's folder)."
+        ),
+    ] = None
+    answerable: Annotated[
+        bool, typer.Option("--answerable", help="Leave out questions whose gold answer is empty or unknown.")
+    ] = False
+    max_cost: Annotated[
+        float | None, typer.Option("--max-cost", metavar="DOLLARS", min=0, help="Stop at so many US dollars in all.")
+    ] = None
+    max_seconds: Annotated[
+        float | None, typer.Option("--max-seconds", metavar="SECONDS", min=0, help="Stop after so much time.")
+    ] = None
+    retry_failed: RetryOption = False
+
+    def settings(self, **more: object) -> Settings:
+        """The settings under these options and ``more``. Raises UsageError."""
+        return super().settings(**{"data": self.data} | more)
+
+    def plan(self, dataset: str, settings: Settings, system: str) -> Plan:
+        """What is to be evaluated. Raises UsageError, DataError."""
+        from kbnav.evaluation.evaluate import Plan, find_dataset
+        from kbnav.evaluation.runner import Limits
+
+        return Plan(
+            system=system,
+            dataset=find_dataset(dataset, settings.data),
+            settings=settings,
+            only=ids_in(self.only),
+            limit=self.limit,
+            gold=self.gold,
+            answerable=self.answerable,
+            jobs=self.jobs,
+            limits=Limits(self.max_cost, self.max_seconds),
+            retry_failed=self.retry_failed,
+        )
+
+
+def run(
+    dataset: DatasetGiven,
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="FOLDER", help="Folder of the run; an unfinished run in it is gone on with."),
+    ],
+    of: Benchmark,
+    without: Annotated[list[str] | None, typer.Option("--without", metavar="PART", help=f"Leave out {WITHOUT}")] = None,
+) -> None:
+    """Ask every question of a dataset; run it again to go on after a kill, a limit or Ctrl-C."""
+    plan = of.plan(dataset.name, of.settings(), of.system or "spinach")
+    raise typer.Exit(0 if _run_one(plan, _names(without), out) == "done" else 1)
+
+
+def ablate(
+    dataset: DatasetGiven,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FOLDER", help="Folder of the runs: full, and one for each --without.")
+    ],
+    without: Annotated[list[str], typer.Option("--without", metavar="PART", help=f"One ablation each: {WITHOUT}")],
+    of: Benchmark,
+) -> None:
+    """Run a system whole and once without each tool or rule named, and compare (SPINACH, Table 4).
+
+    Limits of cost and time are those of each run.
+    """
+    plan = of.plan(dataset.name, of.settings(), of.system or "spinach")
+    if _run_one(plan, [], out / "full") != "done":
+        raise typer.Exit(1)
+    for names in without:
+        folder = out / f"without-{names.replace(',', '-')}"
+        if _run_one(plan, _names([names]), folder) != "done":
+            raise typer.Exit(1)
+        show_comparison(out / "full", folder)
+
+
+def sweep(
+    dataset: DatasetGiven,
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the runs, one for each value.")],
+    vary: Annotated[
+        list[str],
+        typer.Option(
+            "--vary", metavar="NAME=VALUES", help="An option and its values, as in k=3,5,10; repeatable, one at a time."
+        ),
+    ],
+    of: Benchmark,
+) -> None:
+    """Run a system once for each value of an option, the others as --set has them, and compare (PASemiQA, 5.3).
+
+    Limits of cost and time are those of each run.
+    """
+    from kbnav.apps.eval_console import print_sweep
+    from kbnav.evaluation.systems import system_options
+    from kbnav.options import parse_set
+
+    system, fixed = of.system or "pasemiqa", of.options or {}
+    given = [(name, value) for name, values in parse_set(vary).items() for value in _names([str(values)])]
+    varied = {f"{name}={value}": system_options(system, {**fixed, name: value}) for name, value in given}
+    for name, options in varied.items():
+        if _run_one(of.plan(dataset.name, of.settings(options=options), system), [], out / name) != "done":
+            raise typer.Exit(1)
+    print_sweep(out, list(varied))
+
+
+def _names(without: list[str] | None) -> list[str]:
+    return [name.strip() for names in without or [] for name in names.split(",") if name.strip()]
+
+
+def ids_in(path: Path | None) -> frozenset[str]:
+    """The ids in a file, one a line. Raises UsageError where it cannot be read."""
+    from kbnav.errors import UsageError
+
+    if path is None:
+        return frozenset()
+    try:
+        ids = frozenset(path.read_text(encoding="utf-8").split("\n"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read: {error}") from error
+    return frozenset(name.strip() for name in ids if name.strip())
+
+
+def _run_one(plan: Plan, without: list[str], out: Path) -> Ended:
+    """Run a plan, less what is left out, into a folder; then score it, finished or not."""
+    from contextlib import closing
+    from dataclasses import replace
+
+    from kbnav.apps.eval_console import Counter, ProgressLine, print_scores, stop_on_signals
+    from kbnav.evaluation.ablate import leave_out
+    from kbnav.evaluation.evaluate import evaluate, score_folder
+    from kbnav.evaluation.records import read_saved_run
+
+    plan = replace(plan, settings=leave_out(plan.settings, without))
+    line = ProgressLine()
+    with stop_on_signals() as stop, closing(line):
+        ended = evaluate(plan, out, stopped=stop.is_set, on_gold=Counter("gold answers"), on_progress=line)
+    if (out / "questions.jsonl").exists():
+        saved = read_saved_run(out)
+        if any(saved.gold[name].known for name in saved.info.questions if name in saved.gold):
+            print_scores(str(out), saved, score_folder(out))
+        else:
+            print(f"{out}: no question has a gold answer, so that nothing is scored; the runs are in questions.jsonl")
+    if ended != "done":
+        print(f"stopped ({ended}); the same command goes on", file=sys.stderr)
+    return ended

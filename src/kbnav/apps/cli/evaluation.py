@@ -1,0 +1,20 @@
+"""``kbnav eval``: the group of commands that run, score and compare."""
+
+from __future__ import annotations
+
+from kbnav.apps.cli import datasets, evaluate, scores
+from kbnav.apps.cli.help import Commands
+from kbnav.apps.cli.synthesis import synthesize
+
+app = Commands("Run systems over benchmark questions, score them, compare them.")
+app.add(evaluate.run)
+app.add(scores.score)
+app.add(scores.compare)
+app.add(scores.report)
+app.add(evaluate.ablate)
+app.add(evaluate.sweep)
+app.add_typer(datasets.app, name="dataset")
+app.add(datasets.freeze)
+app.add(scores.replay)
+app.add(synthesize)
+app.add(scores.import_, "import")

@@ -1,0 +1,52 @@
+"""``kbnav mirror``: build, describe and serve a local stand-in for Wikidata."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kbnav.apps.cli.help import Commands
+
+app = Commands("Build and serve a local stand-in for Wikidata.")
+
+
+def build(
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="RDF (.nt, .ttl) or entity JSON (.json, .ndjson), also .gz.")
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", metavar="FOLDER", help="Folder of the mirror; an old one is replaced when the new one is whole."
+        ),
+    ],
+) -> None:
+    """Build a mirror from RDF or entity documents."""
+    from rich.console import Console
+
+    from kbnav.knowledge.wikidata.mirror.build import build_mirror
+
+    console = Console(stderr=True)
+    info = build_mirror(sources, out, progress=lambda state: console.print(str(state), highlight=False))
+    print(f"{out}: {info.triples:,} triples, {info.entities:,} entities, {info.names:,} names")
+
+
+def serve(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the mirror.")],
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", metavar="PORT", help="0 picks a free one.")] = 7878,
+) -> None:
+    """Serve a mirror over Wikidata's own HTTP interfaces until it is interrupted."""
+    from kbnav.knowledge.wikidata.mirror.server import MirrorServer
+    from kbnav.knowledge.wikidata.mirror.server import serve as serve_mirror
+
+    def ready(server: MirrorServer) -> None:
+        print(f"{folder} ({server.info.triples:,} triples) at {server.url}; Ctrl-C ends it", flush=True)
+
+    serve_mirror(folder, host, port, ready=ready)
+
+
+app.add(build)
+app.add(serve)

@@ -1,0 +1,113 @@
+"""``kbnav eval``: score, compare and report on runs, and make runs of what was recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kbnav.apps.cli.arguments import DataOption, DatasetGiven, JsonOption, load
+
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
+
+
+def score(folder: RunArgument, as_json: JsonOption = False) -> None:
+    """Score a run anew from its recordings, and write scores.json beside them."""
+    from kbnav.apps.eval_console import print_scores
+    from kbnav.evaluation.evaluate import score_folder
+    from kbnav.evaluation.records import read_saved_run
+    from kbnav.trajectory import to_json
+
+    scores = score_folder(folder)
+    if as_json:
+        print(to_json(scores))
+    else:
+        print_scores(str(folder), read_saved_run(folder), scores)
+
+
+def compare(a: RunArgument, b: RunArgument, as_json: JsonOption = False) -> None:
+    """Compare two runs question by question: intervals, and a paired randomisation test."""
+    if as_json:
+        from kbnav.evaluation.records import read_saved_run
+        from kbnav.evaluation.scoring import compare_runs
+        from kbnav.trajectory import to_json
+
+        print(to_json(compare_runs(read_saved_run(a), read_saved_run(b))))
+    else:
+        show_comparison(a, b)
+
+
+def report(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="RUN", help="Folders of runs; the others are compared with the first.")
+    ],
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="One self-contained page.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option("--markdown", metavar="FILE", help="Tables for a paper; printed by default.")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FOLDER", help="Folder for summary.csv and questions.csv.")
+    ] = None,
+    plots: Annotated[
+        Path | None, typer.Option("--plots", metavar="FOLDER", help="Folder for PNG plots; needs kbnav[plot].")
+    ] = None,
+) -> None:
+    """Report on runs: scores, actions, tokens, cost, classes of errors, every question."""
+    from kbnav.evaluation import report as reports
+    from kbnav.evaluation.journal import write_whole
+
+    found = reports.load_report(folders)
+    if html:
+        write_whole(html, reports.html_report(found))
+    if markdown:
+        write_whole(markdown, reports.markdown_report(found))
+    if csv:
+        write_whole(csv / "summary.csv", reports.summary_csv(found))
+        write_whole(csv / "questions.csv", reports.questions_csv(found))
+    if plots:
+        reports.write_plots(found, plots)
+    if not (html or markdown or csv or plots):
+        print(reports.markdown_report(found), end="")
+
+
+def replay(
+    source: RunArgument,
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the replayed run.")],
+) -> None:
+    """Put a run's recorded actions and observations through the state machine again: no model, no network."""
+    from kbnav.apps.eval_console import print_scores
+    from kbnav.evaluation.evaluate import score_folder
+    from kbnav.evaluation.records import read_saved_run
+    from kbnav.evaluation.replay import replay_run
+
+    replay_run(source, out)
+    print_scores(str(out), read_saved_run(out), score_folder(out))
+
+
+def import_(
+    predictions: Annotated[
+        Path, typer.Argument(metavar="PREDICTIONS", help="The published predictions of SPINACH (JSON, also .gz).")
+    ],
+    dataset: DatasetGiven,
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the run.")],
+    data: DataOption = None,
+    trajectories: Annotated[
+        Path | None, typer.Option("--trajectories", metavar="FILE", help="Its published trajectories.")
+    ] = None,
+) -> None:
+    """Make a run of answers that another program recorded, to be scored and compared."""
+    from kbnav.evaluation.evaluate import find_dataset
+    from kbnav.evaluation.importing import import_spinach
+
+    info = import_spinach(predictions, find_dataset(dataset.name, load(data=data).data), out, trajectories=trajectories)
+    print(f"{out}: {len(info.questions)} questions of {info.dataset}")
+
+
+def show_comparison(a: Path, b: Path) -> None:
+    """Print what sets two runs apart."""
+    from kbnav.apps.eval_console import print_comparison
+    from kbnav.evaluation.records import read_saved_run
+    from kbnav.evaluation.scoring import compare_runs
+
+    print_comparison(str(a), str(b), compare_runs(read_saved_run(a), read_saved_run(b)))

@@ -1,0 +1,64 @@
+"""Every command of the command line has the same shape; the commands are read from the application itself."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from kbnav.apps.cli import app
+from kbnav.apps.cli.help import first_sentence
+
+
+def commands(group: Any, *path: str) -> Iterator[tuple[str, ...]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, *path, name)
+        else:
+            yield (*path, name)
+
+
+GROUP: Any = typer.main.get_command(app)
+COMMANDS = list(commands(GROUP))
+
+
+def said(*arguments: str) -> str:
+    result = CliRunner().invoke(app, [*arguments], prog_name="kbnav")
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_is_in_plain_words(command):
+    text = said(*command, "-h")
+    assert text == said(*command, "--help")
+    assert not re.search(r"<(str|int|float|bool|path|list|file)|<=|\[x|\bPath\b", text), text
+    options = re.findall(r"^  (?:-\w, )?(--[a-z-]+)(?: [^a-z ].*?)?  +(\S.*)$", text, re.MULTILINE)
+    assert all(words for _, words in options)
+
+
+@pytest.mark.parametrize("group", [(), ("eval",), ("eval", "dataset"), ("skb",), ("mirror",), ("bot",), ("planner",)])
+def test_a_group_shows_whole_sentences(group):
+    text = " ".join(said(*group, "-h").split())
+    inside = GROUP
+    for name in group:
+        inside = inside.commands[name]
+    for name, command in inside.commands.items():
+        sentence = first_sentence(command.help)
+        assert sentence[-1] == ".", name
+        assert sentence in text
+
+
+def test_ask_comes_first():
+    assert said("-h").index(" ask ") < min(said("-h").index(f" {name} ") for name, *_ in COMMANDS if name != "ask")
+
+
+def test_the_package_is_a_program():
+    told = subprocess.run([sys.executable, "-m", "kbnav", "-h"], capture_output=True, text=True, check=True).stdout
+    assert told.split() == said("-h").split()
