@@ -134,7 +134,7 @@ def quality(rows: Sequence[dict[str, str]]) -> None:
         words = text.open(Path(folder))
     by_words = [[n for n, _ in words.search(question, limit=100)] for question in questions]
     report("BM25", by_words)
-    for encoder in (LSA.fit(embedding.node_text(node) for node in nodes), load("minilm")):
+    for encoder in (LSA.fit(node.document for node in nodes), load("minilm")):
         by_meaning = rankings(encoder, nodes, questions)
         report(encoder.name, by_meaning)
         both = list(zip(by_words, by_meaning, strict=True))

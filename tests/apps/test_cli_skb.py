@@ -98,6 +98,18 @@ def test_info_lists_types_relations_and_what_there_is(kbnav):
         "left out or changed by the build",
         "  edge to a node that does not exist: 1 (p2 owns nowhere)",
     ]
+    assert {"indexed: names and all fields", "words of the documents: not counted"} <= set(lines)
+
+
+def test_info_counts_edges_at_both_ends_and_the_words_of_documents(kbnav):
+    built(kbnav)
+    lines = kbnav("skb", "info", "v.skb")[1].splitlines()
+    # "Ann Reed", "Bob Lisk", "The Mill description: A house with a wheel.", "Long Barn"
+    assert {"words of the documents: 14", "edges of a node on the average: 1.5"} <= set(lines)
+    found = json.loads(kbnav("skb", "info", "v.skb", "--json")[1])
+    assert (found["nodes"], found["edges"], found["average_degree"], found["tokens"]) == (4, 3, 1.5, 14)
+    assert found["types"] == [{"name": "person", "count": 2}, {"name": "house", "count": 2}]
+    assert (found["largest_degree"], found["isolated"], found["indexed"]) == (2, 0, "plain")
 
 
 def test_the_bundled_skb_is_described_by_its_name(kbnav):

@@ -12,14 +12,14 @@ from kbnav.apps.cli.skb import app
 from kbnav.knowledge.skb.build import Options
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.maintenance import check, update
-from kbnav.knowledge.skb.rendering import relational_texts
+from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.store import SKB
 from tests.retrieval.expand.conftest import CountingEncoder, KeywordEncoder
 
 
 def test_relations_stand_behind_the_text_in_the_order_of_nodes(related_path: Path):
     with SKB.open(related_path) as skb:
-        texts = list(relational_texts(skb))
+        texts = list(indexed_texts(skb, relations=True))
         assert [one.number for one in texts] == list(range(9))
         assert texts[skb.number("bob")].text.startswith("description: Wrote letter after letter")
         assert texts[skb.number("bob")].text.endswith("learned_from: {person: (Ann Reed),}")

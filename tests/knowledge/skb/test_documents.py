@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kbnav.errors import DataError
 from kbnav.knowledge.skb.documents import Documents, DocumentWriter, aliases, plain_text
+from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.store import SKB
 
 json_values: st.SearchStrategy[Any] = st.recursive(
@@ -76,13 +77,14 @@ def test_hetionet_documents_are_the_records_without_id_name_and_kind(
 
 def test_texts_come_in_number_order_and_leave_name_and_aliases_out(hetionet: SKB) -> None:
     number = hetionet.number("Gene::1")
-    text = next(text for text in hetionet.nodes.texts() if text.number == number)
+    texts = list(indexed_texts(hetionet))
+    text = texts[number]
     assert text.name == "A1BG"
     assert text.aliases == ("A1B", "ABG", "GAB", "HYST2477")
     assert text.type == hetionet.type_number("Gene")
     assert text.text.splitlines()[0] == "full name: alpha-1-B glycoprotein"
     assert "HYST2477" not in text.text
-    assert [text.number for text in hetionet.nodes.texts()] == list(range(47_031))
+    assert [text.number for text in texts] == list(range(47_031))
 
 
 def test_plain_text_shows_nested_fields_and_leaves_empty_ones_out() -> None:

@@ -105,11 +105,9 @@ def test_texts_are_found_by_a_built_index(tmp_path: Path) -> None:
 
 
 def test_names_aliases_and_documents_are_encoded() -> None:
-    assert (
-        embedding.node_text(NodeText(0, 0, "oak", ("Quercus", "oak tree"), "A tree."))
-        == "oak\nQuercus, oak tree\nA tree."
-    )
-    assert embedding.node_text(NodeText(0, 0, "oak", (), "")) == "oak"
+    assert NodeText(0, 0, "oak", ("Quercus", "oak tree"), "A tree.").document == "oak\nQuercus, oak tree\nA tree."
+    assert NodeText(0, 0, "oak", (), "").document == "oak"
+    assert NodeText(0, 0, "oak", ("Quercus",), "- name: oak\n", names_in_text=True).document == "- name: oak\n"
 
 
 def test_an_update_encodes_only_what_changed(tmp_path: Path) -> None:

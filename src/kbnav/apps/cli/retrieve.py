@@ -114,6 +114,10 @@ def _print_table(run: Run, ranking: Ranking, skb: SKB) -> None:
 
 
 def _line(skb: SKB, node_id: str) -> str:
-    """The beginning of a node's document, without its name and type."""
-    text = " ".join(skb.nodes.text(skb.number(node_id)).split())
+    """The beginning of a node's document, without its name and type but in STaRK's rendering."""
+    from kbnav.knowledge.skb.rendering import indexed_text
+
+    node = skb.number(node_id)
+    text = skb.nodes.text(node) if skb.meta.style == "plain" else indexed_text(skb, node)
+    text = " ".join(text.split())
     return text if len(text) <= _LINE else text[: _LINE - 1] + "…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -116,11 +117,15 @@ def build(
     print(f"{out}: {_size(meta)}")
 
 
-def info(skb: AnySkbArgument) -> None:
+def info(skb: AnySkbArgument, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Say what an SKB holds: types, relations, indexes, sizes, and what its build left out."""
     from kbnav.knowledge.skb.maintenance import info as describe
 
-    _print_info(describe(_folder(skb)))
+    found = describe(_folder(skb))
+    if as_json:
+        print(json.dumps(found.record(), ensure_ascii=False, indent=1))
+    else:
+        _print_info(found)
 
 
 def check(skb: AnySkbArgument) -> None:
@@ -144,12 +149,12 @@ def update(
     ] = None,
     base_url: UrlOption = None,
 ) -> None:
-    """Add, replace or delete ("deleted": true) nodes and edges, by id; or add an index."""
+    """Add, replace or delete ("deleted": true) nodes and edges, by id; or add an index, or mend old ones."""
     from kbnav.knowledge.skb.importers.tables import TableSource
     from kbnav.knowledge.skb.maintenance import update as update_skb
 
     console = _console()
-    only_index = ann is not None and not (nodes or edges)
+    only_index = not (nodes or edges) and (ann is not None or _outdated(skb))
     source = TableSource([], []) if only_index else _source(Format.records, [], nodes or [], edges or [])
     options = _built_with(skb, base_url)
     with _can_go_on(console), Progress(console) as progress:
@@ -309,6 +314,13 @@ def _built_with(folder: Path, base_url: str | None) -> Options:
     )
 
 
+def _outdated(folder: Path) -> bool:
+    """Whether a folder is an SKB whose indexes are to be built anew."""
+    from kbnav.knowledge.skb.schema import META, read_meta
+
+    return (folder / META).is_file() and read_meta(folder).outdated
+
+
 def _has_ann(meta: Meta) -> bool:
     return any(name.split("/")[0].endswith("-ann") for name in meta.files)
 
@@ -342,6 +354,10 @@ def _print_info(found: Info) -> None:
     lines = [
         f"{meta.name}: {_size(meta)}, from {meta.source}",
         f"vectors: {meta.encoder or 'none'}{approximate}; SPARQL: {'yes' if meta.sparql else 'no'}",
+        f"indexed: {'documents as STaRK renders them' if meta.indexed != 'plain' else 'names and all fields'}",
+        *([found.outdated] if found.outdated else []),
+        f"words of the documents: {'not counted' if meta.tokens is None else f'{meta.tokens:,}'}",
+        f"edges of a node on the average: {meta.average_degree:.1f}",
         f"nodes without an edge: {found.isolated:,}",
         f"the most edges of a node: {found.largest_degree:,} ({found.largest_degree_node})",
         "",

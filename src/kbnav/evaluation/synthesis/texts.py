@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kbnav.evaluation.synthesis.lexicon import Lexicon
+from kbnav.knowledge.skb.rendering import indexed_text
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.text import TextIndex
 
@@ -52,7 +53,9 @@ class Texts:
         return self.words(" ; ".join([self._skb.nodes.label(node), *self._skb.nodes.aliases(node)]))
 
     def plain(self, node: int) -> str:
-        """All that is written of a node, for comparing literally."""
+        """All that is written of a node, for comparing literally; of STaRK's nodes what STaRK renders."""
+        if self._skb.meta.style != "plain":
+            return indexed_text(self._skb, node)
         parts = [self._skb.nodes.label(node), *self._skb.nodes.aliases(node), *_strings(self._skb.documents[node])]
         return " \n ".join(parts)
 

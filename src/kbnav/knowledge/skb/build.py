@@ -258,6 +258,7 @@ class _Job:
             source=self.source.description,
             data=data,
             style=self.source.style,
+            indexed=self.source.style,
             alias_fields=tuple(self.source.alias_fields),
             types=tuple(self.types),
             relations=tuple(self.relations),
@@ -265,6 +266,7 @@ class _Job:
             dropped=self.dropped,
             encoder=self.options.encoder_name,
             sparql=self.options.sparql,
+            tokens=self._state.done.get("text", {}).get("tokens"),
             files=files,
         )
 
@@ -316,32 +318,47 @@ class _Job:
         }
 
     def _text(self) -> dict[str, Any]:
-        self._index_text(self.open_nodes().texts(), "text")
-        return {}
+        from kbnav.knowledge.skb.rendering import indexed_texts
 
-    def _relational_text(self) -> dict[str, Any]:
-        from kbnav.knowledge.skb.rendering import relational_texts
+        tokens = 0
+
+        def counted(texts: Iterable[NodeText]) -> Iterator[NodeText]:
+            nonlocal tokens
+            for text in texts:
+                tokens += len(text.document.split())
+                yield text
 
         with self._opened() as skb:
-            self._index_text(relational_texts(skb), RELATIONAL_TEXT)
+            self._index_text(counted(indexed_texts(skb)), "text")
+        return {"tokens": tokens}
+
+    def _relational_text(self) -> dict[str, Any]:
+        from kbnav.knowledge.skb.rendering import indexed_texts
+
+        with self._opened() as skb:
+            self._index_text(indexed_texts(skb, relations=True), RELATIONAL_TEXT)
         return {}
 
     def _names(self) -> dict[str, Any]:
         from kbnav.knowledge.skb import names
 
         nodes = self.open_nodes()
-        names.build(nodes.texts(), self._folder("names"), type_start=nodes.type_start, progress=self.progress)
+        named = (node for node, _ in nodes.named())
+        names.build(named, self._folder("names"), type_start=nodes.type_start, progress=self.progress)
         return {}
 
     def _vectors(self) -> dict[str, Any]:
-        self._embed(self.open_nodes().texts, VECTORS)
+        from kbnav.knowledge.skb.rendering import indexed_texts
+
+        with self._opened() as skb:
+            self._embed(lambda: indexed_texts(skb), VECTORS)
         return {}
 
     def _relational_vectors(self) -> dict[str, Any]:
-        from kbnav.knowledge.skb.rendering import relational_texts
+        from kbnav.knowledge.skb.rendering import indexed_texts
 
         with self._opened() as skb:
-            self._embed(lambda: relational_texts(skb), RELATIONAL_VECTORS)
+            self._embed(lambda: indexed_texts(skb, relations=True), RELATIONAL_VECTORS)
         return {}
 
     def _index_text(self, texts: Iterable[NodeText], part: str) -> None:

@@ -25,11 +25,6 @@ from kbnav.knowledge.skb.vectors import FORMAT, HASHES, META, VECTORS, Hashes, m
 _WINDOW = 512  # nodes encoded before they are written: what a build that is killed loses
 
 
-def node_text(node: NodeText) -> str:
-    """What is encoded of a node: its name, its aliases, and as much of its document as the encoder reads."""
-    return "\n".join(part for part in (node.name, ", ".join(node.aliases), node.text) if part)
-
-
 def build(
     nodes: Callable[[], Iterable[NodeText]],
     folder: Path,
@@ -91,7 +86,7 @@ class _Store:
 
     def fill(self, window: Sequence[NodeText], encoder: Encoder, old: _Reused) -> None:
         """Put the vectors of some nodes in place; the hashes are written last, so that they never promise too much."""
-        texts = [node_text(node) for node in window]
+        texts = [node.document for node in window]
         hashes = np.array([_hash(text) for text in texts], dtype="S16")
         numbers = np.array([node.number for node in window])
         if self._hashes is not None:
@@ -182,7 +177,7 @@ def _lsa(nodes: Callable[[], Iterable[NodeText]], folder: Path, previous: Path |
             break
     else:
         progress("lsa", 0, 1)
-        encoder = LSA.fit(node_text(node) for node in nodes())
+        encoder = LSA.fit(node.document for node in nodes())
         progress("lsa", 1, 1)
     encoder.save(folder)
     return encoder

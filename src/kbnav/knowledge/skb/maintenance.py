@@ -31,6 +31,22 @@ class Info:
     largest_degree: int
     largest_degree_node: str
     """Id of the node with the most edges."""
+    outdated: str = ""
+    """Why the indexes should be built anew, and the command; empty where they are as they should be."""
+
+    def record(self) -> dict[str, Any]:
+        """As plain JSON data: the description without its files, and what is worked out from it (STaRK, Table 2)."""
+        return {
+            **self.meta.model_dump(mode="json", exclude={"files"}),
+            "nodes": self.meta.nodes,
+            "edges": self.meta.edges,
+            "average_degree": self.meta.average_degree,
+            "isolated": self.isolated,
+            "largest_degree": self.largest_degree,
+            "largest_degree_node": self.largest_degree_node,
+            "bytes": self.bytes,
+            "outdated": self.outdated,
+        }
 
 
 def info(path: Path) -> Info:
@@ -48,6 +64,7 @@ def info(path: Path) -> Info:
             isolated=int((degrees == 0).sum()),
             largest_degree=int(degrees[largest]) if len(degrees) else 0,
             largest_degree_node=skb.id(largest) if len(degrees) else "",
+            outdated=skb.outdated,
         )
 
 
@@ -84,14 +101,17 @@ def update(path: Path, source: Source, options: Options, *, progress: Progress =
     The record of a node whose id is there already takes the old one's place, but keeps its type where it has none; the
     edges of a node that is deleted go with it.
     Everything is built anew beside the data in use and put in its place in one step; vectors of texts that did not
-    change are taken over. Raises DataError, and UsageError where ``options`` name another encoder than the SKB has.
+    change are taken over. Without any records the indexes alone are built anew. Raises DataError, and UsageError where
+    ``options`` name another encoder than the SKB has.
     """
     with SKB.open(path) as skb:
         if options.encoder_name != skb.meta.encoder:
             has, wanted = (name or "no vectors" for name in (skb.meta.encoder, options.encoder_name))
             raise UsageError(f"{path} was built with {has}, not {wanted}: update it with the same, or build it anew")
         combined = _Updated(skb, source)
-        meta = build(combined, path, options, name=skb.meta.name, previous=skb.data, progress=progress)
+        # An encoder fitted on texts that are rendered otherwise now does not fit the new ones.
+        previous = None if skb.meta.outdated else skb.data
+        meta = build(combined, path, options, name=skb.meta.name, previous=previous, progress=progress)
     tidy(path)  # the data that was read from
     return meta
 

@@ -42,13 +42,14 @@ class Nodes:
 
     def text(self, node: int) -> str:
         """The document of a node as plain text, without its name and aliases."""
-        return self._text(self.documents[node])
+        return self.text_of(self.documents[node])
 
-    def texts(self) -> Iterator[NodeText]:
-        """Every node in number order, as the indexes are built from them."""
+    def text_of(self, fields: Fields) -> str:
+        """A document as plain text, without the aliases in it."""
+        return plain_text(fields, self._alias_fields)
+
+    def named(self) -> Iterator[tuple[NodeText, Fields]]:
+        """Every node in number order with its names, without its text, and its document."""
         for node, fields in enumerate(self.documents):
             other = aliases(fields, self._alias_fields)
-            yield NodeText(node, self.type_of(node), self.names[node], other, self._text(fields))
-
-    def _text(self, fields: Fields) -> str:
-        return plain_text(fields, self._alias_fields)
+            yield NodeText(node, self.type_of(node), self.names[node], other, ""), fields

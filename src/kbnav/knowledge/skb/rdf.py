@@ -138,7 +138,7 @@ def _lines(nodes: Nodes, graph: Graph, types: Sequence[str], relations: Sequence
     kinds = [f"<{SKB_PREFIXES['type']}{name}>" for name in local_names(types)]
     predicates = [f"<{SKB_PREFIXES['rel']}{name}>" for name in local_names(relations)]
     iris = [f"<{SKB_PREFIXES['node']}{local_name(node_id)}>" for node_id in nodes.ids]
-    for node, fields in zip(nodes.texts(), nodes.documents, strict=True):
+    for node, fields in nodes.named():
         pairs = [f"{_TYPE} {kinds[node.type]}"]
         pairs += [f"{_LABEL} {_literal(node.name)}"] if node.name else []
         pairs += [f"{_ALIAS} {_literal(alias)}" for alias in node.aliases]

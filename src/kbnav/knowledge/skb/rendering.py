@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from kbnav.knowledge.skb.documents import plain_text
+from kbnav.knowledge.skb.documents import Fields, plain_text
 from kbnav.knowledge.skb.graph import WAYS
 from kbnav.knowledge.skb.schema import NodeText
 from kbnav.knowledge.skb.store import SKB
@@ -40,18 +40,25 @@ def get_doc_info(
     ``add_rel`` adds the relations, at most ``n_rel`` neighbours of a kind where it is positive; ``compact`` puts all in
     one line. ``directed`` shows the relations with their direction, as no style of STaRK's does.
     """
-    style = skb.meta.style
-    if style == "stark-amazon":
-        text, add_rel = _amazon(skb, node), add_rel and skb.type_name(node) == "product"
-    elif style == "stark-mag":
-        text, add_rel = _mag(skb, node), add_rel and skb.type_name(node) == "paper"
-    elif style == "stark-prime":
-        text = _prime(skb, node)
-    else:
-        text = _plain(skb, node, wrapped=not compact)
+    text = _document(skb, node, skb.documents[node], wrapped=not compact)
     if add_rel:
-        text += _directed(skb, node, n_rel) if directed else get_rel_info(skb, node, n_rel=n_rel)
+        text += _relations(skb, node, n_rel, directed=directed)
     return compact_text(text).strip() if compact else text
+
+
+def _document(skb: SKB, node: int, fields: Fields, *, wrapped: bool = True) -> str:
+    """The document without relations; ``wrapped`` as for ``_plain``."""
+    if skb.meta.style == "plain":
+        return _plain(skb, node, fields, wrapped=wrapped)
+    return {"stark-amazon": _amazon, "stark-mag": _mag, "stark-prime": _prime}[skb.meta.style](skb, node, fields)
+
+
+def _relations(skb: SKB, node: int, n_rel: int = -1, *, directed: bool = False) -> str:
+    """The relations that a document shows: with STaRK, those of Amazon's products and of MAG's papers only."""
+    showing = {"stark-amazon": "product", "stark-mag": "paper"}.get(skb.meta.style)
+    if showing and skb.type_name(node) != showing:
+        return ""
+    return _directed(skb, node, n_rel) if directed else get_rel_info(skb, node, n_rel=n_rel)
 
 
 def get_rel_info(skb: SKB, node: int, relations: Sequence[str] | None = None, *, n_rel: int = -1) -> str:
@@ -61,11 +68,29 @@ def get_rel_info(skb: SKB, node: int, relations: Sequence[str] | None = None, *,
     return f"- relations:\n{text}" if text else ""
 
 
-def relational_texts(skb: SKB) -> Iterator[NodeText]:
-    """Every node in number order as the indexes are built from them, its relations at the end of its text."""
-    for node in skb.nodes.texts():
-        relations = get_rel_info(skb, node.number)
-        yield node._replace(text="\n".join(part for part in (node.text, relations) if part))
+def indexed_texts(skb: SKB, *, relations: bool = False) -> Iterator[NodeText]:
+    """Every node in number order as the indexes are built from it, with ``relations`` at the end of its document.
+
+    Of STaRK's SKBs that is STaRK's own rendering and no more: a source's numbers and the entries that STaRK leaves out
+    are not indexed. Of others it is the names and all fields.
+    """
+    for node, fields in skb.nodes.named():
+        yield _indexed(skb, node, fields, relations=relations)
+
+
+def indexed_text(skb: SKB, node: int) -> str:
+    """What the indexes hold of one node, without relations."""
+    names = NodeText(node, skb.nodes.type_of(node), str(skb.nodes.names[node]), skb.nodes.aliases(node), "")
+    return _indexed(skb, names, skb.documents[node], relations=False).document
+
+
+def _indexed(skb: SKB, node: NodeText, fields: Fields, *, relations: bool) -> NodeText:
+    if skb.meta.style != "plain":
+        text = _document(skb, node.number, fields)
+        related = _relations(skb, node.number) if relations else ""
+        return node._replace(text=text + related, names_in_text=True)
+    parts = (skb.nodes.text_of(fields), _relations(skb, node.number) if relations else "")
+    return node._replace(text="\n".join(part for part in parts if part))
 
 
 def compact_text(text: str) -> str:
@@ -75,9 +100,8 @@ def compact_text(text: str) -> str:
     return re.sub(r"\s{2,}", " ", text).replace(".. ", ". ")
 
 
-def _plain(skb: SKB, node: int, *, wrapped: bool) -> str:
+def _plain(skb: SKB, node: int, fields: Fields, *, wrapped: bool) -> str:
     """Without ``wrapped`` each field is one line, or ``compact_text`` would end sentences where lines are broken."""
-    fields = skb.documents[node]
     text = plain_text(fields if wrapped else _unwrapped(fields))
     return f"- name: {skb.nodes.label(node)}\n- type: {skb.type_name(node)}\n" + (f"{text}\n" if text else "")
 
@@ -115,9 +139,9 @@ def _neighbors(skb: SKB, node: int, relation: str) -> list[int]:
     return sorted(nodes, key=lambda number: int(skb.id(number))) if skb.meta.style != "plain" else nodes
 
 
-def _title(skb: SKB, node: int, field: str) -> str:
-    """The name as the document has it, where it was tidied for the index."""
-    return str(skb.documents[node].get(field, skb.nodes.names[node]))
+def _title(skb: SKB, node: int, field: str, fields: Fields | None = None) -> str:
+    """The name as the document has it, where it was tidied for the index; ``fields`` is the document, if at hand."""
+    return str((skb.documents[node] if fields is None else fields).get(field, skb.nodes.names[node]))
 
 
 def _known(value: Any) -> bool:
@@ -128,12 +152,11 @@ def _known(value: Any) -> bool:
 # Amazon
 
 
-def _amazon(skb: SKB, node: int) -> str:
+def _amazon(skb: SKB, node: int, fields: Fields) -> str:
     kind = skb.type_name(node)
     if kind != "product":
-        return f"{kind} name: {_title(skb, node, f'{kind}_name')}"
-    fields = skb.documents[node]
-    lines = [f"- product: {_title(skb, node, 'title')}"]
+        return f"{kind} name: {_title(skb, node, f'{kind}_name', fields)}"
+    lines = [f"- product: {_title(skb, node, 'title', fields)}"]
     if "brand" in fields:
         lines.append(f"- brand: {fields['brand']}")
     size = fields.get("details")
@@ -190,18 +213,18 @@ def _amazon_relations(skb: SKB, node: int, relations: Sequence[str], n_rel: int)
 # MAG
 
 
-def _mag(skb: SKB, node: int) -> str:
-    fields, kind = skb.documents[node], skb.type_name(node)
+def _mag(skb: SKB, node: int, fields: Fields) -> str:
+    kind = skb.type_name(node)
     if kind == "paper":
         abstract = str(fields.get("abstract", "")).replace("\r", "").rstrip("\n")
-        lines = [f" - paper title: {_title(skb, node, 'title')}", f" - abstract: {abstract}"]
+        lines = [f" - paper title: {_title(skb, node, 'title', fields)}", f" - abstract: {abstract}"]
         if _known(fields.get("Date")):
             lines.append(f" - publication date: {fields['Date']}")
         lines += _mag_venue(fields)
         return "".join(f"{line}\n" for line in lines)
     heads = {"author": "- author name", "field_of_study": " - field of study", "institution": " - institution"}
     counted = {"field_of_study": "field"}.get(kind, kind)
-    lines = [f"{heads.get(kind, f'- {kind}')}: {_title(skb, node, 'DisplayName')}"]
+    lines = [f"{heads.get(kind, f'- {kind}')}: {_title(skb, node, 'DisplayName', fields)}"]
     for field, what in (("PaperCount", "paper"), ("CitationCount", "citation")):
         if _known(fields.get(field)):
             lines.append(f"- {counted} {what} count: {fields[field]}")
@@ -253,9 +276,9 @@ def _mag_neighbor(skb: SKB, node: int) -> str:
 # Prime, and SKBs that are not STaRK's
 
 
-def _prime(skb: SKB, node: int) -> str:
-    fields, kind = skb.documents[node], skb.type_name(node)
-    text = f"- name: {_title(skb, node, 'name')}\n- type: {kind}\n- source: {fields.get('source', '')}\n"
+def _prime(skb: SKB, node: int, fields: Fields) -> str:
+    kind = skb.type_name(node)
+    text = f"- name: {_title(skb, node, 'name', fields)}\n- type: {kind}\n- source: {fields.get('source', '')}\n"
     details = [
         _prime_detail(kind, key, value)
         for key, value in (fields.get("details") or {}).items()

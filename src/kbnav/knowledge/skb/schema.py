@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kbnav.errors import DataError, UsageError
 
-FORMAT = 1
-"""Version of the folder format; a higher one is refused."""
+FORMAT = 2
+"""Version of the folder format; a higher one is refused. From 2 on ``Meta.indexed`` says what was indexed."""
 META = "meta.json"
 WORK = "build"
 """Folder of a build under way, within that of the SKB."""
@@ -39,13 +39,22 @@ def no_progress(stage: str, done: int, total: int) -> None:
 
 
 class NodeText(NamedTuple):
-    """One node as the text, name and vector indexes see it; ``text`` leaves the name out."""
+    """One node as the text, name and vector indexes see it; ``text`` is empty where only names are wanted."""
 
     number: int
     type: int
     name: str
     aliases: tuple[str, ...]
     text: str
+    names_in_text: bool = False
+    """Whether ``text`` has the names in it already, as STaRK's rendering does."""
+
+    @property
+    def document(self) -> str:
+        """All that is indexed of the node: its name, its aliases and its text."""
+        if self.names_in_text:
+            return self.text
+        return "\n".join(part for part in (self.name, ", ".join(self.aliases), self.text) if part)
 
 
 class _Frozen(BaseModel):
@@ -97,6 +106,8 @@ class Meta(_Frozen):
     source: str
     data: Annotated[str, Field(pattern="^data-[0-9a-f]{12}$")]
     style: Style = "plain"
+    indexed: Style = "plain"
+    """The rendering that texts and vectors were indexed in; format 1, which has no such field, knew the plain one."""
     alias_fields: tuple[str, ...] = ()
     types: tuple[NodeType, ...]
     relations: tuple[Relation, ...]
@@ -104,6 +115,8 @@ class Meta(_Frozen):
     dropped: Mapping[str, Dropped] = {}
     encoder: str = ""
     sparql: bool = False
+    tokens: Annotated[int, Field(ge=0)] | None = None
+    """Words, between white space, of all documents as they are indexed without relations; None: not counted."""
     files: Mapping[Annotated[str, Field(pattern=r"^\.?[\w-][\w.-]*(/\.?[\w-][\w.-]*)*$")], FileInfo]
 
     @property
@@ -115,6 +128,16 @@ class Meta(_Frozen):
     def edges(self) -> int:
         """Number of edges; parallel edges of different relations count each."""
         return sum(relation.count for relation in self.relations)
+
+    @property
+    def average_degree(self) -> float:
+        """Edges of a node on the average, each edge counted at both its ends (STaRK, Table 2)."""
+        return 2 * self.edges / self.nodes if self.nodes else 0.0
+
+    @property
+    def outdated(self) -> bool:
+        """Whether an earlier version built the indexes, from another rendering than the documents' own."""
+        return self.indexed != self.style
 
     @property
     def type_start(self) -> list[int]:

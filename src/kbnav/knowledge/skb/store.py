@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.text import TextIndex
     from kbnav.knowledge.skb.vectors import VectorIndex
 
+_log = logging.getLogger(__name__)
+
 VECTORS = "vectors"
 RELATIONAL_TEXT, RELATIONAL_VECTORS = "relational-text", "relational-vectors"
 """Folders of the indexes of documents with their relations."""
@@ -36,7 +39,9 @@ class SKB:
     def __init__(self, folder: Path, meta: Meta, encoder: Encoder | None = None) -> None:
         """Open the build that ``meta`` names; ``SKB.open`` is what to call."""
         self._encoder = encoder
+        self._told = False
         self.meta = meta
+        self.folder = folder
         self.data = folder / meta.data
         handle = os.open(self.data, os.O_RDONLY | os.O_DIRECTORY)
         self._unlock = finalize(self, os.close, handle)
@@ -150,9 +155,20 @@ class SKB:
         """The number of a relation. Raises UnknownId naming those there are."""
         return self._known(name, self._relations, "relation")
 
+    @cached_property
+    def outdated(self) -> str:
+        """Why indexes that an earlier version built of STaRK's documents are wrong, and what mends them; else empty."""
+        if not self.meta.outdated:
+            return ""
+        return (
+            f"{self.folder}: an earlier version of kbnav indexed all fields of its documents, not the documents as "
+            f"STaRK renders them; kbnav skb update {self.folder} builds the indexes anew"
+        )
+
     def _text(self, part: str) -> TextIndex | None:
         from kbnav.knowledge.skb import text
 
+        self._tell_outdated()
         return text.open(self.data / part) if (self.data / part).is_dir() else None
 
     def _vectors(self, part: str) -> VectorIndex | None:
@@ -160,8 +176,14 @@ class SKB:
 
         if not (self.data / part).is_dir():
             return None
+        self._tell_outdated()
         approximate = self.data / ann.folder(part)
         return vectors.open(self.data / part, self._encoder, approximate if approximate.is_dir() else None)
+
+    def _tell_outdated(self) -> None:
+        if self.outdated and not self._told:
+            self._told = True
+            _log.warning(self.outdated)
 
     def _known(self, name: str, numbers: dict[str, int], what: str) -> int:
         try:

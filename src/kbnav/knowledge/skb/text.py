@@ -275,10 +275,8 @@ def _document(node: NodeText) -> tantivy.Document:
     document.add_integer("number", node.number)
     document.add_integer("type", node.type)
     for name in (node.name, *node.aliases):
-        spelt = spelled(name)
-        document.add_text("name", spelt)
-        document.add_text("body", spelt)
-    document.add_text("body", spelled(node.text))
+        document.add_text("name", spelled(name))
+    document.add_text("body", spelled(node.document))
     return document
 
 

@@ -8,9 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from kbnav.knowledge.skb.documents import is_empty
-from kbnav.knowledge.skb.embedding import node_text
-from kbnav.knowledge.skb.rendering import get_doc_info
-from kbnav.knowledge.skb.schema import NodeText
+from kbnav.knowledge.skb.rendering import get_doc_info, indexed_text
 from kbnav.knowledge.skb.store import SKB
 
 Structures = Mapping[str, Sequence[str]]
@@ -50,6 +48,5 @@ def shown(skb: SKB, node: int) -> str:
 
 
 def searched(skb: SKB, node: int) -> str:
-    """A node's document as the indexes have it, without the labels that only a reader needs."""
-    nodes = skb.nodes
-    return node_text(NodeText(node, nodes.type_of(node), str(nodes.names[node]), nodes.aliases(node), nodes.text(node)))
+    """A node's document as the indexes have it."""
+    return indexed_text(skb, node)

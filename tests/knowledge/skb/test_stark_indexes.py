@@ -1,0 +1,127 @@
+"""The indexes of STaRK's knowledge bases hold STaRK's rendering and nothing else; those built before are told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from kbnav.apps.cli.skb import app
+from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.importers.stark import StarkSource
+from kbnav.knowledge.skb.rendering import get_doc_info
+from kbnav.knowledge.skb.schema import read_meta, write_meta
+from kbnav.knowledge.skb.store import SKB
+from kbnav.retrieval.expand.documents import searched
+from tests.retrieval.expand.conftest import CountingEncoder
+
+from .saved import save_stark
+from .test_stark import (
+    AMAZON_EDGES,
+    AMAZON_NODES,
+    AMAZON_RELATIONS,
+    AMAZON_TYPES,
+    MAG_EDGES,
+    MAG_NODES,
+    PRIME_EDGES,
+    PRIME_NODES,
+    PRIME_RELATIONS,
+    PRIME_TYPES,
+)
+
+REVIEWS = [{"summary": f"opinion{n}", "reviewText": "Fine.", "vote": str(100 - n)} for n in range(30)]
+LONG = {"generif": [{"pubmed": 31415, "text": "word " * 50_000 + "unreadably"}], "_score": 2.71828}
+STYLES: dict[str, tuple[Any, ...]] = {
+    "stark-amazon": (
+        [{**AMAZON_NODES[0], "review": REVIEWS}, *AMAZON_NODES[1:]],
+        [0, 0, 1, 2],
+        AMAZON_EDGES,
+        (AMAZON_TYPES, AMAZON_RELATIONS),
+    ),
+    "stark-mag": (MAG_NODES, [0, 0, 1, 2, 3, 3], MAG_EDGES, None),
+    "stark-prime": (
+        [*PRIME_NODES[:4], {**PRIME_NODES[4], "details": LONG}],
+        [1, 2, 0, 0, 1],
+        PRIME_EDGES,
+        (PRIME_TYPES, PRIME_RELATIONS),
+    ),
+}
+FOUND_AND_NOT = {
+    "stark-amazon": ("opinion26", ["opinion27", "B1", "asin"]),
+    "stark-mag": ("Memoirs", ["33", "mag_id", "-1"]),
+    "stark-prime": ("finding", ["9796", "17", "31415", "IPR003961", "unreadably", "71828"]),
+}
+
+
+@pytest.fixture(params=STYLES)
+def built(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[SKB, CountingEncoder]]:
+    encoder = CountingEncoder()
+    folder = save_stark(tmp_path / "processed", *STYLES[request.param])
+    build(StarkSource(folder), tmp_path / "s.skb", Options(encoder=encoder, sparql=False, relations=True))
+    with SKB.open(tmp_path / "s.skb", encoder) as skb:
+        assert skb.meta.style == request.param
+        yield skb, encoder
+
+
+def test_what_is_encoded_is_starks_rendering_to_the_letter(built: tuple[SKB, CountingEncoder]):
+    skb, encoder = built
+    alone, related = [
+        [get_doc_info(skb, node, add_rel=relations) for node in range(len(skb.nodes))] for relations in (False, True)
+    ]
+    assert alone != related
+    assert encoder.asked == [sorted(alone, key=_hash), sorted(related, key=_hash)]  # one batch each, by hash
+    assert [searched(skb, node) for node in range(len(skb.nodes))] == alone
+
+
+def _hash(text: str) -> bytes:
+    import hashlib
+
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def test_words_are_found_as_rendered_and_a_sources_numbers_are_not(built: tuple[SKB, CountingEncoder]):
+    skb, _ = built
+    shown, hidden = FOUND_AND_NOT[skb.meta.style]
+    for index in (skb.text, skb.relational_text):
+        assert index is not None
+        assert index.search(shown)
+        assert {word: index.search(word, name_weight=0.0) for word in hidden if index.words(word)} == {
+            word: [] for word in hidden
+        }
+        # A name stands once in the document, as STaRK renders it.
+        name = str(skb.nodes.names[0])
+        assert index.holders(name.split()[0]) >= 1
+
+
+def test_indexes_of_an_earlier_version_are_told_and_built_anew_from_the_skb_itself(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    path = tmp_path / "old.skb"
+    folder = save_stark(tmp_path / "processed", *STYLES["stark-prime"])
+    build(StarkSource(folder), path, Options(sparql=False))
+    right = read_meta(path)
+    assert (right.format, right.indexed, right.outdated) == (2, "stark-prime", False)
+    document = right.model_dump(mode="json")
+    write_meta(path, right.model_validate(document | {"format": 1, "indexed": "plain"}))
+
+    with SKB.open(path) as skb, caplog.at_level(logging.WARNING):
+        assert skb.text is not None
+        assert skb.vectors is not None
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: an earlier version of kbnav indexed all fields of its documents, not the documents as STaRK renders "
+        f"them; kbnav skb update {path} builds the indexes anew"
+    ]
+    assert "an earlier version" in CliRunner().invoke(app, ["info", str(path)]).output
+    result = CliRunner().invoke(app, ["update", str(path)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert (read_meta(path).format, read_meta(path).indexed) == (2, "stark-prime")
+    info = CliRunner().invoke(app, ["info", str(path)]).output
+    assert "indexed: documents as STaRK renders them" in info
+    with SKB.open(path) as skb:
+        assert skb.text is not None
+        assert skb.text.search("finding")
+        assert get_doc_info(skb, skb.number("0")).startswith("- name: PHYHIP\n")
