@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -41,7 +41,11 @@ class Tool:
     """A function a model may call; its first parameter is the run's Context, the others are the model's to give."""
 
     function: ToolFunction
-    arguments: type[BaseModel]
+
+    @property
+    def arguments(self) -> type[BaseModel]:
+        """What the model gives, as the function's signature and docstring say."""
+        return _arguments_model(self.function)
 
     @property
     def name(self) -> str:
@@ -68,7 +72,7 @@ class Toolbox:
         """Keep the functions that ``capabilities`` allow; one named after no capability (finish) is always kept."""
         missing = _CAPABILITIES - capabilities
         self._tools = {
-            function.__name__: Tool(function, _arguments_model(function))
+            function.__name__: Tool(function)
             for function in functions
             if function.__name__ not in missing
         }
@@ -84,6 +88,12 @@ class Toolbox:
             raise UsageError(f"no tool {', '.join(unknown)} to leave out; the tools are: {', '.join(names)}")
         return cls([function for function in functions if function.__name__ not in without], kb.capabilities)
 
+    def less(self, *names: str) -> Toolbox:
+        """The same tools without those named, where they are among them."""
+        fewer = Toolbox((), frozenset())
+        fewer._tools = {name: tool for name, tool in self._tools.items() if name not in names}
+        return fewer
+
     @property
     def names(self) -> list[str]:
         """Names of the tools, in the order they are offered."""
@@ -92,7 +102,11 @@ class Toolbox:
     @property
     def schemas(self) -> list[dict[str, Any]]:
         """The tools in OpenAI's form."""
-        return [tool.schema for tool in self._tools.values()]
+        return [tool.schema for tool in self]
+
+    def __iter__(self) -> Iterator[Tool]:
+        """The tools, in the order they are offered."""
+        return iter(self._tools.values())
 
     def validate(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """The thought, and the other arguments with their defaults. Raises BadArguments with what to do instead."""

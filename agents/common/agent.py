@@ -10,7 +10,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.prompts import prompt_hashes
 from kbnav.settings import Settings
 from kbnav.tools.observation import Context, Pruner, Shown
-from kbnav.tools.toolbox import Toolbox
+from kbnav.tools.toolbox import FINISH, Toolbox
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -37,8 +37,13 @@ class Agent:
 
     @property
     def tools(self) -> Toolbox:
-        """What a model, or a client, may choose from."""
+        """What a model may choose from."""
         return self.offered or self.toolbox
+
+    @property
+    def lookups(self) -> Toolbox:
+        """What a program of somebody else's may call: ``finish`` ends nothing there."""
+        return self.tools.less(FINISH)
 
     def machine(
         self, checkpointer: BaseCheckpointSaver[Any] | None = None

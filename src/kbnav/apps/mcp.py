@@ -92,7 +92,7 @@ class OwnDesk:
 
 
 def build_server(desk: Desk, hide: Secrets) -> Server[Any]:
-    """A server with the tools that an agent offers a model, told of in the same words, and ``ask``.
+    """A server with the tools that an agent offers a model, but ``finish``, told of in the same words, and ``ask``.
 
     Nothing that ``hide`` knows is in what it says.
     """
@@ -134,7 +134,7 @@ def _tools(agent: Agent) -> list[Tool]:
     from mcp_types import Tool
 
     found = []
-    for schema in agent.tools.schemas:
+    for schema in agent.lookups.schemas:
         function = schema["function"]
         parameters = function["parameters"]
         needed = [name for name in parameters.get("required", []) if name != "thought"]
@@ -161,9 +161,9 @@ def _call(agent: Agent, name: str, arguments: dict[str, Any]) -> CallToolResult:
 
     Raises KbnavError where it cannot be called so.
     """
-    thought, values = agent.tools.validate(name, {"thought": "", **arguments})
+    thought, values = agent.lookups.validate(name, {"thought": "", **arguments})
     context = Context(agent.kb, thought, language_of(agent, thought), agent.prune, agent.shown)
-    seen = agent.tools.run(context, name, thought, values)
+    seen = agent.lookups.run(context, name, thought, values)
     return _result(seen.text, failed=not seen.ok)
 
 
