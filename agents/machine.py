@@ -13,9 +13,6 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, Protocol, TypedDict, TypeVar
 
-from langgraph.graph import END, START, StateGraph
-from langgraph.runtime import Runtime
-
 from kbnav.answers import encodable
 from kbnav.errors import Stopped, StopRun
 from kbnav.settings import Budget
@@ -27,10 +24,13 @@ from kbnav.trajectory import Call, Outcome, Step, Stop, Turn, Usage
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.graph.state import CompiledStateGraph
+    from langgraph.runtime import Runtime
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Node = Literal["think", "act", "rollback", "report"]
+Update = dict[str, Any]
+"""What a node changes of the state."""
 
 
 class State(TypedDict):
@@ -77,16 +77,30 @@ class Ending(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Event:
+    """Streamed while a run goes on: ``call`` before it is run, ``step`` when it was, ``dropped`` after a rollback."""
+
+    kind: Literal["call", "step", "dropped"]
+    call: Call | None = None
+    steps: tuple[Step, ...] = ()
+
+
+def unheard(event: Event) -> None:
+    """Where nobody listens."""
+
+
 @dataclass
 class RunContext:
     """What one run's nodes are given beside the state. ``failure`` keeps the exception that stopped the run.
 
-    With a ``brake``, the run can be ended from outside, also in the middle of a node.
+    With a ``brake``, the run can be ended from outside, also in the middle of a node. ``tell`` is given what happens.
     """
 
     tools: Context
     failure: list[StopRun] = field(default_factory=list)
     brake: Brake | None = None
+    tell: Callable[[Event], None] = unheard
 
     def hold(self, call: Callable[[], T], used: Usage | None = None) -> T:
         """The result of ``call``, unless the run is ended first.
@@ -97,15 +111,6 @@ class RunContext:
             return call()
         self.brake.check(used)
         return self.brake.run(call)
-
-
-@dataclass(frozen=True)
-class Event:
-    """Streamed while a run goes on: ``call`` before it is run, ``step`` when it was, ``dropped`` after a rollback."""
-
-    kind: Literal["call", "step", "dropped"]
-    call: Call | None = None
-    steps: tuple[Step, ...] = ()
 
 
 def start(question: str, history: Sequence[Turn], budget: Budget) -> State:
@@ -134,57 +139,63 @@ def step_limit(budget: Budget) -> int:
     return 4 * budget.actions + 10
 
 
-def build_machine(
-    policy: Policy,
-    toolbox: Toolbox,
-    ending: Ending,
-    budget: Budget,
-    checkpointer: BaseCheckpointSaver[Any] | None = None,
-) -> CompiledStateGraph[State, RunContext, State, State]:
-    """The graph; SPINACH sections 4.1 and 4.2 with the rules of docs/state-machine.md."""
+@dataclass(frozen=True)
+class Machine:
+    """The nodes and the router; SPINACH sections 4.1 and 4.2 with the rules of docs/state-machine.md.
 
-    def think(state: State, runtime: Runtime[RunContext]) -> dict[str, Any]:
+    It is run as a LangGraph graph, ``graph``, or by itself, ``run``: the same states come of both.
+    """
+
+    policy: Policy
+    toolbox: Toolbox
+    ending: Ending
+    budget: Budget
+
+    def think(self, state: State, run: RunContext) -> Update:
+        """One turn of the policy."""
         try:
-            reply = runtime.context.hold(lambda: policy(state, runtime.context.tools), state["usage"])
+            reply = run.hold(lambda: self.policy(state, run.tools), state["usage"])
         except StopRun as error:
-            return _failed(error, runtime)
+            return _failed(error, run)
         usage = state["usage"] + reply.usage
         if not reply.calls:
             return {"usage": usage, "stop": "refusal" if reply.refusal else "gave up", "failure": reply.refusal}
-        room = min(budget.steps - len(state["path"]), budget.actions - spent(state))
+        room = min(self.budget.steps - len(state["path"]), self.budget.actions - spent(state))
         return {"usage": usage, "pending": [call.encodable() for call in reply.calls[:room]]}
 
-    def act(state: State, runtime: Runtime[RunContext]) -> dict[str, Any]:
-        run, wait, repeats = sort_out(state, ending, budget)
+    def act(self, state: State, run: RunContext) -> Update:
+        """Run the pending calls that are fresh; those beside them that repeat a step are dropped."""
+        fresh, wait, repeats = sort_out(state, self.ending, self.budget)
         first = spent(state) + 1
         try:
-            steps, usage, error = runtime.context.hold(lambda: _run_side_by_side(run, first, toolbox, state, runtime))
+            steps, usage, error = run.hold(lambda: _run_side_by_side(fresh, first, self.toolbox, state, run))
         except Stopped as stopped:
-            steps = [Step(number, call, str(stopped), ok=False) for number, call in enumerate(run, first)]
+            steps = [Step(number, call, str(stopped), ok=False) for number, call in enumerate(fresh, first)]
             usage, error = Usage(), stopped
         dropped = [
             Step(number, call, dropped="repeat")
             for number, call in enumerate(repeats, start=spent(state) + len(steps) + 1)
         ]
         if dropped:
-            runtime.stream_writer(Event("dropped", steps=tuple(dropped)))
+            run.tell(Event("dropped", steps=tuple(dropped)))
         update = {
             "path": [*state["path"], *steps],
             "discarded": [*state["discarded"], *dropped],
             "pending": wait,
-            "depth": budget.rollback_depth,
+            "depth": self.budget.rollback_depth,
             "usage": state["usage"] + usage,
         }
-        return update | (_failed(error, runtime) if error else {})
+        return update | (_failed(error, run) if error else {})
 
-    def rollback(state: State, runtime: Runtime[RunContext]) -> dict[str, Any]:
-        keep = max(0, len(state["path"]) - (state["depth"] - 1) * budget.rollback)
+    def rollback(self, state: State, run: RunContext) -> Update:
+        """Take steps off the path, and drop the pending calls."""
+        keep = max(0, len(state["path"]) - (state["depth"] - 1) * self.budget.rollback)
         cut = [step.drop("rolled back") for step in state["path"][keep:]]
         refused = [
             Step(number, call, dropped="premature finish" if call.tool == FINISH else "repeat")
             for number, call in enumerate(state["pending"], start=spent(state) + 1)
         ]
-        runtime.stream_writer(Event("dropped", steps=(*cut, *refused)))
+        run.tell(Event("dropped", steps=(*cut, *refused)))
         return {
             "path": state["path"][:keep],
             "discarded": [*state["discarded"], *cut, *refused],
@@ -192,31 +203,58 @@ def build_machine(
             "depth": state["depth"] * 2,
         }
 
-    def report(state: State, runtime: Runtime[RunContext]) -> dict[str, Any]:
-        stop = state["stop"] or _why_stopped(state, budget) or "error"
+    def report(self, state: State, run: RunContext) -> Update:
+        """Make the outcome."""
+        stop = state["stop"] or _why_stopped(state, self.budget) or "error"
         try:
-            outcome, usage = _conclude(ending, State(**{**state, "stop": stop}), runtime)
+            outcome, usage = _conclude(self.ending, State(**{**state, "stop": stop}), run)
         except StopRun as error:
             outcome, usage = Outcome("failed", "error", note=str(error)), Usage()
-            runtime.context.failure.append(error)
+            run.failure.append(error)
         return {"outcome": outcome, "stop": stop, "usage": state["usage"] + usage}
 
-    def route(state: State) -> Node:
+    def route(self, state: State) -> Node:
+        """Where to go from any node but ``report``."""
         if state["stop"]:
             return "report"
         if state["pending"]:
-            return "act" if sort_out(state, ending, budget).run else "rollback"
-        return "report" if _why_stopped(state, budget) else "think"
+            return "act" if sort_out(state, self.ending, self.budget).run else "rollback"
+        return "report" if _why_stopped(state, self.budget) else "think"
 
-    graph = StateGraph(State, context_schema=RunContext)
-    for name, node in {"think": think, "act": act, "rollback": rollback, "report": report}.items():
-        graph.add_node(name, node)
-    graph.add_edge(START, "think")
-    graph.add_conditional_edges("think", route, ["act", "rollback", "report"])
-    graph.add_conditional_edges("act", route, ["think", "act", "rollback", "report"])
-    graph.add_conditional_edges("rollback", route, ["think", "report"])
-    graph.add_edge("report", END)
-    return graph.compile(checkpointer=checkpointer)
+    def graph(
+        self, checkpointer: BaseCheckpointSaver[Any] | None = None
+    ) -> CompiledStateGraph[State, RunContext, State, State]:
+        """The machine as a LangGraph graph, whose ``context`` is the RunContext."""
+        from langgraph.graph import END, START, StateGraph
+
+        graph = StateGraph(State, context_schema=RunContext)
+        for work in (self.think, self.act, self.rollback, self.report):
+            graph.add_node(work.__name__, _as_node(work))
+        graph.add_edge(START, "think")
+        graph.add_conditional_edges("think", self.route, ["act", "rollback", "report"])
+        graph.add_conditional_edges("act", self.route, ["think", "act", "rollback", "report"])
+        graph.add_conditional_edges("rollback", self.route, ["think", "report"])
+        graph.add_edge("report", END)
+        return graph.compile(checkpointer=checkpointer)
+
+    def run(self, state: State, run: RunContext) -> State:
+        """The last state of a run, without LangGraph: its import takes longer than an answer that asks no model."""
+        node: Node = "think"
+        while True:
+            update = getattr(self, node)(state, run)
+            state = State(**{**state, **update})
+            if node == "report":
+                return state
+            node = self.route(state)
+
+
+def _as_node(work: Callable[[State, RunContext], Update]) -> Callable[..., Update]:
+    """The work as LangGraph calls it: what it tells goes into the graph's own stream."""
+
+    def node(state: State, runtime: Runtime[RunContext]) -> Update:
+        return work(state, replace(runtime.context, tell=runtime.stream_writer))
+
+    return node
 
 
 class Sorted(NamedTuple):
@@ -277,39 +315,36 @@ def _why_stopped(state: State, budget: Budget) -> Stop | None:
     return "action budget" if spent(state) >= budget.actions else None
 
 
-def _failed(error: StopRun, runtime: Runtime[RunContext]) -> dict[str, Any]:
-    runtime.context.failure.append(error)
+def _failed(error: StopRun, run: RunContext) -> Update:
+    run.failure.append(error)
     return {"stop": "error", "failure": str(error)}
 
 
-def _conclude(ending: Ending, state: State, runtime: Runtime[RunContext]) -> tuple[Outcome, Usage]:
+def _conclude(ending: Ending, state: State, run: RunContext) -> tuple[Outcome, Usage]:
     """The outcome; that of a failed run, which nothing is asked for, where the run is stopped now or was before."""
-    tools = runtime.context.tools
+    tools = run.tools
     if state["stop"] == "error":
         return ending.conclude(state, tools)
     try:
-        return runtime.context.hold(lambda: ending.conclude(state, tools))
+        return run.hold(lambda: ending.conclude(state, tools))
     except Stopped as stopped:
-        return ending.conclude(State(**{**state, **_failed(stopped, runtime)}), tools)  # type: ignore[typeddict-item]
+        return ending.conclude(State(**{**state, **_failed(stopped, run)}), tools)  # type: ignore[typeddict-item]
 
 
 def _run_side_by_side(
-    calls: Sequence[Call], first: int, toolbox: Toolbox, state: State, runtime: Runtime[RunContext]
+    calls: Sequence[Call], first: int, toolbox: Toolbox, state: State, run: RunContext
 ) -> tuple[list[Step], Usage, StopRun | None]:
     """Run the calls of one turn; steps come back in the order asked for, and are streamed in the order they end."""
-    context = replace(
-        runtime.context.tools,
-        seen=seen_text(state),
-    )
+    context = replace(run.tools, seen=seen_text(state))
     for call in calls:
-        runtime.stream_writer(Event("call", call=call))
+        run.tell(Event("call", call=call))
     numbered = list(enumerate(calls, start=first))
     with ThreadPoolExecutor(max_workers=len(calls)) if len(calls) > 1 else _Inline() as pool:
         futures = [
             pool.submit(copy_context().run, _run_one, number, call, toolbox, context) for number, call in numbered
         ]
         for future in as_completed(futures):
-            runtime.stream_writer(Event("step", steps=(future.result()[0],)))
+            run.tell(Event("step", steps=(future.result()[0],)))
     results = [future.result() for future in futures]
     errors = [error for _, _, error in results if error]
     used = sum((usage for _, usage, _ in results), Usage())

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from inspect import signature
+from typing import Any, get_type_hints
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, create_model
 
 from kbnav.errors import BadArguments, TellModel, UsageError
 from kbnav.knowledge.base import Capability, KnowledgeBase
@@ -24,6 +25,8 @@ from kbnav.trajectory import FINISH as FINISH
 
 ToolFunction = Callable[..., Observation]
 QUERY = "execute_query"
+_NOT_GIVEN = ("self", "context")
+"""Parameters that are not the model's to give."""
 
 WIKIDATA_TOOLS: tuple[ToolFunction, ...] = (
     search_entities,
@@ -44,8 +47,13 @@ class Tool:
 
     @property
     def arguments(self) -> type[BaseModel]:
-        """What the model gives, as the function's signature and docstring say."""
-        return _arguments_model(self.function)
+        """What the model gives, as the function's signature says: enough to check it, and no import of LangChain."""
+        return _arguments_of(_plain(self.function))
+
+    @property
+    def described(self) -> type[BaseModel]:
+        """The same with the words of the docstring. Raises ValueError where that leaves an argument out."""
+        return _described(_plain(self.function))
 
     @property
     def name(self) -> str:
@@ -57,7 +65,7 @@ class Tool:
         """What the model is told, in OpenAI's form."""
         from langchain_core.utils.function_calling import convert_to_openai_tool
 
-        schema = convert_to_openai_tool(self.arguments)
+        schema = convert_to_openai_tool(self.described)
         function = schema["function"]
         function["description"] = _unwrapped(function["description"])
         for parameter in function["parameters"]["properties"].values():
@@ -71,11 +79,7 @@ class Toolbox:
     def __init__(self, functions: Sequence[ToolFunction], capabilities: frozenset[Capability]) -> None:
         """Keep the functions that ``capabilities`` allow; one named after no capability (finish) is always kept."""
         missing = _CAPABILITIES - capabilities
-        self._tools = {
-            function.__name__: Tool(function)
-            for function in functions
-            if function.__name__ not in missing
-        }
+        self._tools = {function.__name__: Tool(function) for function in functions if function.__name__ not in missing}
 
     @classmethod
     def for_kb(
@@ -139,19 +143,30 @@ def _unwrapped(text: str) -> str:
     return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
 
 
-def _arguments_model(function: ToolFunction) -> type[BaseModel]:
-    """Of a method, that of the function behind it: what it is bound to is no argument, and must not be kept alive."""
-    return _arguments_of(getattr(function, "__func__", function))
+def _plain(function: ToolFunction) -> ToolFunction:
+    """Of a method, the function behind it: what it is bound to is no argument, and must not be kept alive."""
+    plain: ToolFunction = getattr(function, "__func__", function)
+    return plain
 
 
 @cache
 def _arguments_of(function: ToolFunction) -> type[BaseModel]:
+    hints = get_type_hints(function)
+    given = [one for one in signature(function).parameters.values() if one.name not in _NOT_GIVEN]
+    fields: dict[str, Any] = {
+        one.name: (hints.get(one.name, Any), ... if one.default is one.empty else one.default) for one in given
+    }
+    return create_model(function.__name__, **fields)
+
+
+@cache
+def _described(function: ToolFunction) -> type[BaseModel]:
     from langchain_core.tools.base import create_schema_from_function
 
     schema = create_schema_from_function(
         function.__name__,
         function,
-        filter_args=["self", "context"],
+        filter_args=_NOT_GIVEN,
         parse_docstring=True,
         error_on_invalid_docstring=True,
     )

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-from kbnav.agents.machine import Ending, Policy, RunContext, State, build_machine
+from kbnav.agents.machine import Ending, Machine, Policy, RunContext
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.prompts import prompt_hashes
 from kbnav.settings import Settings
 from kbnav.tools.observation import Context, Pruner, Shown
 from kbnav.tools.toolbox import FINISH, Toolbox
-
-if TYPE_CHECKING:
-    from langgraph.checkpoint.base import BaseCheckpointSaver
-    from langgraph.graph.state import CompiledStateGraph
 
 
 @dataclass(frozen=True)
@@ -45,11 +40,10 @@ class Agent:
         """What a program of somebody else's may call: ``finish`` ends nothing there."""
         return self.tools.less(FINISH)
 
-    def machine(
-        self, checkpointer: BaseCheckpointSaver[Any] | None = None
-    ) -> CompiledStateGraph[State, RunContext, State, State]:
-        """The agent's graph; with a checkpointer, one that goes on after a kill."""
-        return build_machine(self.policy, self.toolbox, self.ending, self.settings.budget, checkpointer)
+    @property
+    def machine(self) -> Machine:
+        """The agent's nodes and rules, to be run as a graph or by themselves."""
+        return Machine(self.policy, self.toolbox, self.ending, self.settings.budget)
 
     def context(self, question: str, language: str) -> RunContext:
         """What one run's nodes are given."""

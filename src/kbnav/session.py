@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,11 +21,13 @@ from kbnav.stopping import Brake
 from kbnav.trajectory import CHECKPOINTED, Attempt, Run, Turn, new_id, save_run, versions
 
 if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.checkpoint.serde.base import SerializerProtocol
     from psycopg_pool import ConnectionPool
 
 Listener = Callable[[Event], None]
+OFFLINE = "offline"
 
 
 def ask(
@@ -34,12 +37,15 @@ def ask(
     on_event: Listener | None = None,
     history: Sequence[Turn] = (),
     brake: Brake | None = None,
+    config: RunnableConfig | None = None,
 ) -> Run:
     """Ask one question and save the run under ``<home>/runs``; ``brake`` ends it from another thread.
 
+    ``config`` is LangChain's: callbacks, tags and metadata for the run and for all that it calls.
+
     Raises StopRun where a service failed or the run was stopped; the run, up to then, is saved before.
     """
-    return _saved(attempt(agent, question, on_event=on_event, history=history, brake=brake), agent)
+    return _saved(attempt(agent, question, on_event=on_event, history=history, brake=brake, config=config), agent)
 
 
 def attempt(
@@ -49,12 +55,15 @@ def attempt(
     on_event: Listener | None = None,
     history: Sequence[Turn] = (),
     brake: Brake | None = None,
+    config: RunnableConfig | None = None,
 ) -> Attempt:
     """Ask one question, save nothing, and give a failure back beside the run. Raises UsageError for no question."""
     question = checked_question(question)
     context = _context(agent, question, brake)
     state = start(question, history, agent.settings.budget)
-    return _drive(agent, agent.machine(), state, context, {}, on_event)
+    if config is None and agent.model == OFFLINE:
+        return _walk(agent, state, context, on_event)
+    return _drive(agent, agent.machine.graph(), state, context, config or {}, on_event)
 
 
 def _saved(attempt: Attempt, agent: Agent) -> Run:
@@ -72,7 +81,7 @@ class Chat:
         """Open the session ``session_id``, new or old."""
         self.id = session_id
         self._agent = agent
-        self._machine = agent.machine(checkpointer)
+        self._machine = agent.machine.graph(checkpointer)
         self._config = {"configurable": {"thread_id": session_id}}
 
     @property
@@ -168,6 +177,20 @@ def _turn(state: Mapping[str, Any]) -> Turn:
     return Turn(state["question"], tuple(state["path"]), replace(state["outcome"], table=None))
 
 
+def _walk(agent: Agent, state: State, context: RunContext, on_event: Listener | None) -> Attempt:
+    """Run the machine to its end by itself: where no model is asked there is nothing that LangGraph could trace."""
+    began, started = time.monotonic(), datetime.now(UTC)
+    over = threading.Event()
+
+    def tell(event: Event) -> None:
+        if on_event and not over.is_set():  # a tool that was left alone may end after the run
+            on_event(event)
+
+    end = agent.machine.run(state, replace(context, tell=tell))
+    over.set()
+    return _attempt(agent, end, context, started, began)
+
+
 def _drive(
     agent: Agent,
     machine: Any,
@@ -180,14 +203,18 @@ def _drive(
     began, started = time.monotonic(), datetime.now(UTC)
     limit = {"recursion_limit": step_limit(agent.settings.budget)}
     # A chat must survive a kill at any moment; a single question has no checkpoints, only its saved run.
-    options = {"durability": "sync"} if config else {}
+    options = {"durability": "sync"} if machine.checkpointer else {}
     for mode, item in machine.stream(
-        state, {**config, **limit}, context=context, stream_mode=["custom", "values"], **options
+        state, {**limit, **config}, context=context, stream_mode=["custom", "values"], **options
     ):
         if mode == "values":
             state = item
         elif on_event:
             on_event(item)
+    return _attempt(agent, state, context, started, began)
+
+
+def _attempt(agent: Agent, state: Any, context: RunContext, started: datetime, began: float) -> Attempt:
     run = _record(agent, state, context, started, time.monotonic() - began)
     return Attempt(run, context.failure[0] if context.failure else None)
 

@@ -43,7 +43,7 @@ def _name(step) -> str:
 
 
 def test_the_drawing_of_the_graph_is_the_reviewed_one(tmp_path):
-    drawing = agent_of([], tmp_path).machine().get_graph().draw_mermaid(with_styles=False)
+    drawing = agent_of([], tmp_path).machine.graph().get_graph().draw_mermaid(with_styles=False)
     assert drawing == (Path(__file__).parent / "machine.mermaid").read_text()
 
 
@@ -273,6 +273,10 @@ def test_rows_are_kept_where_only_the_words_fail(tmp_path):
     assert run.outcome.note == "Not put into words: the model is down."
 
 
+def _timeless(step):
+    return replace(step, seconds=0.0)
+
+
 CALLS = st.one_of(
     st.tuples(st.just("look"), st.fixed_dictionaries({"at": st.sampled_from("abc")})),
     st.tuples(
@@ -303,10 +307,14 @@ REPLIES = st.one_of(
         {}, optional={"steps": st.integers(1, 15), "actions": st.integers(1, 30), "rollback_depth": st.integers(1, 5)}
     ),
 )
-def test_whatever_a_model_says_the_rules_hold(tmp_path, replies, budget):
+def test_whatever_a_model_says_the_rules_hold_and_langgraph_changes_nothing(tmp_path, replies, budget):
     agent = agent_of(replies, tmp_path, **budget)
-    heard = Heard()
+    heard, heard_alone = Heard(), Heard()
     run = ask(agent, "?", on_event=heard)
+    alone = ask(replace(agent_of(replies, tmp_path, **budget), model="offline"), "?", on_event=heard_alone)
+    assert [_timeless(step) for step in alone.steps] == [_timeless(step) for step in run.steps]
+    assert (alone.path != (), alone.outcome, alone.usage) == (run.path != (), run.outcome, run.usage)
+    assert [event.kind for event in heard_alone.events] == [event.kind for event in heard.events]
     rules = agent.settings.budget
     keys = [step.call.key for step in run.path]
     assert len(keys) == len(set(keys)), "the path holds a repeat"

@@ -33,6 +33,8 @@ MEMORY_LIMIT = 2 << 30
 """Bytes of address space for one query."""
 _MAX_BODY = 1 << 20
 _IDLE_SECONDS = 60.0
+_POLL = 0.05
+"""Seconds between looks for a request to shut down: what closing waits for at most."""
 _JSON = "application/json; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
 _SPARQL_PATHS = frozenset({"/sparql", "/bigdata/namespace/wdq/sparql"})
@@ -80,7 +82,9 @@ class MirrorServer:
             self.pool.close()
             self._index.close()
             raise UsageError(f"cannot listen on {host}:{port}: {error}") from error
-        self._thread = threading.Thread(target=self._http.serve_forever, name="kbnav-mirror", daemon=True)
+        self._thread = threading.Thread(
+            target=self._http.serve_forever, args=(_POLL,), name="kbnav-mirror", daemon=True
+        )
         self._thread.start()
 
     @property
