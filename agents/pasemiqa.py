@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.answering import Remarked
 from kbnav.agents.common.options import PasemiqaOptions
-from kbnav.agents.common.planned import Planned, open_planned
+from kbnav.agents.common.planned import NO_PLAN, Planned, open_planned
 from kbnav.agents.common.walking import ANSWERS, PROMPTS, WalkEnding, need_all_tools, open_walking_models
 from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
 from kbnav.agents.skb import schema, skb_offline
@@ -19,9 +20,9 @@ from kbnav.options import read_options
 from kbnav.planning.base import Planner
 from kbnav.settings import Budget, Settings
 from kbnav.tools.observation import Shown
-from kbnav.tools.planning import PlanningTools
+from kbnav.tools.planning import PlanningTools, TextQuery
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.skb import finish, vector_query
+from kbnav.tools.skb import finish
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask, WalkingTools
 
@@ -60,19 +61,23 @@ def pasemiqa_with(
     options = read_options(PasemiqaOptions, settings.options, NAME)
     budget = rounds_budget(settings.budget, options.rounds)
     settings = settings.model_copy(update={"budget": budget})
-    walking = WalkingTools(ask, options.k, lambda node: get_doc_info(kb.skb, kb.skb.number(node), add_rel=False))
-    tools = (walking.search_neighbors, vector_query, finish)
-    offered = Toolbox.for_kb(kb, tools, without=settings.without_tools)
-    toolbox = Toolbox.for_kb(kb, (PlanningTools(kb).plan, *tools), without=settings.without_tools)
+    walking = WalkingTools(ask, options.kept, lambda node: get_doc_info(kb.skb, kb.skb.number(node), add_rel=False))
+    query = TextQuery(kb, options.found, cosine=options.query == "cosine")
+    tools = (walking.search_neighbors, query.vector_query, finish)
+    own, also = (PlanningTools(kb).plan, *tools), query.capabilities
+    offered = Toolbox.for_kb(kb, tools, without=settings.without_tools, also=also)
+    toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, also=also)
+    match, planner = open_planned(kb, settings, options, planner)
     policy = ChatPolicy(
         model,
         offered,
         "pasemiqa/policy.md",
         budget,
         notice="pasemiqa/notice.md",
-        **{**schema(kb), "keep": options.k, "answers": ANSWERS, "steps": budget.steps - 1},
+        planned=planner.name != "none",
+        found=options.found,
+        **{**schema(kb), "keep": options.kept, "answers": ANSWERS, "steps": budget.steps - 1},
     )
-    match, planner = open_planned(kb, settings, options, planner)
     return Agent(
         name=NAME,
         model=settings.model,
@@ -94,17 +99,19 @@ def pasemiqa_offline(kb: SkbKB, settings: Settings, planner: Planner | None = No
     """
     from dataclasses import replace
 
-    from kbnav.models.offline.skb.planned import PlanFollower
+    from kbnav.models.offline.skb.planned import BY_TEXT, PlanFollower
 
     options = read_options(PasemiqaOptions, settings.options, NAME)
     if options.planner == "in-context" and not planner:
         raise UsageError("the planner in-context asks a model: name one with --model, or take another planner")
     if options.planner == "none" and not planner:
-        return replace(skb_offline(kb, settings), name=NAME)
+        plain = skb_offline(kb, settings)
+        return replace(plain, name=NAME, ending=Remarked(plain.ending, f"{NO_PLAN} The SKB's offline policy answered."))
     need_all_tools(settings, NAME)
     planning = PlanningTools(kb)
-    tools = (planning.follow_path, vector_query, finish)
-    toolbox = Toolbox.for_kb(kb, (planning.plan, *tools))
+    query = TextQuery(kb, options.query_k or BY_TEXT, cosine=options.query == "cosine")
+    tools = (planning.follow_path, query.vector_query, finish)
+    toolbox = Toolbox.for_kb(kb, (planning.plan, *tools), also=query.capabilities)
     match, planner = open_planned(kb, settings, options, planner)
     return Agent(
         name=NAME,
@@ -115,7 +122,7 @@ def pasemiqa_offline(kb: SkbKB, settings: Settings, planner: Planner | None = No
         toolbox=toolbox,
         ending=WalkEnding(write_ranking_plainly, kb.entities),
         prune=prune_by_ranking(Shown()),
-        offered=Toolbox.for_kb(kb, tools),
+        offered=Toolbox.for_kb(kb, tools, also=query.capabilities),
     )
 
 

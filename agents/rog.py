@@ -32,9 +32,9 @@ from kbnav.planning.base import Planner
 from kbnav.prompts import render
 from kbnav.settings import Budget, Settings
 from kbnav.tools.observation import Context, Shown
-from kbnav.tools.planning import PlanningTools
+from kbnav.tools.planning import PlanningTools, TextQuery
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.skb import finish, vector_query
+from kbnav.tools.skb import finish
 from kbnav.tools.toolbox import FINISH, Toolbox
 from kbnav.tools.walking import Ask
 from kbnav.trajectory import Step
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 NAME = "rog"
 FOLLOW, TEXT_SEARCH = "follow_path", "vector_query"
-_BY_TEXT = 20
+BY_TEXT = 20
 """Nodes that the path ``text`` retrieves."""
 
 
@@ -104,7 +104,7 @@ def retrieval(plan: Step, kb: SkbKB, toolbox: Toolbox, query: str) -> list[Wante
                 (rank + place, (FOLLOW, about, {"entity_id": node, **given})) for place, node in enumerate(starts)
             ]
         elif TEXT_SEARCH in toolbox.names:
-            wanted.append((rank, (TEXT_SEARCH, "The plan says text.", {"text": query, "limit": _BY_TEXT})))
+            wanted.append((rank, (TEXT_SEARCH, "The plan says text.", {"text": query})))
     return [call for _, call in sorted(wanted, key=lambda pair: pair[0])]
 
 
@@ -150,8 +150,9 @@ def rog_with(
     options = read_options(RogOptions, settings.options, NAME)
     need_all_tools(settings, NAME)
     planning = PlanningTools(kb)
-    tools = (planning.follow_path, vector_query, finish)
-    toolbox = Toolbox.for_kb(kb, (planning.plan, *tools))
+    query = TextQuery(kb, BY_TEXT)
+    tools = (planning.follow_path, query.vector_query, finish)
+    toolbox = Toolbox.for_kb(kb, (planning.plan, *tools), also=query.capabilities)
     match, planner = open_planned(kb, settings, options, planner)
     policy = RogPolicy(ask, toolbox, settings.budget, options, kb)
     return Agent(
@@ -164,5 +165,5 @@ def rog_with(
         ending=WalkEnding(RankingWriter(writer) if writer else write_ranking_plainly, kb.entities),
         prune=prune_by_ranking(Shown()),
         prompts=(NAME, PROMPTS, "skb", "planner"),
-        offered=Toolbox.for_kb(kb, tools),
+        offered=Toolbox.for_kb(kb, tools, also=query.capabilities),
     )

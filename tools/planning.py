@@ -1,4 +1,7 @@
-"""The tools of agents with a plan: the plan written down as a step of the run, and its paths followed. SKBs only."""
+"""The tools of agents with a plan: the plan written down as a step of the run, its paths followed, texts searched.
+
+SKBs only.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbnav.errors import BadArguments
+from kbnav.knowledge.base import Capability
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.instances import WALKED, Instances, instances
 from kbnav.knowledge.skb.kb import SkbKB
@@ -124,6 +128,40 @@ class PlanningTools:
             for name, kind in zip(relations, list(types[1:]) or [""] * len(relations), strict=True)
         ]
         return instances(skb, skb.number(entity_id), hops, query=query, limit=SHOWN)
+
+
+BY_WORDS = "Note: this knowledge base has no vectors: these are found by their words (BM25), not by meaning."
+
+
+@dataclass(frozen=True)
+class TextQuery:
+    """PASemiQA's Query (section 4.2): always the ``keep`` nearest nodes.
+
+    By words and meaning; with ``cosine`` by the cosine of embeddings alone, as in the paper. Where there are no vectors
+    it goes by words and says so.
+    """
+
+    kb: SkbKB
+    keep: int
+    cosine: bool = False
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What the tool can do on this SKB though it has no vectors."""
+        return frozenset({"vector_query"} if self.kb.skb.text or self.kb.skb.vectors else ())
+
+    def vector_query(self, context: Context, thought: str, text: str, node_type: str = "") -> Observation:
+        """Find the nodes whose documents are nearest to a description.
+
+        Args:
+            thought: Why this step comes next, in one or two sentences.
+            text: A description of what is wanted, in a phrase or a sentence.
+            node_type: The name of a node type, to see only its nodes.
+        """
+        ranking = self.kb.text_query(text, kind=node_type or "item", limit=self.keep, cosine=self.cosine)
+        lines = [f"{cut(node.label or node.id, context.shown.cell)} ({node.id}): {node.kind}" for node in ranking.nodes]
+        said = [BY_WORDS] if self.kb.skb.vectors is None else []
+        return Observation("\n".join([*said, *(lines or ["Nothing was found."])]), nodes=tuple(ranking.ids))
 
 
 def _path_text(path: PathGiven) -> str:

@@ -83,14 +83,22 @@ class Toolbox:
 
     @classmethod
     def for_kb(
-        cls, kb: KnowledgeBase, functions: Sequence[ToolFunction] = WIKIDATA_TOOLS, *, without: Sequence[str] = ()
+        cls,
+        kb: KnowledgeBase,
+        functions: Sequence[ToolFunction] = WIKIDATA_TOOLS,
+        *,
+        without: Sequence[str] = (),
+        also: frozenset[Capability] = frozenset(),
     ) -> Toolbox:
-        """The functions that work on this knowledge base, less those named. Raises UsageError for an unknown name."""
+        """The functions that work on this knowledge base, less those named. Raises UsageError for an unknown name.
+
+        ``also`` are capabilities that the knowledge base lacks and the functions make up for.
+        """
         names = [function.__name__ for function in functions]
         unknown = [name for name in without if name not in names]
         if unknown:
             raise UsageError(f"no tool {', '.join(unknown)} to leave out; the tools are: {', '.join(names)}")
-        return cls([function for function in functions if function.__name__ not in without], kb.capabilities)
+        return cls([function for function in functions if function.__name__ not in without], kb.capabilities | also)
 
     def less(self, *names: str) -> Toolbox:
         """The same tools without those named, where they are among them."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from kbnav.agents.common.scores import Pruning
-from kbnav.knowledge.skb.matching import Variant
+from kbnav.knowledge.skb.matching import NEAREST, Variant
 from kbnav.options import Options
 from kbnav.planning.open import Name
 
@@ -20,6 +20,11 @@ class PlanOptions(Options):
     planner: Name = "none"
     trained: str = ""
     matching: Variant = "hybrid"
+
+    @property
+    def nearest(self) -> int:
+        """Nodes that are matched by meaning."""
+        return NEAREST
 
     @model_validator(mode="before")
     @classmethod
@@ -35,13 +40,33 @@ class PlanOptions(Options):
 
 
 class PasemiqaOptions(PlanOptions):
-    """``k`` neighbours are kept at each search, and ``rounds`` (T) is all it may take.
+    """``k`` (K) nodes are kept at each search, query and match by meaning, and ``rounds`` (T) is all it may take.
 
-    The paper varies both (section 5.3) and does not say which it uses elsewhere.
+    The paper varies both (section 5.3) and does not say which it uses elsewhere. ``search_k``, ``query_k`` and
+    ``match_k`` set one of the three apart. ``query`` is ``fused``, by words and meaning, or ``cosine`` as in the paper.
     """
 
     k: int = Field(default=10, ge=1, le=50)
+    search_k: int = Field(default=0, ge=0, le=50)
+    query_k: int = Field(default=0, ge=0, le=50)
+    match_k: int = Field(default=0, ge=0, le=50)
+    query: Literal["fused", "cosine"] = "fused"
     rounds: int = Field(default=10, ge=1, le=50)
+
+    @property
+    def kept(self) -> int:
+        """Neighbours of a search."""
+        return self.search_k or self.k
+
+    @property
+    def found(self) -> int:
+        """Nodes of a query."""
+        return self.query_k or self.k
+
+    @property
+    def nearest(self) -> int:
+        """Nodes that are matched by meaning."""
+        return self.match_k or self.k
 
 
 class RogOptions(PlanOptions):

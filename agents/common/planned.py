@@ -12,7 +12,7 @@ from kbnav.agents.common.options import PlanOptions
 from kbnav.agents.common.walking import call_for
 from kbnav.agents.machine import Policy, Reply, State
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.matching import MatchedNode, NodeMatcher, Variant
+from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant
 from kbnav.planning.base import Plan, PlannedPath, Planner
 from kbnav.planning.open import open_planner
 from kbnav.retrieval.base import Trace
@@ -23,6 +23,8 @@ from kbnav.tools.toolbox import Toolbox
 from kbnav.trajectory import Step
 
 PLAN = "plan"
+NO_PLAN = "There is no plan (planner=none): trained=FOLDER gives one, or another planner."
+"""What is said of a run without one."""
 _EARLIER = 3
 """Nodes of the answer before that a question may go on from."""
 
@@ -66,7 +68,7 @@ class Planned:
             "paths": [_given(path) for path in plan.paths[: self.paths]],
             "notes": [*notes, *plan.notes],
         }
-        thought = f"Nodes by name, paths by the planner {self.planner.name}." if self.planner else "Nodes by name."
+        thought = "Nodes by name." if self.planner is None else said_of(self.planner)
         return call_for(state, self.toolbox, [(PLAN, thought, arguments)], trace.usage)
 
     def _nodes(self, state: State) -> tuple[Sequence[str], list[str]]:
@@ -83,12 +85,19 @@ def planned(steps: Sequence[Step]) -> Step | None:
     return next((step for step in steps if step.call.tool == PLAN), None)
 
 
-def open_match(kb: SkbKB, variant: Variant) -> Match:
+def said_of(planner: Planner) -> str:
+    """How a plan is made; that there is none is said once in every run, and to its reader alone."""
+    if planner.name == "none":
+        return f"Nodes by name. {NO_PLAN}"
+    return f"Nodes by name, paths by the planner {planner.name}."
+
+
+def open_match(kb: SkbKB, variant: Variant, nearest: int = NEAREST) -> Match:
     """Node matching in an SKB; where names have several nodes, the first of every name come before the second of any.
 
     Raises UsageError as ``NodeMatcher`` does.
     """
-    matcher = NodeMatcher(kb.skb, variant)
+    matcher = NodeMatcher(kb.skb, variant, nearest=nearest)
     by_name = NodeMatcher(kb.skb, "exact") if variant == "embedding" and kb.skb.names is not None else matcher
 
     def match(question: str) -> Matched:
@@ -115,7 +124,7 @@ def open_planned(
     """
     from kbnav.models.calls import open_calls
 
-    match = open_match(kb, options.matching)
+    match = open_match(kb, options.matching, options.nearest)
     if planner:
         return match, planner
     trained = Path(options.trained) if options.trained else None

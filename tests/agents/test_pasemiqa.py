@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
 from kbnav.agents.common.choice import build_agent
 from kbnav.agents.gog import gog_with
@@ -13,6 +14,8 @@ from kbnav.agents.pasemiqa import pasemiqa_offline, pasemiqa_with
 from kbnav.agents.rog import rog_with
 from kbnav.agents.tog import tog_with
 from kbnav.errors import UsageError
+from kbnav.knowledge.skb.build import Options
+from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.planning.base import Hop, PlannedPath
 from kbnav.planning.open import encoder_of
@@ -21,8 +24,10 @@ from kbnav.planning.schema import RelationPath
 from kbnav.planning.scorer import Training
 from kbnav.planning.training import Example
 from kbnav.session import Chat, ask, sqlite_sessions
+from kbnav.tools.planning import BY_WORDS
 from kbnav.tools.walking import passage
 from kbnav.trajectory import Run
+from tests.agents.conftest import EDGES, NODES, opened
 from tests.agents.walkers import OWNED, Given, Script, settings
 
 QUESTION = "What does Ann Reed own?"
@@ -47,10 +52,13 @@ def test_the_plan_is_the_first_step_which_the_model_sees_and_does_not_make(villa
         {"relations": ["owns"], "types": ["person", "house"], "start": "person", "probability": 0.7}
     ]
     first = model.seen[0]
-    assert isinstance(first[-1], ToolMessage)
-    assert first[-1].text == run.path[0].observation
-    assert first[-1].text.startswith("Note: a note\nThe nodes to begin with:\n- Ann Reed (p1): person\n")
-    assert first[-1].text.endswith("- person -- owns --> house [0.70]")
+    # the plan is text behind the question: strict endpoints refuse a call of a tool that was not declared
+    assert [type(one) for one in first] == [SystemMessage, HumanMessage]
+    assert first[-1].text == f"{QUESTION}\n\n{run.path[0].observation}"
+    assert run.path[0].observation.startswith("Note: a note\nThe nodes to begin with:\n- Ann Reed (p1): person\n")
+    assert run.path[0].observation.endswith("- person -- owns --> house [0.70]")
+    declared = {"search_neighbors", "vector_query", "finish"}
+    assert {call["name"] for seen in model.seen for one in seen for call in getattr(one, "tool_calls", ())} <= declared
     assert "Act only by calling tools: search_neighbors, vector_query, finish." in first[0].text
     assert "person -- owns --> house: 4" in first[0].text
     assert run.outcome.text == "Long Barn, The Mill"
@@ -160,6 +168,64 @@ def test_a_node_that_no_result_has_shown_is_not_accepted(village, tmp_path):
     assert run.outcome.text == "The Mill"
 
 
+@pytest.mark.parametrize(
+    ("options", "searched", "queried", "matched"),
+    [
+        ({"k": 2}, 2, 2, 2),
+        ({"k": 2, "query_k": 3}, 2, 3, 2),
+        ({"k": 2, "search_k": 1}, 1, 2, 2),
+        ({"match_k": 4}, 3, 7, 4),  # of three links, of seven nodes
+    ],
+)
+def test_k_is_one_number_for_search_query_and_matching_unless_one_is_set_apart(
+    village, tmp_path, options, searched, queried, matched
+):
+    looks = says(("search_neighbors", {"entity_id": "p1"}), ("vector_query", {"text": "A red green house by the sea."}))
+    run, _ = asked(village, tmp_path, looks, finish(), kept=Script(["1, 2, 3"]), matching="embedding", **options)
+    plan, search, query = run.path[:3]
+    assert [len(plan.call.arguments["nodes"]), len(search.facts), len(query.nodes)] == [matched, searched, queried]
+
+
+def test_query_is_by_cosine_alone_where_asked_for(village, tmp_path):
+    text = "place where ships lie"  # no document has one of these words
+    look = says(("vector_query", {"text": text}))
+    by_cosine, _ = asked(village, tmp_path, look, finish(), query="cosine", k=3)
+    wanted = [village.skb.id(node) for node, _ in village.skb.vectors.search(text, limit=3)]
+    assert list(by_cosine.path[1].nodes) == wanted
+    assert len(wanted) == 3
+    fused, _ = asked(village, tmp_path, look, finish(), k=3)
+    assert fused.path[1].observation == "Nothing was found."
+
+
+@pytest.fixture(scope="module")
+def wordy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
+    """The village without vectors."""
+    yield from opened(tmp_path_factory.mktemp("wordy"), NODES, EDGES, Options(sparql=False, vectors=False))
+
+
+def test_without_vectors_texts_are_found_by_words_which_is_said(wordy, tmp_path):
+    run, model = asked(wordy, tmp_path, says(("vector_query", {"text": "sea"})), finish("h3"), query="cosine")
+    assert run.path[1].observation == f"{BY_WORDS}\nOld Forge (h3): house"
+    assert "vector_query finds nodes by what their documents say" in model.seen[0][0].text
+    offline = settings(tmp_path).model_copy(update={"model": "offline"})
+    found = ask(pasemiqa_offline(wordy, offline, Given((PlannedPath((), 1.0),))), "Which is a harbour?")
+    assert found.outcome.text == "Mew"
+
+
+def test_without_a_plan_the_run_says_so_once_and_the_prompt_speaks_of_none(village, tmp_path):
+    model = ScriptedModel(replies=[LOOK, finish("h1")])
+    run = ask(pasemiqa_with(model, Script([]), None, village, settings(tmp_path)), QUESTION)
+    said = [step for step in run.path if "planner=none" in step.call.thought]
+    assert [step.number for step in said] == [1]
+    assert not any("plan" in one.text.casefold() for seen in model.seen for one in seen)
+    offline = ask(
+        build_agent(village, settings(tmp_path).model_copy(update={"model": "offline"}), "pasemiqa"), QUESTION
+    )
+    assert "There is no plan (planner=none)" in offline.outcome.note
+    planned = asked(village, tmp_path, LOOK, finish("h1"))[1].seen[0][0].text
+    assert "Behind them stands a plan" in planned
+
+
 def test_the_model_cannot_plan(village, tmp_path):
     run, _ = asked(village, tmp_path, says(("plan", {"nodes": ["t2"], "paths": [], "notes": []})), LOOK, finish("h1"))
     assert "There is no tool 'plan'" in run.path[1].observation
@@ -199,7 +265,8 @@ def test_without_a_trained_planner_there_is_no_plan_unless_one_is_asked_for_whic
 
 def test_in_a_chat_a_question_that_names_nodes_keeps_those_found_by_meaning(village, tmp_path):
     model = ScriptedModel(replies=[LOOK, finish("h1"), LOOK, finish("h1"), LOOK, finish("h1")])
-    agent = pasemiqa_with(model, Script([]), None, village, settings(tmp_path, matching="embedding"), Given(()))
+    chosen = settings(tmp_path, matching="embedding", match_k=5)
+    agent = pasemiqa_with(model, Script([]), None, village, chosen, Given(()))
     with sqlite_sessions(tmp_path) as saver:
         chat = Chat(agent, "one", saver)
         runs = [chat.ask(text) for text in (QUESTION, "What about Bob Lisk, the smith?", "And where is it?")]
@@ -208,6 +275,7 @@ def test_in_a_chat_a_question_that_names_nodes_keeps_those_found_by_meaning(vill
     assert nodes[0][0] == "p1"
     assert nodes[1][0] == "p2"
     assert len(nodes[1]) == 5  # by meaning, as asked
+    assert "plan" not in {call["name"] for one in model.seen[-1] for call in getattr(one, "tool_calls", ())}
     assert notes[:2] == [[], []]
     assert (nodes[2], notes[2]) == (["h1"], ["The question names no node; these answered the one before."])
 

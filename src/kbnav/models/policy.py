@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.machine import Reply, State, spent
@@ -67,14 +67,13 @@ class ChatPolicy:
         from langchain_core.messages import HumanMessage, SystemMessage
 
         messages: list[BaseMessage] = [SystemMessage(self._system)]
+        offered = self._toolbox.names
         for turn in state["history"]:
-            messages += _earlier(turn)
+            messages += _earlier(turn, offered)
         messages.append(HumanMessage(state["question"]))
-        messages += path_messages(state["path"])
+        messages += path_messages(state["path"], offered=offered)
         notice = self._notice(state)
-        if notice and isinstance(messages[-1], HumanMessage):  # some chat templates refuse two user messages in a row
-            notice = f"{messages.pop().text}\n\n{notice}"
-        return [*messages, HumanMessage(notice)] if notice else messages
+        return _joined([*messages, HumanMessage(notice)] if notice else messages)
 
     def _notice(self, state: State) -> str:
         """What was dropped lately, so that it is not done again at temperature 0, and a budget that runs out."""
@@ -136,15 +135,24 @@ def _refusal(reply: AIMessage) -> str:
     return ""
 
 
-def path_messages(path: Sequence[Step], *, width: int | None = None) -> Iterator[BaseMessage]:
-    """The path as a model's own messages and the tools' replies (cut to ``width``), calls of one turn together."""
+def path_messages(
+    path: Sequence[Step], *, width: int | None = None, offered: Collection[str] = ()
+) -> Iterator[BaseMessage]:
+    """The path as a model's own messages and the tools' replies (cut to ``width``), calls of one turn together.
+
+    What the agent's program did with a tool that is not among those ``offered`` is told as text: strict endpoints
+    refuse a call of a tool that was not declared.
+    """
     from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
     turns: dict[int, list[Step]] = {}
     for step in path:
         turns.setdefault(step.call.turn, []).append(step)
     for steps in turns.values():
-        called = [step for step in steps if step.call.tool != NO_TOOL]
+        own = [step for step in steps if offered and not step.call.problem and step.call.tool not in offered]
+        for step in own:
+            yield HumanMessage(_cut(step.observation, width))
+        called = [step for step in steps if step.call.tool != NO_TOOL and step not in own]
         if called:
             yield AIMessage(
                 "",
@@ -161,13 +169,30 @@ def path_messages(path: Sequence[Step], *, width: int | None = None) -> Iterator
                 yield HumanMessage(_cut(step.observation, width))
 
 
-def _earlier(turn: Turn) -> list[BaseMessage]:
+def _joined(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+    """Messages with those of the user that follow each other put together: some chat templates refuse two in a row."""
+    from langchain_core.messages import HumanMessage
+
+    joined: list[BaseMessage] = []
+    for message in messages:
+        if joined and isinstance(message, HumanMessage) and isinstance(joined[-1], HumanMessage):
+            joined[-1] = HumanMessage(f"{joined[-1].text}\n\n{message.text}")
+        else:
+            joined.append(message)
+    return joined
+
+
+def _earlier(turn: Turn, offered: Collection[str]) -> list[BaseMessage]:
     """An earlier question of the chat with its actions, their results and the answer."""
     from langchain_core.messages import AIMessage, HumanMessage
 
     outcome = turn.outcome
     answer = outcome.text or outcome.note or outcome.status
-    return [HumanMessage(turn.question), *path_messages(turn.steps, width=_EARLIER_WIDTH), AIMessage(answer)]
+    return [
+        HumanMessage(turn.question),
+        *path_messages(turn.steps, width=_EARLIER_WIDTH, offered=offered),
+        AIMessage(answer),
+    ]
 
 
 def _arguments(call: Call) -> str:

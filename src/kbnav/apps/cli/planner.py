@@ -69,6 +69,9 @@ def train(
     weighing: Annotated[
         Weighing, typer.Option("--weighing", help="Of the paths to one question's answers; uniform: as in PASemiQA.")
     ] = Weighing.likelihood,
+    nearest: Annotated[
+        int, typer.Option("--nearest", min=1, max=50, metavar="K", help="Nodes matched by meaning; pasemiqa's K.")
+    ] = 10,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the order of the questions.")] = 0,
     base: Annotated[
         str,
@@ -85,7 +88,7 @@ def train(
 
     settings = load(kb=kb, data=data)
     with _open(settings) as skb:
-        matcher = NodeMatcher(skb, matching.value)
+        matcher = NodeMatcher(skb, matching.value, nearest=nearest)
         asked = _asked(questions.name, settings)
         found = list(examples(asked, skb, matcher, weighing=weighing.value))
         cut = 0
@@ -142,7 +145,7 @@ def evaluate(
     with _open(settings) as skb:
         chosen = open_planner(planner.value, skb, trained=trained, calls=lambda: open_calls(settings))
         asked = _asked(questions.name, settings)
-        found = judge(chosen, list(examples(asked, skb, NodeMatcher(skb, how), known=True)))
+        found = judge(chosen, list(examples(asked, skb, NodeMatcher(skb, how, nearest=10), known=True)))
     if as_json:
         print(json.dumps({"matching": how, **{name: one.as_dict() for name, one in found.parts().items()}}))
         return

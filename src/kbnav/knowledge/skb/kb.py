@@ -220,8 +220,19 @@ class SkbKB:
         """See ``KnowledgeBase``: by BM25 and by vectors, their scores summed. ``kind`` is a node type, ``item`` any."""
         if self.skb.vectors is None:
             raise BadArguments(f"{self.name} was built without vectors")
+        return self.text_query(text, kind=kind, limit=limit)
+
+    def text_query(self, text: str, *, kind: str = "item", limit: int = 10, cosine: bool = False) -> Ranking:
+        """As ``vector_query``, by whichever index of texts there is; with ``cosine`` by the vectors alone if there are.
+
+        Raises BadArguments for a type that there is not.
+        """
         ranges = None if kind in ("item", "") else [self.skb.type_range(kind)]
-        found = [(self._entity(node), score) for node, score in self._by_text(text, ranges=ranges)[:limit]]
+        if cosine and self.skb.vectors is not None:
+            hits = self.skb.vectors.search(text, limit=limit, ranges=ranges)
+        else:
+            hits = self._by_text(text, ranges=ranges)[:limit]
+        found = [(self._entity(node), score) for node, score in hits]
         return Ranking(tuple(Ranked(entity.id, score, entity.label, entity.kind) for entity, score in found))
 
     def labels(self, ids: Sequence[str], *, language: str = "en") -> Mapping[str, str]:  # noqa: ARG002

@@ -32,6 +32,8 @@ from kbnav.language import FUNCTION_WORDS, SCRIPTS, singular
 Variant = Literal["exact", "embedding", "hybrid"]
 """By name, by embedding, or by name and where that finds nothing by embedding (PASemiQA, Table 5)."""
 
+NEAREST = 5
+"""Nodes that are taken by embedding, unless said otherwise."""
 COMMON, COMMON_AT_LEAST = 0.01, 20
 """The share and the number of documents from which on a plain word is a common one."""
 MOST_OF_ONE_NAME = 50
@@ -95,7 +97,7 @@ class _Span:
 class NodeMatcher:
     """Finds the nodes of questions in one SKB; safe to share between threads."""
 
-    def __init__(self, skb: SKB, variant: Variant = "hybrid", *, nearest: int = 5) -> None:
+    def __init__(self, skb: SKB, variant: Variant = "hybrid", *, nearest: int = NEAREST) -> None:
         """``nearest`` is how many nodes are taken by embedding.
 
         Raises UsageError where the SKB lacks the index that the variant cannot do without: names for ``exact`` and

@@ -19,9 +19,10 @@ from kbnav.tools.toolbox import FINISH, Toolbox
 from kbnav.trajectory import Step
 
 ANSWERS = 20
+BY_TEXT = 50
+"""Nodes that the question's text is searched for."""
 _CALLS = 9
 """Paths followed, each from one node."""
-_BY_TEXT = 50
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class PlanFollower:
             return call_for(state, self.toolbox, wanted[: min(_CALLS, max(1, room(state, self.budget) - 1))])
         texts = [step for step in path if step.call.tool == TEXT_SEARCH]
         if not texts and TEXT_SEARCH in self.toolbox.names and room(state, self.budget) > 0:
-            given = {"text": self._text(plan, context), "node_type": self._asked(plan), "limit": _BY_TEXT}
+            given = {"text": self._text(plan, context), "node_type": self._asked(plan)}
             return call_for(state, self.toolbox, [(TEXT_SEARCH, "Which of them fit what the question says?", given)])
         nodes = self._chosen(plan, done, texts)
         said = "What the plan's paths lead to." if nodes else "The paths lead nowhere; what fits the words best."
