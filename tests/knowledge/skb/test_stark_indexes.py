@@ -16,7 +16,7 @@ from kbnav.knowledge.skb.importers.stark import StarkSource
 from kbnav.knowledge.skb.rendering import get_doc_info
 from kbnav.knowledge.skb.schema import read_meta, write_meta
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.expand.documents import searched
+from kbnav.retrieval.expand.documents import searched, structures
 from tests.retrieval.expand.conftest import CountingEncoder
 
 from .saved import save_stark
@@ -75,6 +75,42 @@ def test_what_is_encoded_is_starks_rendering_to_the_letter(built: tuple[SKB, Cou
     assert alone != related
     assert encoder.asked == [sorted(alone, key=_hash), sorted(related, key=_hash)]  # one batch each, by hash
     assert [searched(skb, node) for node in range(len(skb.nodes))] == alone
+
+
+STRUCTURES = {
+    "stark-amazon": {
+        "product": ("title", "brand", "dimensions", "weight", "description", "features", "reviews", "Q&A"),
+        "brand": ("brand name",),
+        "category": ("category name",),
+    },
+    "stark-mag": {
+        "author": ("author name", "author paper count", "author citation count"),
+        "institution": ("name", "institution paper count", "institution citation count"),
+        "field_of_study": ("name", "field paper count", "field citation count"),
+        "paper": ("paper title", "abstract", "publication date", "journal", "venue"),
+    },
+    "stark-prime": {
+        "disease": ("name", "type", "source"),
+        "gene/protein": (
+            "name",
+            "type",
+            "source",
+            "alias (other gene names)",
+            "genomic_pos (genomic position)",
+            "name (gene name)",
+            "generif (PubMed text)",
+            "interpro (protein family and classification information)",
+            "taxid",
+        ),
+        "drug": ("name", "type", "source", "state"),
+    },
+}
+"""What KAR's Table 9 lists, in the words of the rendering; the parts of Prime's details one by one."""
+
+
+def test_models_are_told_the_fields_that_are_rendered(built: tuple[SKB, CountingEncoder]):
+    skb, _ = built
+    assert structures(skb) == STRUCTURES[skb.meta.style]
 
 
 def _hash(text: str) -> bytes:

@@ -20,6 +20,8 @@ AMAZON_ENTRIES = 25
 """STaRK shows reviews and questions up to and including the one after this position (``max_entries``, from 0)."""
 PRIME_WORDS = 50_000
 """Words that Prime's documents keep of a gene's PubMed text."""
+_FIELD = re.compile(r"\s*(?:- )?([^:\n#]+): ")
+"""The name of a field at the beginning of a rendered line; a heading and a numbered entry are none."""
 _GENE_FIELDS = {
     "name": "gene name",
     "type_of_gene": "gene types",
@@ -50,7 +52,23 @@ def _document(skb: SKB, node: int, fields: Fields, *, wrapped: bool = True) -> s
     """The document without relations; ``wrapped`` as for ``_plain``."""
     if skb.meta.style == "plain":
         return _plain(skb, node, fields, wrapped=wrapped)
+    return "".join(_stark_lines(skb, node, fields))
+
+
+def _stark_lines(skb: SKB, node: int, fields: Fields) -> Sequence[str]:
+    """STaRK's rendering of a document, a field of it an item, its entries items of their own."""
     return {"stark-amazon": _amazon, "stark-mag": _mag, "stark-prime": _prime}[skb.meta.style](skb, node, fields)
+
+
+def field_names(skb: SKB, node: int) -> list[str]:
+    """The fields of a document as its rendering in STaRK's style calls them, that of its name first.
+
+    Where the rendering calls that one by the node's type ("- product: …"), it is called title or name here.
+    """
+    found = [match[1] for line in _stark_lines(skb, node, skb.documents[node]) if (match := _FIELD.match(line))]
+    if not re.search("name|title", found[0]):
+        found[0] = "title" if found[0] == "product" else "name"
+    return found
 
 
 def _relations(skb: SKB, node: int, n_rel: int = -1, *, directed: bool = False) -> str:
@@ -152,10 +170,10 @@ def _known(value: Any) -> bool:
 # Amazon
 
 
-def _amazon(skb: SKB, node: int, fields: Fields) -> str:
+def _amazon(skb: SKB, node: int, fields: Fields) -> list[str]:
     kind = skb.type_name(node)
     if kind != "product":
-        return f"{kind} name: {_title(skb, node, f'{kind}_name', fields)}"
+        return [f"{kind} name: {_title(skb, node, f'{kind}_name', fields)}"]
     lines = [f"- product: {_title(skb, node, 'title', fields)}"]
     if "brand" in fields:
         lines.append(f"- brand: {fields['brand']}")
@@ -167,7 +185,7 @@ def _amazon(skb: SKB, node: int, fields: Fields) -> str:
     if description:
         lines.append(f"- description: {description}")
     lines += _amazon_lists(fields)
-    return "".join(f"{line}\n" for line in lines)
+    return [f"{line}\n" for line in lines]
 
 
 def _amazon_lists(fields: Mapping[str, Any]) -> Iterator[str]:
@@ -213,7 +231,7 @@ def _amazon_relations(skb: SKB, node: int, relations: Sequence[str], n_rel: int)
 # MAG
 
 
-def _mag(skb: SKB, node: int, fields: Fields) -> str:
+def _mag(skb: SKB, node: int, fields: Fields) -> list[str]:
     kind = skb.type_name(node)
     if kind == "paper":
         abstract = str(fields.get("abstract", "")).replace("\r", "").rstrip("\n")
@@ -221,14 +239,14 @@ def _mag(skb: SKB, node: int, fields: Fields) -> str:
         if _known(fields.get("Date")):
             lines.append(f" - publication date: {fields['Date']}")
         lines += _mag_venue(fields)
-        return "".join(f"{line}\n" for line in lines)
+        return [f"{line}\n" for line in lines]
     heads = {"author": "- author name", "field_of_study": " - field of study", "institution": " - institution"}
     counted = {"field_of_study": "field"}.get(kind, kind)
     lines = [f"{heads.get(kind, f'- {kind}')}: {_title(skb, node, 'DisplayName', fields)}"]
     for field, what in (("PaperCount", "paper"), ("CitationCount", "citation")):
         if _known(fields.get(field)):
             lines.append(f"- {counted} {what} count: {fields[field]}")
-    return "".join(f"{line}\n" for line in lines).replace("-1", "Unknown")
+    return [f"{line}\n".replace("-1", "Unknown") for line in lines]
 
 
 def _mag_venue(fields: Mapping[str, Any]) -> list[str]:
@@ -276,15 +294,16 @@ def _mag_neighbor(skb: SKB, node: int) -> str:
 # Prime, and SKBs that are not STaRK's
 
 
-def _prime(skb: SKB, node: int, fields: Fields) -> str:
+def _prime(skb: SKB, node: int, fields: Fields) -> list[str]:
     kind = skb.type_name(node)
-    text = f"- name: {_title(skb, node, 'name', fields)}\n- type: {kind}\n- source: {fields.get('source', '')}\n"
+    lines = [f"- name: {_title(skb, node, 'name', fields)}\n", f"- type: {kind}\n"]
+    lines.append(f"- source: {fields.get('source', '')}\n")
     details = [
         _prime_detail(kind, key, value)
         for key, value in (fields.get("details") or {}).items()
         if str(value) not in ("", "nan") and not key.startswith("_") and "_id" not in key
     ]
-    return text + "".join(["- details:\n", *details] if details else [])
+    return [*lines, *(["- details:\n", *details] if details else [])]
 
 
 def _prime_detail(kind: str, key: str, value: Any) -> str:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from kbnav.knowledge.skb.documents import is_empty
-from kbnav.knowledge.skb.rendering import get_doc_info, indexed_text
+from kbnav.knowledge.skb.rendering import field_names, get_doc_info, indexed_text
 from kbnav.knowledge.skb.store import SKB
 
 Structures = Mapping[str, Sequence[str]]
@@ -22,24 +22,22 @@ def structures(skb: SKB) -> Structures:
     """Node types with their fields, in the order in which documents have them.
 
     Read off documents spread evenly over each type, because fields are no part of an SKB's schema: one that hardly any
-    document has may be missing. Fields whose name begins with ``_`` are a source's own numbers.
+    document has may be missing. Of STaRK's SKBs they are the fields that STaRK renders, as it calls them; of others
+    those of the documents, but for those whose name begins with ``_``, which are a source's own numbers.
     """
     found: dict[str, Sequence[str]] = {}
     for number, kind in enumerate(skb.type_names):
         first, end = skb.nodes.type_start[number : number + 2]
         places = np.unique(np.linspace(first, end - 1, min(_SAMPLED, end - first)).astype(int)).tolist()
-        # In STaRK's SKBs the name is one of the document's fields.
-        fields = dict.fromkeys(["name"] if skb.meta.style == "plain" else [])
-        for node in places:
-            fields.update(
-                dict.fromkeys(
-                    key.replace("_", " ")
-                    for key, value in skb.documents[node].items()
-                    if not key.startswith("_") and not is_empty(value)
-                )
-            )
-        found[kind] = tuple(fields)
+        found[kind] = tuple(dict.fromkeys(field for node in places for field in _fields(skb, node)))
     return MappingProxyType(found)
+
+
+def _fields(skb: SKB, node: int) -> Sequence[str]:
+    if skb.meta.style != "plain":
+        return field_names(skb, node)
+    keys = [key for key, value in skb.documents[node].items() if not key.startswith("_") and not is_empty(value)]
+    return ["name", *(key.replace("_", " ") for key in keys)]
 
 
 def shown(skb: SKB, node: int) -> str:
