@@ -88,12 +88,22 @@ class RogOptions(PlanOptions):
 
 
 class TogOptions(Options):
-    """The defaults are the authors'; ``prune`` says what scores relations and links."""
+    """Depth, width and what scores (``prune``) are by default the authors'.
+
+    ``reasoning=relations`` is their ToG-R: links are drawn, not scored, and chains of relations are judged.
+    ``exploration`` is the temperature at which relations and links are scored; the authors' is 0.4. Where nothing is
+    scored ``low`` or more, the question is linked anew, once. ``backwards``: the relation just followed is offered
+    backwards too, which finds what has the same neighbour.
+    """
 
     depth: int = Field(default=3, ge=1, le=5)
     width: int = Field(default=3, ge=1, le=10)
     prune: Pruning = "model"
     matching: Variant = "hybrid"
+    reasoning: Literal["links", "relations"] = "links"
+    exploration: float = Field(default=0.0, ge=0, le=2)
+    low: float = Field(default=0.1, ge=0, le=1)
+    backwards: bool = False
 
 
 class GogOptions(Options):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from kbnav.agents.common.answering import Writer
 from kbnav.agents.machine import State
@@ -16,7 +17,7 @@ from kbnav.trajectory import Call, Outcome, Status, Step, Turn, Usage
 BEST_EFFORT = 20
 """Nodes of a ranking that no finish chose."""
 _START = "entity_id"
-"""Argument of the tools that look at one node, which is where a search starts and seldom where it ends."""
+"""Argument of the tools that look at a node, which is where a search starts and seldom where it ends."""
 
 Describe = Callable[[Sequence[str]], Mapping[str, Entity]]
 """Name and type of nodes by their ids; ids that are none are left out."""
@@ -77,10 +78,16 @@ def best_supported(steps: Iterable[Step]) -> list[tuple[str, float]]:
     Nodes that were looked at by their ids are left out, unless nothing else was seen.
     """
     taken = list(steps)
-    starts = {str(step.call.arguments.get(_START, "")) for step in taken}
+    starts = {start for step in taken for start in _starts(step.call.arguments)}
     fused = reciprocal_rank_fusion([step.nodes for step in taken if step.nodes])
     found = [(node, round(score, 4)) for node, score in fused]
     return [pair for pair in found if pair[0] not in starts] or found
+
+
+def _starts(arguments: Mapping[str, Any]) -> list[str]:
+    """The nodes that a call looked at: one, several, or those of the ways it followed."""
+    ways = [way.get(_START, "") for way in arguments.get("ways") or () if isinstance(way, dict)]
+    return [str(one) for one in (arguments.get(_START, ""), *(arguments.get(f"{_START}s") or ()), *ways)]
 
 
 def named_by(finish: Call) -> list[str]:

@@ -67,9 +67,9 @@ def asker(calls: ModelCalls) -> Ask:
     """Model calls as the tools ask them: one prompt, its text and its cost."""
     from kbnav.retrieval.base import Trace
 
-    def ask(prompt: str, purpose: str) -> tuple[str, Usage]:
+    def ask(prompt: str, purpose: str, *, temperature: float | None = None, sample: int = 0) -> tuple[str, Usage]:
         trace = Trace()
-        return calls.ask(prompt, trace, purpose=purpose), trace.usage
+        return calls.ask(prompt, trace, purpose=purpose, temperature=temperature, sample=sample), trace.usage
 
     return ask
 
@@ -283,7 +283,13 @@ def _said_of(word: Generated, own: Sequence[Fact], outcome: Outcome) -> str:
     if not facts or outcome.ranking is None:
         return ""
     if all(not fact.source for fact in facts):
-        return "The knowledge base did not suffice: this is what the model itself knows, and nothing here supports it."
+        absent = [
+            node.label or node.id for node in outcome.ranking.chosen if node.basis == "generated" and not node.kind
+        ]
+        return (
+            "The knowledge base did not suffice: this is what the model itself knows, and nothing here supports it."
+            + (f" Not in the knowledge base at all: {', '.join(absent)}." if absent else "")
+        )
     shown = "; ".join(fact_text(fact) for fact in facts[:_SAID])
     more = f" and {len(facts) - _SAID} more" if len(facts) > _SAID else ""
     what = "The answer rests on" if rests else "On the way were"

@@ -37,12 +37,12 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Run]:
 @pytest.mark.script("tog-curie")
 def test_tog_walks_wikidata_and_answers_with_a_table_too(run):
     assert [step.call.tool for step in run.path] == [
-        "search_entities", "search_relations", "search_neighbors",
-        "search_relations", "search_neighbors", "finish",
+        "search_entities", "search_relations", "follow_relations",
+        "search_relations", "follow_relations", "finish",
     ]  # fmt: skip
     # Marie Curie was scored above Pierre, so that her relations come first: the fifth is her place of birth.
     assert run.path[3].call.arguments["entity_ids"] == ["Q7186", "Q37463"]
-    assert run.path[4].call.arguments == {"entity_id": "Q7186", "relation": "P19", "direction": "out"}
+    assert run.path[4].call.arguments == {"ways": [{"entity_id": "Q7186", "relation": "P19", "score": 0.95}]}
     assert (run.outcome.status, run.outcome.text) == ("answered", "She was born in Warsaw.")
     assert run.outcome.ranking is not None
     assert [(node.id, node.label) for node in run.outcome.ranking.chosen] == [("Q270", "Warsaw")]

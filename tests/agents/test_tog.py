@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage
 
+from kbnav.agents.common.beam import fresh
 from kbnav.agents.common.choice import build_agent
-from kbnav.agents.common.scores import bm25_scores, read_scores
+from kbnav.agents.common.scores import bm25_scores, embedding_scores, read_scores
 from kbnav.agents.common.walking import answer_lines, known_nodes
 from kbnav.agents.tog import tog_with
 from kbnav.errors import ServiceError, UsageError
 from kbnav.models.scripted import ScriptedModel
 from kbnav.session import Chat, ask, attempt, sqlite_sessions
-from kbnav.trajectory import Run, load_run
+from kbnav.trajectory import Fact, Run, load_run
 from tests.agents.walkers import Script, by_calls, settings
 
 QUESTION = "In which town are the houses of Ann Reed?"
@@ -35,15 +36,20 @@ def tools(run: Run) -> list[str]:
 def test_relations_are_scored_then_links_and_the_answer_is_named_once_it_is_known(village, tmp_path):
     run, script = asked(village, tmp_path, "1: 0.9", "1: 0.8\n2: 0.8", "no", "1: 1", "1: 0.9", "yes\n- Coldwick (t1)")
     assert tools(run) == [
-        "plan", "search_relations", "search_neighbors",
-        "search_relations", "search_neighbors", "finish",
+        "plan", "search_relations", "follow_relations",
+        "search_relations", "follow_relations", "finish",
     ]  # fmt: skip
     assert script.purposes == [
         "score relations", "score facts", "judge", "score relations", "score facts", "judge",
     ]  # fmt: skip
     assert "1. Ann Reed: owns\n2. Ann Reed: painted\n" in script.prompts[0]
     assert (
-        "1. Ann Reed (p1) -- owns --> The Mill (h1)\n2. Ann Reed (p1) -- owns --> Long Barn (h2)" in script.prompts[1]
+        "1. Ann Reed (p1) -- owns --> The Mill (h1): A red house with a wheel.\n"
+        "2. Ann Reed (p1) -- owns --> Long Barn (h2): A green house.\n"
+    ) in script.prompts[1]
+    assert (
+        "From their documents:\n- The Mill: A red house with a wheel.\n- Long Barn: A green house.\n"
+        in script.prompts[2]
     )
     assert run.path[3].call.arguments == {"entity_ids": ["h1", "h2"]}
     assert "- Ann Reed (p1) -- owns --> The Mill (h1)" in script.prompts[3]  # what is known goes on
@@ -53,7 +59,7 @@ def test_relations_are_scored_then_links_and_the_answer_is_named_once_it_is_know
     assert (run.outcome.status, run.outcome.text, run.outcome.note) == (
         "answered",
         "Coldwick",
-        "Supported by: The Mill (h1) -- located in --> Coldwick (t1).",
+        "Supported by: The Mill (h1) -- located in --> Coldwick (t1); Ann Reed (p1) -- owns --> The Mill (h1).",
     )
     assert run.usage.calls == 6
     assert load_run(tmp_path / "runs" / f"{run.id}.json") == run
@@ -80,14 +86,16 @@ def test_links_that_the_model_did_not_keep_are_no_evidence(village, tmp_path):
 def test_scores_that_cannot_be_read_are_replaced_by_words_and_it_is_said(village, tmp_path, reply):
     run, _ = asked(village, tmp_path, reply, question="Which house was painted by Ann Reed?")
     step = run.path[2]
-    assert step.call.arguments["relation"] == "painted"  # the only relation whose name shares a word
+    # The only relation whose name shares a word comes first; the other still counts for something.
+    assert [(way["relation"], way["score"]) for way in step.call.arguments["ways"]] == [
+        ("painted", 1.0),
+        ("owns", 0.01),
+    ]
     assert "because the model's scores could not be read" in step.call.thought
 
 
 def test_without_enough_it_says_what_the_model_knows_itself_and_that_nothing_supports_it(village, tmp_path):
-    run, script = asked(
-        village, tmp_path, "1: 1", "1: 1", "no", "1: 1", "1: 1", "no", "1: 1", "1: 1", "no", "- Mew\n- Atlantis"
-    )
+    run, script = asked(village, tmp_path, "1: 1", "1: 1", "no", "1: 1", "1: 1", "no", "- Mew\n- Atlantis", depth=2)
     assert tools(run)[-2:] == ["recall", "finish"]
     assert script.purposes[-1] == "recall"
     ranking = run.outcome.ranking
@@ -97,11 +105,14 @@ def test_without_enough_it_says_what_the_model_knows_itself_and_that_nothing_sup
         ("t2", "Mew", "generated"),
         ("Atlantis", "Atlantis", "generated"),
     ]
-    assert "nothing here supports it" in run.outcome.note
+    assert run.outcome.note == (
+        "The model's own knowledge. The knowledge base did not suffice: this is what the model itself knows, and "
+        "nothing here supports it. Not in the knowledge base at all: Atlantis."
+    )
     assert run.outcome.text == "[Rests on the model's own word, not on the knowledge base.] Mew, Atlantis"
     assert (
-        "From the model's own knowledge, not from the knowledge base:\n- Mew (t2)\n- Atlantis"
-        in run.path[-2].observation
+        "From the model's own knowledge, not from the knowledge base:\n"
+        "- Mew (t2)\n- Atlantis [not in the knowledge base]" in run.path[-2].observation
     )
 
 
@@ -115,8 +126,9 @@ def test_a_question_that_names_nothing_goes_straight_to_the_models_own_knowledge
 
 def test_depth_and_width_bound_the_walk(village, tmp_path):
     run, script = asked(village, tmp_path, "1: 1\n2: 1", "1: 1", "no", "- Mew", depth=1, width=1)
-    assert tools(run) == ["plan", "search_relations", "search_neighbors", "recall", "finish"]
-    assert "Score at most 1 of them" in script.prompts[0]
+    assert tools(run) == ["plan", "search_relations", "follow_relations", "recall", "finish"]
+    assert "at most 1 relations of each node" in script.prompts[0]
+    assert len(run.path[2].call.arguments["ways"]) == 1
 
 
 def test_a_budget_too_small_ends_with_the_best_so_far_and_never_over_it(village, tmp_path):
@@ -127,9 +139,97 @@ def test_a_budget_too_small_ends_with_the_best_so_far_and_never_over_it(village,
     assert set(run.outcome.ranking.ids) <= {"p1", "h1", "h2"}
 
 
+def ways(run: Run) -> list[tuple[str, str]]:
+    taken = [step for step in run.path if step.call.tool == "follow_relations"]
+    return [(way["entity_id"], way["relation"]) for step in taken for way in step.call.arguments["ways"]]
+
+
+def test_a_links_score_is_its_relations_times_its_own(village, tmp_path):
+    # owns .1, painted .9: Old Forge (.9 × .5 = .45) comes before The Mill (.1 × .9 = .09), though .9 is above .5.
+    run, script = asked(village, tmp_path, "1: 0.1\n2: 0.9", "3: 0.9\n1: 0.5\n2: 0.3", "no", width=2)
+    assert ways(run)[:2] == [("p1", "painted"), ("p1", "owns")]
+    assert "1. Ann Reed (p1) -- painted --> Old Forge (h3)" in script.prompts[1]
+    assert run.path[3].call.arguments == {"entity_ids": ["h3", "h2"]}  # .45, then .09; The Mill has .03
+    known = script.prompts[2]
+    assert known.index("Old Forge (h3)") < known.index("Long Barn (h2)") < known.index("The Mill (h1)")
+
+
+def test_each_node_of_the_beam_has_its_own_best_relations(village, tmp_path):
+    # Two nodes begin; with width 2 both keep up to two relations, and the four ways are one action.
+    question = "Where do Ann Reed and Bob Lisk have houses?"
+    run, script = asked(village, tmp_path, "1: 0.9\n2: 0.8\n3: 0.1", "1: 1", "no", question=question, width=2)
+    assert "1. Ann Reed: owns\n2. Ann Reed: painted\n3. Bob Lisk: owns" in script.prompts[0]
+    assert ways(run)[:3] == [("p1", "owns"), ("p1", "painted"), ("p2", "owns")]
+
+
+def test_a_node_that_two_nodes_lead_to_comes_before_one_that_one_leads_to(village, tmp_path):
+    question = "Which house do Ann Reed and Bob Lisk share?"
+    links = "1: 0.6\n2: 0.5\n3: 0.5\n4: 0.6"  # Long Barn by both: 1 - .5 × .5 = .75
+    run, script = asked(village, tmp_path, "1: 1\n3: 1", links, "yes\n- Long Barn (h2)", question=question)
+    assert script.prompts[2].index("Long Barn (h2)") < script.prompts[2].index("The Mill (h1)")
+    assert run.outcome.note.startswith(
+        "Supported by: Ann Reed (p1) -- owns --> Long Barn (h2); Bob Lisk (p2) -- owns --> Long Barn (h2)"
+    )
+
+
+def test_the_relation_just_followed_is_offered_backwards_only_where_that_is_asked_for(village, tmp_path):
+    replies = ["1: 1", "1: 1", "no", ""]
+    _, script = asked(village, tmp_path, *replies, depth=2)
+    assert "1. The Mill: located_in (located in)\n" in script.prompts[3]
+    assert "^owns" not in script.prompts[3]
+    _, script = asked(village, tmp_path, *replies, depth=2, backwards=True)
+    assert "The Mill: ^owns" in script.prompts[3]
+
+
+def test_what_the_model_scores_0_is_not_followed_and_is_no_fact(village, tmp_path):
+    run, script = asked(village, tmp_path, "1: 0.8\n2: 0", "1: 0\n2: 0.7", "yes\n- The Mill (h1)", "", "", "unknown")
+    assert ways(run)[:1] == [("p1", "owns")]
+    assert "The Mill" not in script.prompts[2]
+    assert run.outcome.status == "no answer"
+
+
+def test_where_all_scores_are_low_it_says_so_links_anew_once_and_then_asks_what_the_model_knows(village, tmp_path):
+    run, script = asked(village, tmp_path, "1: 0.05\n2: 0", "- Coldwick", "1: 0.02", "unknown")
+    assert tools(run) == ["plan", "search_relations", "search_entities", "search_relations", "recall", "finish"]
+    assert script.purposes == ["score relations", "name topics", "score relations", "recall"]
+    assert "These were looked at and led nowhere: Ann Reed." in script.prompts[1]
+    said = "No relation of the nodes reached seems to lead to an answer."
+    assert run.path[2].call.thought.startswith(said)
+    assert run.path[3].call.arguments == {"entity_ids": ["t1"]}
+    assert run.path[4].call.thought.startswith(said)
+
+
+def test_links_seen_from_both_ends_and_to_themselves_count_once_or_not_at_all():
+    owns = Fact("p1", "owns", "h1")
+    assert fresh([owns, Fact("h1", "^owns", "p1"), Fact("p1", "knows", "p1"), Fact("p1", "sold", "h1")], ()) == [
+        owns,
+        Fact("p1", "sold", "h1"),
+    ]
+    assert fresh([Fact("h1", "^owns", "p1")], [owns]) == []
+
+
+def test_by_relations_links_are_drawn_and_chains_of_relations_are_judged(village, tmp_path):
+    replies = ["1: 1", "no", "1: 1", "yes\n- Coldwick (t1)"]
+    run, script = asked(village, tmp_path, *replies, reasoning="relations")
+    assert script.purposes == ["score relations", "judge", "score relations", "judge"]
+    assert "- Ann Reed (p1): owns → located in → Coldwick (t1)" in script.prompts[3]
+    assert run.outcome.text == "Coldwick"
+    again, _ = asked(village, tmp_path, *replies, reasoning="relations")
+    assert [step.call for step in again.path] == [step.call for step in run.path]
+
+
+def test_it_explores_at_its_own_temperature_and_judges_at_0(village, tmp_path):
+    replies = ["1: 1", "1: 1", "no", "1: 1", "1: 1", "no", "unknown"]
+    _, script = asked(village, tmp_path, *replies, exploration=0.4, depth=2)
+    assert script.temperatures == [0.4, 0.4, None, 0.4, 0.4, None, None]
+    _, script = asked(village, tmp_path, *replies, depth=2)
+    assert set(script.temperatures) == {None}
+
+
 def test_nothing_is_looked_at_twice(village, tmp_path):
     # Following owns and back again leads to Ann Reed herself: she is not explored again.
-    run, _ = asked(village, tmp_path, "1: 1", "2: 1", "no", "2: 1", "1: 1\n2: 1", "no", "1: 1", "1: 1", "no", "unknown")
+    replies = ["1: 1", "2: 1", "no", "1: 1\n2: 1", "1: 1\n2: 1", "no", "1: 1", "1: 1", "no", "unknown"]
+    run, _ = asked(village, tmp_path, *replies, backwards=True)
     explored = [
         node for step in run.path if step.call.tool == "search_relations" for node in step.call.arguments["entity_ids"]
     ]
@@ -139,16 +239,23 @@ def test_nothing_is_looked_at_twice(village, tmp_path):
 
 @pytest.mark.parametrize("prune", ["bm25", "embedding"])
 def test_pruning_without_a_model_asks_it_only_to_judge(village, tmp_path, prune):
-    run, script = asked(
-        village, tmp_path, "yes\n- Old Forge (h3)", question="Which house did Ann Reed have painted?", prune=prune
-    )
+    question = "Which house did Ann Reed have painted?"
+    run, script = asked(village, tmp_path, "yes\n- Old Forge (h3)", question=question, prune=prune)
     assert script.purposes == ["judge"]
-    assert "painted" in {step.call.arguments["relation"] for step in run.path if step.call.tool == "search_neighbors"}
     assert run.outcome.text == "Old Forge"
+    texts = ["owns owns", "painted painted"]
+    cosines = embedding_scores(village.skb.vectors.encoder, question, texts)
+    assert cosines != pytest.approx(bm25_scores(question, texts))
+    scores = bm25_scores(question, texts) if prune == "bm25" else cosines
+    expected = {
+        way: max(score / (max(scores) or 1), 0.01) for way, score in zip(["owns", "painted"], scores, strict=True)
+    }
+    given = {way["relation"]: way["score"] for way in run.path[2].call.arguments["ways"]}
+    assert given == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_failing_model_ends_the_run_with_what_was_seen_saved(village, tmp_path):
-    def down(prompt: str, purpose: str):
+    def down(prompt: str, purpose: str, **_: object):
         raise ServiceError("the model's endpoint cannot be reached")
 
     run, failure = attempt(tog_with(down, None, village, settings(tmp_path)), QUESTION)

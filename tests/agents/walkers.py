@@ -24,10 +24,14 @@ class Script:
     replies: Sequence[str]
     prompts: list[str] = field(default_factory=list)
     purposes: list[str] = field(default_factory=list)
+    temperatures: list[float | None] = field(default_factory=list)
 
-    def __call__(self, prompt: str, purpose: str) -> tuple[str, Usage]:
+    def __call__(
+        self, prompt: str, purpose: str, *, temperature: float | None = None, sample: int = 0
+    ) -> tuple[str, Usage]:
         self.prompts.append(prompt)
         self.purposes.append(purpose)
+        self.temperatures.append(temperature)
         place = len(self.prompts) - 1
         return (self.replies[place] if place < len(self.replies) else ""), Usage(prompt=10, completion=1, calls=1)
 

@@ -56,13 +56,15 @@ class Value:
     """The value of a statement or qualifier.
 
     ``text`` is for reading (a label, a date to its precision, a number with its unit); ``id`` is set where the value is
-    an entity. ``special`` marks a value that is known to be unknown, or known not to exist.
+    an entity. ``special`` marks a value that is known to be unknown, or known not to exist. ``description`` is a line
+    on an entity, where the knowledge base gives one with its neighbours.
     """
 
     text: str
     id: str = ""
     datatype: str = ""
     special: Literal["", "unknown", "none"] = ""
+    description: str = ""
 
 
 @dataclass(frozen=True)

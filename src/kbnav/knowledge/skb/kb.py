@@ -23,6 +23,7 @@ from kbnav.knowledge.base import (
     Statement,
     Value,
 )
+from kbnav.knowledge.skb.excerpts import excerpt
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion, relative_score_fusion
 from kbnav.knowledge.skb.rdf import local_names
 from kbnav.knowledge.skb.rendering import get_doc_info
@@ -125,7 +126,7 @@ class SkbKB:
         near = [match.number for match in named if match.how == "fuzzy"]
         fused = reciprocal_rank_fusion([near, [number for number, _ in self._by_text(query)]])
         others = [number for number, _ in fused if number not in exact]
-        found = tuple(self._entity(number) for number in [*exact, *others][:limit])
+        found = tuple(self._described(number, query) for number in [*exact, *others][:limit])
         relations = self._relations_like(query, max(1, limit // 2))
         rung: Literal["exact", "fulltext", "none"] = "exact" if exact else "fulltext" if found or relations else "none"
         return SearchResult(found, relations, rung, query.strip() if exact else "")
@@ -211,10 +212,11 @@ class SkbKB:
         ]
         ranked = self._ranked(edges, query, limit) if query.strip() else [(edge, 0.0) for edge in _in_turn(edges)]
         shown = tuple(
-            Edge("in" if way == "in" else "out", self._relation_entity(kind), self._value(other), round(score, 4))
+            Edge("in" if way == "in" else "out", self._relation_entity(kind), value, round(score, 4))
             for (way, kind, other), score in ranked[:limit]
+            for value in [replace(self._value(other), description=self._excerpt(other, query))]
         )
-        return Neighborhood(self._entity(node), shown, len(edges))
+        return Neighborhood(self._described(node, query), shown, len(edges))
 
     def vector_query(self, text: str, *, kind: str = "item", limit: int = 10) -> Ranking:
         """See ``KnowledgeBase``: by BM25 and by vectors, their scores summed. ``kind`` is a node type, ``item`` any."""
@@ -246,6 +248,17 @@ class SkbKB:
         numbers = {node_id: self.skb.nodes.ids.find(node_id) for node_id in ids}
         return {node_id: self._entity(number) for node_id, number in numbers.items() if number >= 0}
 
+    def excerpts(self, ids: Iterable[str], about: str = "") -> dict[str, str]:
+        """A line of what each node's document says, of ``about`` where it speaks of that; ids without one left out."""
+        numbers = {node_id: self.skb.nodes.ids.find(node_id) for node_id in ids}
+        lines = {node_id: self._excerpt(number, about) for node_id, number in numbers.items() if number >= 0}
+        return {node_id: line for node_id, line in lines.items() if line}
+
+    def _excerpt(self, node: int, about: str = "") -> str:
+        return excerpt(
+            self.skb.documents[node], str(self.skb.nodes.names[node]), about=about, without=self.skb.meta.alias_fields
+        )
+
     def _by_text(
         self,
         text: str,
@@ -264,6 +277,11 @@ class SkbKB:
     def _entity(self, node: int) -> Entity:
         kind = self.skb.type_name(node)
         return Entity(self.skb.id(node), self.skb.nodes.label(node), kind, kind)
+
+    def _described(self, node: int, about: str = "") -> Entity:
+        """An entity whose description says its type and a line of its document, by which homonyms are told apart."""
+        entity, line = self._entity(node), self._excerpt(node, about)
+        return replace(entity, description=f"{entity.kind}; {line}" if line else entity.kind)
 
     def _value(self, node: int) -> Value:
         return Value(self.skb.nodes.label(node), self.skb.id(node), self.skb.type_name(node))

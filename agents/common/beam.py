@@ -1,0 +1,118 @@
+"""ToG's beam: the links by which nodes were reached, how links and nodes are weighed, and chains of relations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from kbnav.tools.walking import INVERSE, fact_text
+from kbnav.trajectory import Fact, Step
+
+Key = tuple[str, str, str]
+
+
+class Weighed(NamedTuple):
+    """A link with the product of its relation's score and its own (ToG, section 2.1)."""
+
+    fact: Fact
+    score: float
+
+
+def inverse(relation: str) -> str:
+    """The relation followed the other way."""
+    return relation.removeprefix(INVERSE) if relation.startswith(INVERSE) else f"{INVERSE}{relation}"
+
+
+def kept_facts(path: Sequence[Step]) -> list[Fact]:
+    """The links by which each depth's nodes were reached from the depth before."""
+    known: list[Fact] = []
+    found: list[Fact] = []
+    for step in path:
+        if step.call.tool == "search_relations":
+            beam = set(step.call.arguments["entity_ids"])
+            known += [fact for fact in found if fact.target in beam]
+            found = []
+        elif step.call.tool == "follow_relations":
+            found += step.facts
+    return fresh(known, ())
+
+
+def fresh(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]:
+    """The links that are not known yet, each once, from whichever end it was seen; a link to itself is none."""
+    seen = {_key(fact) for fact in known}
+    new = []
+    for fact in facts:
+        if fact.source != fact.target and _key(fact) not in seen:
+            seen.add(_key(fact))
+            new.append(fact)
+    return new
+
+
+def offered(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]:
+    """The relations of the nodes reached, without those by which they were reached, backwards."""
+    back = {(fact.target, inverse(fact.relation)) for fact in known}
+    return [fact for fact in dict.fromkeys(facts) if (fact.source, fact.relation) not in back]
+
+
+def best_of_each(facts: Sequence[Fact], scores: Mapping[int, float], width: int) -> list[tuple[int, float]]:
+    """Places of the ``width`` best of every source, best first; those scored 0 are none."""
+    taken: dict[str, int] = {}
+    chosen = []
+    for place, score in sorted(scores.items(), key=lambda pair: -pair[1]):
+        source = facts[place].source
+        if score > 0 and taken.get(source, 0) < width:
+            taken[source] = taken.get(source, 0) + 1
+            chosen.append((place, score))
+    return chosen
+
+
+def best_links(links: Iterable[Weighed], reached: Collection[str]) -> list[Weighed]:
+    """Links by the scores of the nodes they lead to, best first; those scored 0 are none.
+
+    A node counts for more the more of the nodes reached link to it, as independent evidence does: its score is
+    1 - (1 - a)(1 - b)… over the best link from each. A link that joins two nodes reached comes before others as good.
+    """
+    counting = [link for link in links if link.score > 0]
+    best: dict[str, dict[str, float]] = {}
+    for fact, score in counting:
+        sources = best.setdefault(fact.target, {})
+        sources[fact.source] = max(sources.get(fact.source, 0.0), score)
+    missing = dict.fromkeys(best, 1.0)
+    for target, sources in best.items():
+        for score in sources.values():
+            missing[target] *= 1 - min(score, 1.0)
+    whole = {target: 1 - left for target, left in missing.items()}
+    return sorted(counting, key=lambda link: (-whole[link.fact.target], link.fact.target not in reached, -link.score))
+
+
+def chains(known: Sequence[Fact], last: Iterable[Fact]) -> list[str]:
+    """``Ann Reed (p1): owns → located in → Coldwick (t1)``: the relations that lead to each last link's end (ToG-R)."""
+    before = {fact.target: fact for fact in reversed(known)}
+    lines = []
+    for fact in last:
+        way = [fact]
+        while (earlier := before.get(way[0].source)) and earlier not in way:
+            way.insert(0, earlier)
+        names = " → ".join(
+            ("^" if one.relation.startswith(INVERSE) else "")
+            + (one.relation_name or one.relation.removeprefix(INVERSE))
+            for one in way
+        )
+        start = f"{way[0].source_name} ({way[0].source})" if way[0].source_name else way[0].source
+        end = f"{fact.target_name} ({fact.target})" if fact.target_name not in ("", fact.target) else fact.target
+        lines.append(f"{start}: {names} → {end}")
+    return list(dict.fromkeys(lines))
+
+
+def support(answers: Sequence[str], best: Sequence[Fact], known: Sequence[Fact]) -> list[str]:
+    """The links that lead to the answers, best first, and then those that lead to these."""
+    to_answers = [fact for fact in best if {fact.source, fact.target} & set(answers)]
+    ends = {end for fact in to_answers for end in (fact.source, fact.target)}
+    before = [fact for fact in known if fact.target in ends or fact.source in ends]
+    return [fact_text(fact) for fact in fresh([*to_answers, *before], ())]
+
+
+def _key(fact: Fact) -> Key:
+    if fact.relation.startswith(INVERSE):
+        return fact.target, fact.relation.removeprefix(INVERSE), fact.source
+    return fact.source, fact.relation, fact.target
