@@ -109,7 +109,7 @@ def test_json_is_all_there_is_on_standard_output(kbnav):
     found = {row["element"]["value"].rsplit("/", 1)[1] for row in answer["table"]["results"]["bindings"]}
     assert found == {"Q979", "Q1128"}
     assert {answer["labels"][one] for one in found} == {"polonium", "radium"}
-    assert "# P61: discoverer or inventor, Q7186: Marie Curie" in answer["query_labelled"]
+    assert answer["query_labelled"].startswith("# P61: discoverer or inventor\n# Q7186: Marie Curie\nSELECT")
     assert unquote(answer["link"].partition("#")[2]) == QUERY
     assert "→ search_entities Marie Curie" in error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,3 +33,17 @@ def test_lists_and_objects_among_arguments_are_shown_as_text():
     arguments = {"nodes": ["p1", "p2"], "paths": [path], "notes": [], "no_answer": False}
     Console(file=out, width=120).print(call_lines(Call("plan", arguments, "")))
     assert " ".join(out.getvalue().split()) == "→ plan p1, p2, owns, person, house, person, 0.7"
+
+
+def test_a_query_keeps_its_lines_and_is_readable_on_white_and_on_dark():
+    query = (
+        'PREFIX ex: <http://example.org/>\nSELECT ?answer WHERE { ?answer wdt:P61 wd:Q7186 ; rdfs:label "x"@en }  # why'
+    )
+    out = io.StringIO()
+    console = Console(file=out, width=40, force_terminal=True, color_system="truecolor")
+    console.print(call_lines(Call("execute_query", {"query": query}, "")), crop=False)
+    shown = out.getvalue()
+    assert re.sub(r"\x1b\[[\d;]*m", "", shown).endswith(f"{query}\n")
+    colours = {code for codes in re.findall(r"\x1b\[([\d;]*)m", shown) for code in codes.split(";")}
+    # Bold, dim, the default background, the end, and palette colours that are seen on both; no fixed colour, no white.
+    assert colours <= {"0", "1", "2", "32", "35", "36", "49"}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.panel import Panel
+from rich.style import Style
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
@@ -52,7 +53,7 @@ class Progress:
         if event.call:
             self._running.append(event.call)
             self._together = len(self._running) > 1
-            self._console.print(call_lines(event.call))
+            self._console.print(call_lines(event.call), crop=False)
         for step in event.steps:
             if event.kind == "dropped":
                 self._console.print(drop_line(step))
@@ -72,8 +73,24 @@ def call_lines(call: Call) -> RenderableType:
     query = arguments.pop(_QUERY, None) if call.tool == "execute_query" else None
     parts.append(Text.assemble(("→ ", "bold cyan"), (printable(call.tool), "bold"), f" {_short(arguments)}"))
     if query:
-        parts.append(Syntax(printable(str(query)), "sparql", background_color="default", word_wrap=True))
+        parts.append(query_lines(str(query)))
     return Group(*parts)
+
+
+def query_lines(query: str) -> Text:
+    """A query in colours that can be read on a white and on a dark terminal, its lines as they are.
+
+    Names keep the terminal's own colour; whoever copies it from a terminal copies no line break that is not in it.
+    """
+    from pygments.token import Comment, Keyword, Name, String
+    from rich.syntax import ANSISyntaxTheme
+
+    colours = {Keyword: Style(bold=True), String: Style(color="green"), Name.Tag: Style(color="magenta")}
+    theme = ANSISyntaxTheme({**colours, Comment: Style(dim=True)})
+    shown = Syntax("", "sparql", theme=theme, background_color="default").highlight(printable(query).rstrip())
+    shown.rstrip()
+    shown.no_wrap, shown.overflow = True, "ignore"
+    return shown
 
 
 def observation_lines(step: Step, limit: int = _OBSERVED) -> RenderableType:
@@ -114,7 +131,7 @@ def labelled_query(run: Run) -> str:
 
 def print_answer(console: Console, run: Run, query_page: str) -> None:
     """The answer, the result table, the final query with labels, and a link that opens it, on one line."""
-    console.print(_answer_lines(run))
+    console.print(_answer_lines(run), crop=False)
     if run.outcome.query:
         link = query_link(run.outcome.query, query_page)
         console.print(Text(link, style="blue"), soft_wrap=True)
@@ -141,7 +158,7 @@ def _answer_lines(run: Run) -> RenderableType:
     if outcome.ranking is not None and outcome.ranking.nodes:
         parts.append(ranking_lines(outcome.ranking))
     if outcome.query:
-        parts.append(Syntax(printable(labelled_query(run)), "sparql", background_color="default", word_wrap=True))
+        parts.append(query_lines(labelled_query(run)))
     return Group(*parts)
 
 
@@ -185,7 +202,7 @@ def ranking_lines(ranking: Ranking) -> RenderableType:
 def print_run(console: Console, run: Run, query_page: str) -> None:
     """A saved run: what was asked, every step (those taken back marked), and the answer."""
     for lines in _run_lines(run):
-        console.print(lines)
+        console.print(lines, crop=False)
     print_answer(console, run, query_page)
 
 

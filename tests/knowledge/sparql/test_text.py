@@ -111,13 +111,12 @@ def test_taking_a_limit_off_real_queries_takes_nothing_else(shared_data: Path) -
     assert changed > 10
 
 
-def test_labels_stand_behind_the_line_of_their_first_use() -> None:
+def test_labels_stand_above_the_query_in_the_order_of_first_use() -> None:
     query = 'SELECT ?x {\n  ?x wdt:P61 wd:Q7186 . # known\n  ?x rdfs:label """a\nb""", wd:Q7186 ; wdt:P31 wd:Q5 }'
-    labels = {"P61": "discoverer or inventor", "Q7186": "Marie Curie", "Q5": "human"}
-    assert comment_labels(query, labels) == (
-        "SELECT ?x {\n  ?x wdt:P61 wd:Q7186 . # known  # P61: discoverer or inventor, Q7186: Marie Curie\n"
-        '  ?x rdfs:label """a\nb""", wd:Q7186 ; wdt:P31 wd:Q5 }  # Q5: human'
-    )
+    labels = {"P61": "discoverer or inventor", "Q5": "human", "Q7186": "Marie Curie"}
+    labelled = comment_labels(query, labels)
+    assert labelled == f"# P61: discoverer or inventor\n# Q7186: Marie Curie\n# Q5: human\n{query}"
+    assert comment_labels(labelled, labels | {"Q5": "person"}) == labelled.replace("human", "person")
 
 
 @given(st.text(), st.text(), st.sampled_from(["\n", "\r\n", "\r"]))

@@ -9,32 +9,21 @@ from urllib.parse import quote
 from kbnav.knowledge.sparql.prefixes import entity_tokens
 from kbnav.knowledge.sparql.tokens import tokenize
 
-_LINE_END = re.compile(r"\r\n|\r|\n|\Z")
 _LONGEST = 60
+_LABELS = re.compile(r"\A(?:# [QPL][0-9][^\r\n]*(?:\r\n|\r|\n))+")
 
 
 def comment_labels(query: str, labels: Mapping[str, str]) -> str:
-    """The query with comments at the ends of its lines that give the labels of the ids on them; it runs as before.
+    """The query below comments that give the labels of the ids in it, one a line; it runs as before.
 
-    Each id is explained once, at its first use. ``labels`` maps ids (``Q42``) to labels, which may hold anything: what
-    could end a comment is taken out, and long ones are cut. Raises QuerySyntaxError at a string that is never closed.
+    Ids are explained in the order of their first use; such comments that are there already are written anew. ``labels``
+    maps ids (``Q42``) to labels, which may hold anything: what could end a comment is taken out, and long ones are cut.
+    Raises QuerySyntaxError at a string that is never closed.
     """
-    tokens = tokenize(query)
-    strings = [token for token in tokens if token.kind == "string"]
-    notes: dict[str, tuple[int, str]] = {}
-    for token, entity in entity_tokens(tokens):
-        if label := _one_line(labels.get(entity, "")):
-            notes.setdefault(entity, (token.start, f"{entity}: {label}"))
-    waiting = sorted(notes.values())
-    parts, written = [], 0
-    for end in (match.start() for match in _LINE_END.finditer(query)):
-        # A line may end within a string; the next end that does not serves both.
-        if waiting and not any(string.start < end < string.end for string in strings):
-            now = [text for start, text in waiting if start < end]
-            waiting = [note for note in waiting if note[0] >= end]
-            parts += [query[written:end], "  # " + ", ".join(now) if now else ""]
-            written = end
-    return "".join(parts) + query[written:]
+    query = _LABELS.sub("", query)
+    used = dict.fromkeys(entity for _, entity in entity_tokens(tokenize(query)))
+    named = {entity: _one_line(labels.get(entity, "")) for entity in used}
+    return "".join(f"# {entity}: {label}\n" for entity, label in named.items() if label) + query
 
 
 def _one_line(label: str) -> str:

@@ -112,9 +112,10 @@ export class RunView {
 
   /** The query with labels, to be changed and run again. */
   query(answer) {
-    const rows = Math.min(16, answer.query.split("\n").length + 2);
+    const text = answer.query_labelled || answer.query;
+    const rows = Math.min(16, text.split("\n").length + 2);
     const editor = h("textarea", { class: "query", rows, spellcheck: "false", "aria-label": "SPARQL query", dir: "ltr" });
-    editor.value = answer.query_labelled || answer.query;
+    editor.value = text;
     const shown = h("div");
     const address = h("span", {}, answer.link && out(answer.link));
     const problem = h("p", { class: "problem", role: "alert", hidden: true });
