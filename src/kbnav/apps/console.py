@@ -6,7 +6,7 @@ import json
 import unicodedata
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -23,9 +23,6 @@ from kbnav.knowledge.sparql.present import comment_labels, query_link
 from kbnav.tools.show import cell_text
 from kbnav.trajectory import Call, Run, Step
 
-if TYPE_CHECKING:
-    from kbnav.agents.machine import Event
-
 ROWS = 20
 """Rows of an answer printed in a terminal; ``--csv`` and ``--json`` give all."""
 _TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -40,30 +37,6 @@ def printable(text: str) -> str:
     )
 
 
-class Progress:
-    """Prints each thought, action and observation as it happens."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._running: list[Call] = []
-        self._together = False
-
-    def __call__(self, event: Event) -> None:
-        """Listen to a run. Where calls run side by side, each observation is headed by its call."""
-        if event.call:
-            self._running.append(event.call)
-            self._together = len(self._running) > 1
-            self._console.print(call_lines(event.call), crop=False)
-        for step in event.steps:
-            if event.kind == "dropped":
-                self._console.print(drop_line(step))
-                continue
-            if self._together:
-                self._console.print(Text(f"← {printable(step.call.tool)} {_short(step.call.arguments)}", style="cyan"))
-            self._console.print(observation_lines(step))
-            self._running = [call for call in self._running if call is not step.call]
-
-
 def call_lines(call: Call) -> RenderableType:
     """A thought and the action it led to."""
     parts: list[RenderableType] = []
@@ -71,7 +44,7 @@ def call_lines(call: Call) -> RenderableType:
         parts.append(Text(f"· {printable(call.thought)}", style="italic"))
     arguments = dict(call.arguments)
     query = arguments.pop(_QUERY, None) if call.tool == "execute_query" else None
-    parts.append(Text.assemble(("→ ", "bold cyan"), (printable(call.tool), "bold"), f" {_short(arguments)}"))
+    parts.append(Text.assemble(("→ ", "bold cyan"), (printable(call.tool), "bold"), f" {short_arguments(arguments)}"))
     if query:
         parts.append(query_lines(str(query)))
     return Group(*parts)
@@ -103,10 +76,13 @@ def observation_lines(step: Step, limit: int = _OBSERVED) -> RenderableType:
 
 def drop_line(step: Step) -> Text:
     """That a step was taken off the path, and why."""
-    return Text(f"↶ {printable(step.call.tool)} {_short(step.call.arguments)} ({step.dropped})", style="magenta")
+    return Text(
+        f"↶ {printable(step.call.tool)} {short_arguments(step.call.arguments)} ({step.dropped})", style="magenta"
+    )
 
 
-def _short(arguments: Mapping[str, Any]) -> str:
+def short_arguments(arguments: Mapping[str, Any]) -> str:
+    """A call's arguments on one line."""
     line = " ".join(printable(_plain(arguments)).split())
     return line if len(line) <= 100 else line[:99] + "…"
 
@@ -134,7 +110,7 @@ def print_answer(console: Console, run: Run, query_page: str) -> None:
     console.print(_answer_lines(run), crop=False)
     if run.outcome.query:
         link = query_link(run.outcome.query, query_page)
-        console.print(Text(link, style="blue"), soft_wrap=True)
+        console.print(Text(link, style="underline"), soft_wrap=True)
         if is_mirror(run.kb):
             console.print("(the link asks live Wikidata, which may know more than this copy)", style="dim")
 
@@ -213,14 +189,23 @@ def print_runs(console: Console, runs: Iterable[Run]) -> None:
         console.print(Text.assemble((told, "dim"), printable(run.question)), no_wrap=True, overflow="ellipsis")
 
 
-def _run_lines(run: Run) -> Iterable[RenderableType]:
-    spent = f"{len(run.path)} steps, {len(run.discarded)} taken back, {run.seconds:.1f} s"
+def spent_words(run: Run) -> str:
+    """What a run took: steps, time, and where a model was asked its calls, tokens and cost."""
+    parts = [f"{len(run.path)} step{'s' if len(run.path) != 1 else ''}"]
+    if run.discarded:
+        parts.append(f"{len(run.discarded)} taken back")
+    parts.append(f"{run.seconds:.1f} s")
     if run.usage.calls:
-        spent += f", {run.usage.calls} model calls, {run.usage.prompt} + {run.usage.completion} tokens"
+        calls = f"{run.usage.calls} model call{'s' if run.usage.calls != 1 else ''}"
+        parts.append(f"{calls}, {run.usage.prompt:,} + {run.usage.completion:,} tokens")
+        parts.append(f"${run.cost:.4f}" if run.cost is not None else "cost not known (setting prices)")
     if run.replayed.calls:
-        spent += f", {run.replayed.calls} replies kept from before"
-    if run.cost is not None:
-        spent += f", ${run.cost:.4f}"
+        parts.append(f"{run.replayed.calls} replies kept from before")
+    return ", ".join(parts)
+
+
+def _run_lines(run: Run) -> Iterable[RenderableType]:
+    spent = spent_words(run)
     head = f"{run.system} with {run.model} on {run.settings.get('kb', '')}, {run.started}\n{spent}"
     yield Panel(Text(f"{printable(run.question)}\n{printable(head)}"), title=run.id)
     for turn in run.history:

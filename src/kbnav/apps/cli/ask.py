@@ -31,14 +31,14 @@ def ask(
     checked_question(question)
     check_key(settings)  # before the imports that take seconds
     from kbnav.agents.common.choice import build_agent
-    from kbnav.apps.console import Progress
+    from kbnav.apps.cli.progress import Progress
     from kbnav.knowledge.open import open_kb
     from kbnav.session import ask as ask_agent
 
     console = Console(stderr=as_json or as_csv)
     say_baseline(console, settings)
-    listener = None if quiet else Progress(console)
-    with open_kb(settings) as base, ended_by_ctrl_c() as brake:
+    listener = Progress(console, settings.model, steps=not quiet)
+    with open_kb(settings) as base, ended_by_ctrl_c() as brake, listener:
         run = ask_agent(build_agent(base, settings, of.system or ""), question, on_event=listener, brake=brake)
     print_outcome(run, settings, as_json, as_csv)
     raise typer.Exit(0 if run.outcome.status in ("answered", "best effort") else 1)

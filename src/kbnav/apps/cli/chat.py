@@ -14,6 +14,7 @@ from kbnav.apps.cli.terminal import ended_by_ctrl_c, print_outcome, say_baseline
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from kbnav.apps.cli.progress import Progress
     from kbnav.settings import Settings
     from kbnav.stopping import Brake
     from kbnav.trajectory import Run
@@ -29,7 +30,6 @@ def chat(
     from rich.console import Console
 
     from kbnav.agents.common.choice import build_agent
-    from kbnav.apps.console import Progress
     from kbnav.knowledge.open import open_kb
     from kbnav.session import Chat, sqlite_sessions
     from kbnav.trajectory import new_id
@@ -48,11 +48,12 @@ def chat(
         try:
             if talk.unfinished:
                 console.print(f"going on with: {talk.unfinished}", style="dim", highlight=False, markup=False)
-                _turn(lambda brake: talk.resume(on_event=Progress(console), brake=brake), settings)
+                _turn(lambda brake, seen: talk.resume(on_event=seen, brake=brake), settings, console)
             while question := _next_question(console):
                 _turn(
-                    lambda brake, asked=question: talk.ask(asked, on_event=Progress(console), brake=brake),  # type: ignore[misc]
+                    lambda brake, seen, asked=question: talk.ask(asked, on_event=seen, brake=brake),  # type: ignore[misc]
                     settings,
+                    console,
                 )
         finally:
             options = _options(
@@ -61,13 +62,14 @@ def chat(
             console.print(f"to go on later: kbnav chat --session {talk.id}{options}", style="dim", soft_wrap=True)
 
 
-def _turn(answer: Callable[[Brake], Run], settings: Settings) -> None:
+def _turn(answer: Callable[[Brake, Progress], Run], settings: Settings, console: Console) -> None:
     """One turn of a chat: what stops it is said, and the session goes on."""
+    from kbnav.apps.cli.progress import Progress
     from kbnav.errors import StopRun
 
     try:
-        with ended_by_ctrl_c() as brake:
-            run = answer(brake)
+        with ended_by_ctrl_c() as brake, Progress(console, settings.model) as seen:
+            run = answer(brake, seen)
         print_outcome(run, settings, False, False)
     except StopRun as error:
         say_error(error)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def print_outcome(run: Run, settings: Settings, as_json: bool, as_csv: bool) -> None:
     """Print the answer, for people or for programs."""
-    from kbnav.apps.console import answer_json, print_answer
+    from kbnav.apps.console import answer_json, print_answer, spent_words
 
     page = settings.endpoints.query_page
     if as_json:
@@ -35,7 +35,9 @@ def print_outcome(run: Run, settings: Settings, as_json: bool, as_csv: bool) -> 
         console = Console()
         console.rule()
         print_answer(console, run, page)
-        console.print(f"every step: kbnav show {run.id}", style="dim", highlight=False)
+        console.print(
+            f"{spent_words(run)}; every step: kbnav show {run.id}", style="dim", highlight=False, soft_wrap=True
+        )
 
 
 @contextmanager
