@@ -19,7 +19,7 @@ from kbnav.evaluation.datasets.question import Question
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import Retriever
-from kbnav.retrieval.registry import build_retriever
+from kbnav.retrieval.build import build_retriever
 from kbnav.settings import Settings
 
 PLAIN: Mapping[str, Any] = {"bm25": {"relations": False}, "vss": {"relations": False}}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -15,11 +13,14 @@ from kbnav.planning.open import Name
 
 
 class PlanOptions(Options):
-    """Options of every system with a plan. ``trained`` is the folder of a trained planner; alone, of a ``ranker``."""
+    """Options of every system with a plan."""
 
     planner: Name = "none"
+    """What plans the relation paths."""
     trained: str = ""
+    """Folder of a trained planner (``kbnav planner train``); given alone, it is a ``ranker``."""
     matching: Variant = "hybrid"
+    """How the nodes that the question names are found."""
 
     @property
     def nearest(self) -> int:
@@ -40,18 +41,20 @@ class PlanOptions(Options):
 
 
 class PasemiqaOptions(PlanOptions):
-    """``k`` (K) nodes are kept at each search, query and match by meaning, and ``rounds`` (T) is all it may take.
-
-    The paper varies both (section 5.3) and does not say which it uses elsewhere. ``search_k``, ``query_k`` and
-    ``match_k`` set one of the three apart. ``query`` is ``fused``, by words and meaning, or ``cosine`` as in the paper.
-    """
+    """The paper varies both ``k`` and ``rounds`` (section 5.3) and does not say which it uses elsewhere."""
 
     k: int = Field(default=10, ge=1, le=50)
+    """Nodes that are kept at each search, query and match by meaning (K)."""
     search_k: int = Field(default=0, ge=0, le=50)
+    """Nodes that are kept at each search; 0: ``k``."""
     query_k: int = Field(default=0, ge=0, le=50)
+    """Nodes that are kept at each query; 0: ``k``."""
     match_k: int = Field(default=0, ge=0, le=50)
+    """Nodes that are kept of a match by meaning; 0: ``k``."""
     query: Literal["fused", "cosine"] = "fused"
+    """By words and meaning, or by meaning alone as in the paper."""
     rounds: int = Field(default=10, ge=1, le=50)
+    """All the rounds it may take (T)."""
 
     @property
     def kept(self) -> int:
@@ -70,14 +73,14 @@ class PasemiqaOptions(PlanOptions):
 
 
 class RogOptions(PlanOptions):
-    """The planner's paths that are retrieved, and the tokens that their instances may take.
-
-    Without a plan there is nothing to retrieve.
-    """
+    """Without a plan there is nothing to retrieve."""
 
     planner: Name = "in-context"
+    """What plans the relation paths; not ``none``."""
     paths: int = Field(default=3, ge=1, le=10)
+    """Paths of the plan that are retrieved."""
     tokens: int = Field(default=4_000, ge=20)
+    """Tokens that the instances of the paths may take."""
 
     @field_validator("planner")
     @classmethod
@@ -88,34 +91,30 @@ class RogOptions(PlanOptions):
 
 
 class TogOptions(Options):
-    """Depth, width and what scores (``prune``) are by default the authors'.
-
-    ``reasoning=relations`` is their ToG-R: links are drawn, not scored, and chains of relations are judged.
-    ``exploration`` is the temperature at which relations and links are scored; the authors' is 0.4. Where nothing is
-    scored ``low`` or more, the question is linked anew, once. ``backwards``: the relation just followed is offered
-    backwards too, which finds what has the same neighbour.
-    """
+    """Depth, width and what scores are by default the authors'."""
 
     depth: int = Field(default=3, ge=1, le=5)
+    """Links that a path has at most."""
     width: int = Field(default=3, ge=1, le=10)
+    """Entities that the beam keeps."""
     prune: Pruning = "model"
+    """What scores relations and links."""
     matching: Variant = "hybrid"
+    """How the nodes that the question names are found."""
     reasoning: Literal["links", "relations"] = "links"
+    """``relations`` is the authors' ToG-R: links are drawn, not scored, and chains of relations are judged."""
     exploration: float = Field(default=0.0, ge=0, le=2)
+    """The temperature at which relations and links are scored; the authors' is 0.4."""
     low: float = Field(default=0.1, ge=0, le=1)
+    """Where nothing is scored so much or more, the question is linked anew, once."""
     backwards: bool = False
+    """Whether the relation just followed is offered backwards too, which finds what has the same neighbour."""
 
 
 class GogOptions(Options):
-    """The neighbours that the model keeps of one node, and how nodes are matched."""
+    """Options of ``gog``."""
 
     k: int = Field(default=10, ge=1, le=50)
+    """Neighbours that the model keeps of one node."""
     matching: Variant = "hybrid"
-
-
-WALKERS: Mapping[str, type[Options]] = MappingProxyType(
-    {"pasemiqa": PasemiqaOptions, "tog": TogOptions, "rog": RogOptions, "gog": GogOptions}
-)
-"""The options of each of these agents by its name."""
-NEED_A_MODEL = frozenset({"tog", "rog", "gog"})
-"""The systems that have no offline policy."""
+    """How the nodes that the question names are found."""

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from kbnav.errors import UsageError
+from kbnav.suggest import did_you_mean
 
 INNER = "stages"
 """The option of a system made of others that holds their options, by name."""
@@ -16,7 +17,7 @@ INNER = "stages"
 class Options(BaseModel):
     """What the options of every system share: texts become numbers and truth values, commas make lists."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -52,12 +53,51 @@ def read_options(kind: type[O], given: Mapping[str, Any], system: str) -> O:
     """The options of a system. Raises UsageError for an unknown one, naming those there are, and for a wrong value."""
     unknown = [name for name in given if name not in kind.model_fields]
     if unknown:
+        meant = did_you_mean(unknown[0], kind.model_fields)
         known = ", ".join(kind.model_fields) or "none"
-        raise UsageError(f"{system} has no option {unknown[0]!r}; there are: {known}")
+        raise UsageError(f"{system} has no option {unknown[0]!r}; there are: {known}{meant}")
     try:
         return kind.model_validate(dict(given))
     except ValidationError as error:
         first = error.errors()[0]
-        raise UsageError(
-            f"{system}: {'.'.join(str(part) for part in first['loc'])}: {first['msg'].removeprefix('Value error, ')}"
-        ) from error
+        where = "".join(f"{part}" if not place else f".{part}" for place, part in enumerate(first["loc"]))
+        said = first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"{system}: {where}: {said}" if where else f"{system} {said}") from error
+
+
+def describe_options(kind: type[Options]) -> list[dict[str, Any]]:
+    """Each option as plain data: its ``name``, ``type`` in words, ``default`` as ``--set`` takes it, and ``about``."""
+    schema = kind.model_json_schema()
+    defaults = kind().model_dump(mode="json")
+    return [
+        {
+            "name": name,
+            "type": _type_in_words(field),
+            "default": defaults[name],
+            "about": " ".join(field.get("description", "").replace("``", "").split()),
+        }
+        for name, field in schema.get("properties", {}).items()
+    ]
+
+
+def _type_in_words(field: Mapping[str, Any]) -> str:
+    """The type of an option from its JSON schema, as in ``a number from 1 to 50``."""
+    several = [_type_in_words(one) for one in field.get("anyOf", []) if one.get("type") != "null"]
+    if several:
+        return " or ".join(several)
+    if "enum" in field:
+        return "one of " + ", ".join(map(str, field["enum"]))
+    kind = field.get("type", "")
+    if kind == "array":
+        return f"several, with commas: {_type_in_words(field.get('items', {}))}"
+    words = {
+        "integer": "a whole number",
+        "number": "a number",
+        "boolean": "true or false",
+        "object": "NAME.OPTION=VALUE",
+    }
+    low, high, above = field.get("minimum"), field.get("maximum"), field.get("exclusiveMinimum")
+    if low is not None and high is not None:
+        return f"{words[kind]} from {low} to {high}"
+    bound = f", at least {low}" if low is not None else f", above {above}" if above is not None else ""
+    return words.get(kind, "text") + bound

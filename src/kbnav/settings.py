@@ -83,6 +83,8 @@ class Web(Strict):
     """Knowledge bases to choose from, each as ``kb``; empty: ``kb`` alone."""
     models: tuple[str, ...] = ()
     """Models to choose from, each as ``model``; empty: ``model`` alone."""
+    systems: tuple[str, ...] = ()
+    """Agents to choose from, by name or as ``module:function``; empty: all that fit the knowledge base."""
     hosts: tuple[str, ...] = ()
     """Names by which browsers reach the server, beside the loopback ones; requests for other names are refused."""
     tokens: dict[str, SecretStr] = {}

@@ -91,14 +91,14 @@ def test_parts_of_kar_are_left_out_by_name_or_several_with_commas(home: Path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--system", "bm26"), "known: bm25, vss"),
+        (("--system", "bm26"), "no retriever .bm26.; did you mean .bm25."),
         (("--system", "bm25", "--set", "top_v=3"), "bm25 has no option 'top_v'; there are: candidates, relations"),
         (("--system", "rerank", "--set", "top_v=none"), "rerank: top_v"),
         (("--system", "vss", "--without", "kg"), "vss has no option 'without'"),
         (("--system", "kar", "--without", "rollback"), "kar: without"),
         (("--system", "bm25", "--set", "relations"), "name=value"),
         (("--system", "bm25", "--candidates", "boat"), "no node type 'boat'"),
-        (("--system", "rrf", "--set", "of=bm25,best"), "no retrieval system 'best'"),
+        (("--system", "rrf", "--set", "of=bm25,best"), "no retriever 'best'"),
         (("--system", "bm25", "--kb", "mini"), "the system bm25 needs an SKB"),
     ],
 )

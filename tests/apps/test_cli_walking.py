@@ -62,7 +62,7 @@ def test_csv_and_json_have_every_node_with_its_basis(kbnav):
     [
         (["--kb", "demo", "--system", "tog"], "the system tog needs a model: name one with --model"),
         (["--kb", "demo", "--system", "gog", "--model", "replay:run.json"], "the system gog needs a model"),
-        (["--kb", "demo", "--system", "frog"], "no agent 'frog'; known: spinach, skb, pasemiqa, tog, rog, gog"),
+        (["--kb", "demo", "--system", "frog"], "no agent 'frog'; did you mean 'rog'?"),
         (["--kb", "demo", "--system", "pasemiqa", "--set", "width=3"], "pasemiqa has no option 'width'; there are: "),
         (["--kb", "demo", "--system", "pasemiqa", "--set", "k=none"], "pasemiqa: k: Input should be a valid integer"),
         (["--kb", "demo", "--system", "pasemiqa", "--set", "k"], "--set takes name=value, not 'k'"),

@@ -9,7 +9,8 @@ import pytest
 
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import as_skb
-from kbnav.retrieval.registry import attempt, build_retriever
+from kbnav.retrieval.attempt import attempt
+from kbnav.retrieval.build import build_retriever
 from kbnav.settings import Settings
 from kbnav.trajectory import Run
 

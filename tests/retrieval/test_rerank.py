@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from kbnav.errors import CredentialsError, ServiceError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.calls import BYTES_PER_TOKEN, ModelCalls
+from kbnav.retrieval.attempt import attempt
 from kbnav.retrieval.base import Trace
-from kbnav.retrieval.registry import attempt, build_retriever
+from kbnav.retrieval.build import build_retriever
 from kbnav.retrieval.rerank import Rerank, RerankOptions, parse_score
 from kbnav.settings import Settings
 from tests.models.stub import ModelStub, completion, failure

@@ -22,9 +22,9 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import Observed, Trace
 from kbnav.retrieval.bm25 import BM25, BM25Options
+from kbnav.retrieval.build import build_retriever
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
 from kbnav.retrieval.multi_vss import FILE, MultiVSS, MultiVSSOptions, aggregated, chunks
-from kbnav.retrieval.registry import build_retriever
 from kbnav.retrieval.rrf import RRF, RRFOptions
 from kbnav.retrieval.vss import VSS, VSSOptions
 from kbnav.settings import Settings

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kbnav import systems
 from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
 from kbnav.evaluation.datasets import FORMATS, Dataset, Question, load_dataset, load_file
@@ -14,7 +15,7 @@ from kbnav.evaluation.journal import json_line, write_whole
 from kbnav.evaluation.records import GOLD, SCORES, RunInfo, read_info, read_saved_run
 from kbnav.evaluation.runner import Ended, Limits, Progress, begin_run, check_limits, run_questions
 from kbnav.evaluation.scoring import Scores, score_run
-from kbnav.evaluation.systems import System, build_system, kb_state, system_options
+from kbnav.evaluation.systems import System, build_system, kb_state
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.settings import Settings
@@ -23,7 +24,7 @@ from kbnav.trajectory import to_json
 
 @dataclass(frozen=True)
 class Plan:
-    """What to evaluate: a system on ``settings.kb`` over a dataset's questions.
+    """What to evaluate: a system (none named: the agent that the knowledge base usually has) on ``settings.kb`` over a dataset's questions.
 
     ``only`` names questions by id. ``gold`` is a file of frozen gold answers, or the folder of one; without it stored
     answers are used where the dataset has them, and gold queries are run where not. ``answerable`` leaves out questions
@@ -78,12 +79,14 @@ def evaluate(
 
     ``build`` makes the system of the plan's name, for those who have one that has no name.
     """
-    options = system_options(plan.system, plan.settings.options)
-    settings = plan.settings.model_copy(update={"language": plan.language, "options": options})
+    settings = plan.settings.model_copy(update={"language": plan.language})
     check_limits(plan.limits, settings.model, list(settings.prices))
     candidates = choose(plan.dataset, plan.only)[: None if plan.answerable else plan.limit]
     with open_kb(settings) as kb:
-        system = build(plan.system, kb, settings)
+        name = plan.system or systems.usual_agent(kb)
+        options = systems.find(name).read(settings.options)
+        settings = settings.model_copy(update={"options": options.model_dump(mode="json")})
+        system = build(name, kb, settings)
         questions = _with_gold(plan, candidates, kb, folder, stopped, on_gold)
         if questions is None:
             return "interrupted"

@@ -10,7 +10,6 @@ from typing import Any
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding
-from kbnav.agents.common.options import WALKERS
 from kbnav.agents.common.ranking import RankingEnding
 from kbnav.agents.common.walking import LABEL, WalkEnding
 from kbnav.agents.gog import GENERATE
@@ -22,12 +21,14 @@ from kbnav.evaluation.journal import open_journal, write_whole
 from kbnav.evaluation.records import GOLD, QUESTIONS, QuestionRecord, RunInfo, read_saved_run
 from kbnav.evaluation.runner import begin_run
 from kbnav.knowledge.base import Entity
-from kbnav.retrieval.registry import RETRIEVERS
 from kbnav.session import attempt
 from kbnav.settings import Budget, load_settings
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.toolbox import QUERY, Toolbox
 from kbnav.trajectory import Call, Outcome, Run, Step, Usage
+
+_WALKERS = frozenset({"pasemiqa", "tog", "rog", "gog"})
+"""The agents that walk along links, and end in their own way."""
 
 
 def replay_run(source: Path, out: Path) -> int:
@@ -48,7 +49,7 @@ def replay_run(source: Path, out: Path) -> int:
         if (out / QUESTIONS).stat().st_size:
             raise UsageError(f"{out} holds questions already; choose another folder")
         for record in saved.records.values():
-            acted = record.run.steps and record.run.system not in RETRIEVERS
+            acted = record.run.steps and record.run.language  # a retriever's run has none
             journal.append(_replayed(record, budget, left_out) if acted else record)
     return len(saved.records)
 
@@ -70,7 +71,7 @@ def _ending(run: Run, left_out: Sequence[str]) -> Ending:
         nodes = {node.id: node for node in run.outcome.ranking.nodes} if run.outcome.ranking else {}
         return {one: Entity(one, nodes[one].label, kind=nodes[one].kind) for one in ids if one in nodes}
 
-    if run.system in WALKERS:
+    if run.system in _WALKERS:
         tried = GENERATE if run.system == "gog" and GENERATE not in left_out else ""
         return WalkEnding(write, describe, tabled=run.outcome.table is not None, tried=tried)
     return RankingEnding(write, describe) if run.system == "skb" else QueryEnding(write)

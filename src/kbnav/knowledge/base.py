@@ -22,6 +22,8 @@ Capability = Literal[
 """What a knowledge base can do, by the name of the tool that needs it."""
 
 Direction = Literal["out", "in", "both"]
+KBKind = Literal["wikibase", "skb"]
+"""Wikidata, a mirror of it or another Wikibase; a graph whose nodes have documents."""
 
 
 @dataclass(frozen=True)
@@ -191,3 +193,8 @@ class KnowledgeBase(Protocol):
 def is_mirror(state: Mapping[str, Any]) -> bool:
     """Whether the ``state`` of a knowledge base is a mirror's, so that the live service may know more."""
     return "mirror" in state
+
+
+def kb_kind(kb: KnowledgeBase) -> KBKind:
+    """Of which kind a knowledge base is."""
+    return "skb" if kb.state().get("kind") == "skb" else "wikibase"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
+
+from pydantic import model_validator
 
 from kbnav.answers import Ranked, Ranking
 from kbnav.errors import UnknownId, UsageError
@@ -34,6 +36,20 @@ class ComposedOptions(RetrievalOptions):
 
     stages: Mapping[str, Mapping[str, Any]] = {}
     """Options of those others by name, as ``bm25.relations=true`` sets one."""
+
+    @property
+    def made_of(self) -> Sequence[str]:
+        """The systems that it is made of, by name."""
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _of_its_own_stages(self) -> Self:
+        unused = [stage for stage in self.stages if stage not in self.made_of]
+        if unused:
+            raise ValueError(
+                f"is not made of {unused[0]!r}, which options are given for; of: {', '.join(self.made_of)}"
+            )
+        return self
 
 
 def candidate_ranges(skb: SKB, options: RetrievalOptions) -> list[tuple[int, int]] | None:

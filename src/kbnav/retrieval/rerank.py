@@ -15,6 +15,7 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls, open_calls
 from kbnav.prompts import prompt_hashes, render
 from kbnav.retrieval.base import Retriever, Trace
+from kbnav.retrieval.build import build_stage
 from kbnav.retrieval.common import ComposedOptions, as_ranking, followed, numbers, told, without_thought
 from kbnav.settings import Settings
 
@@ -41,6 +42,11 @@ class RerankOptions(ComposedOptions):
     """What the first place of the first system adds to the model's score; the last adds ``1 / top_v`` of it."""
     neighbors: int = Field(default=-1, ge=-1)
     """Neighbours of a kind that a document lists; -1: all, until the model's window is full."""
+
+    @property
+    def made_of(self) -> Sequence[str]:
+        """See ``ComposedOptions``."""
+        return (self.first,)
 
 
 class Rerank:
@@ -127,6 +133,4 @@ def _number(text: str) -> float:
 
 def build_rerank(kb: SkbKB, settings: Settings, options: RerankOptions) -> Rerank:
     """See ``Rerank``. Raises as ``build_retriever`` and ``open_calls``."""
-    from kbnav.retrieval.registry import build_stage
-
     return Rerank(kb.skb, build_stage(options.first, kb, settings, options), open_calls(settings), options)

@@ -14,6 +14,7 @@ from kbnav.knowledge.skb.fusion import RANK_CONSTANT, reciprocal_rank_fusion
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import Observed, Retriever, Trace
+from kbnav.retrieval.build import build_stage
 from kbnav.retrieval.common import ComposedOptions, as_ranking, numbers, told
 from kbnav.settings import Settings
 
@@ -29,6 +30,11 @@ class RRFOptions(ComposedOptions):
     """Nodes of each ranking that count."""
     constant: int = Field(default=RANK_CONSTANT, ge=0)
     """How slowly the weight of a place falls."""
+
+    @property
+    def made_of(self) -> Sequence[str]:
+        """See ``ComposedOptions``."""
+        return self.of
 
     @field_validator("weights")
     @classmethod
@@ -100,6 +106,4 @@ class RRF:
 
 def build_rrf(kb: SkbKB, settings: Settings, options: RRFOptions) -> RRF:
     """See ``RRF``. Raises as ``build_retriever``."""
-    from kbnav.retrieval.registry import build_stage
-
     return RRF(kb.skb, [build_stage(name, kb, settings, options) for name in options.of], options)

@@ -18,12 +18,13 @@ from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
+from kbnav.retrieval.attempt import attempt
 from kbnav.retrieval.base import Trace
+from kbnav.retrieval.build import build_retriever
 from kbnav.retrieval.expand.expansion import ExpandedRetriever
 from kbnav.retrieval.expand.kar import KAR
 from kbnav.retrieval.expand.neighbours import Surroundings
 from kbnav.retrieval.expand.similarity import Meaning, Words, similarity_for
-from kbnav.retrieval.registry import attempt, build_retriever
 from kbnav.settings import Settings
 from kbnav.trajectory import save_run
 from tests.retrieval.expand.conftest import QUERY, CountingEncoder, Listening, Script

@@ -39,11 +39,15 @@ LanguageOption = Annotated[
 ]
 SystemOption = Annotated[
     str | None,
-    typer.Option("--system", metavar="SYSTEM", help="Who answers, such as spinach; default: what fits the KB."),
+    typer.Option(
+        "--system",
+        metavar="SYSTEM",
+        help="Who answers (see kbnav systems), or one's own as module:function; default: what fits the KB.",
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="An option of the system, as in top_v=10; may be repeated."),
+    typer.Option("--set", metavar="NAME=VALUE", help="An option of the system, as in top_v=10 (see kbnav systems NAME); may be repeated."),
 ]
 DataOption = Annotated[
     Path | None, typer.Option("--data", metavar="FOLDER", help="Folder of the benchmarks' published files.")

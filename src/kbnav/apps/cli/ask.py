@@ -36,9 +36,10 @@ def ask(
     from kbnav.session import ask as ask_agent
 
     console = Console(stderr=as_json or as_csv)
-    say_baseline(console, settings)
-    listener = Progress(console, settings.model, steps=not quiet)
-    with open_kb(settings) as base, ended_by_ctrl_c() as brake, listener:
-        run = ask_agent(build_agent(base, settings, of.system or ""), question, on_event=listener, brake=brake)
+    with open_kb(settings) as base, ended_by_ctrl_c() as brake:
+        agent = build_agent(base, settings, of.system or "")
+        say_baseline(console, agent)
+        with Progress(console, agent.model, steps=not quiet) as listener:
+            run = ask_agent(agent, question, on_event=listener, brake=brake)
     print_outcome(run, settings, as_json, as_csv)
     raise typer.Exit(0 if run.outcome.status in ("answered", "best effort") else 1)

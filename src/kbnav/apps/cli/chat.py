@@ -37,13 +37,14 @@ def chat(
     settings = of.settings()
     console = Console()
     with open_kb(settings) as base, sqlite_sessions(settings.home) as saver:
-        talk = Chat(build_agent(base, settings, of.system or ""), session or new_id("chat"), saver)
+        agent = build_agent(base, settings, of.system or "")
+        talk = Chat(agent, session or new_id("chat"), saver)
         if session and not talk.exists:
             from kbnav.errors import UsageError
 
             raise UsageError(f"there is no session {session!r}")
-        say_baseline(console, settings)
-        where = f"session {talk.id} on {settings.kb} with {settings.model}"
+        say_baseline(console, agent)
+        where = f"session {talk.id} on {settings.kb} with {agent.model}"
         console.print(f"{where}; an empty line or Ctrl-D ends it", style="dim", highlight=False, markup=False)
         try:
             if talk.unfinished:

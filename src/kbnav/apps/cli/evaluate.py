@@ -85,7 +85,7 @@ def run(
     without: Annotated[list[str] | None, typer.Option("--without", metavar="PART", help=f"Leave out {WITHOUT}")] = None,
 ) -> None:
     """Ask every question of a dataset; run it again to go on after a kill, a limit or Ctrl-C."""
-    plan = of.plan(dataset.name, of.settings(), of.system or "spinach")
+    plan = of.plan(dataset.name, of.settings(), of.system or "")
     raise typer.Exit(0 if _run_one(plan, _names(without), out) == "done" else 1)
 
 
@@ -101,7 +101,7 @@ def ablate(
 
     Limits of cost and time are those of each run.
     """
-    plan = of.plan(dataset.name, of.settings(), of.system or "spinach")
+    plan = of.plan(dataset.name, of.settings(), of.system or "")
     if _run_one(plan, [], out / "full") != "done":
         raise typer.Exit(1)
     for names in without:
@@ -127,13 +127,15 @@ def sweep(
     Limits of cost and time are those of each run.
     """
     from kbnav.apps.eval_console import print_sweep
-    from kbnav.evaluation.systems import system_options
     from kbnav.options import parse_set
+    from kbnav.systems import find
 
     system, fixed = of.system or "pasemiqa", of.options or {}
     given = [(name, value) for name, values in parse_set(vary).items() for value in _names([str(values)])]
-    varied = {f"{name}={value}": system_options(system, {**fixed, name: value}) for name, value in given}
-    for name, options in varied.items():
+    entry = find(system)
+    varied = {f"{name}={value}": entry.read({**fixed, name: value}) for name, value in given}
+    for name, read in varied.items():
+        options = read.model_dump(mode="json")
         if _run_one(of.plan(dataset.name, of.settings(options=options), system), [], out / name) != "done":
             raise typer.Exit(1)
     print_sweep(out, list(varied))

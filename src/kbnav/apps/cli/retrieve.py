@@ -23,7 +23,7 @@ _LINE = 160
 def retrieve(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Words, or a question.")],
     system: Annotated[
-        str, typer.Option("--system", metavar="SYSTEM", help="bm25, vss, graph-rank …; an unknown name lists them.")
+        str, typer.Option("--system", metavar="SYSTEM", help="bm25, vss, graph-rank … (see kbnav systems).")
     ],
     kb: KbOption = None,
     k: Annotated[int, typer.Option("--k", metavar="N", min=1, help="How many nodes.")] = 10,
@@ -41,24 +41,23 @@ def retrieve(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
     """Rank the nodes of an SKB for a query; the run is saved, and kbnav show prints what was done on the way."""
-    from kbnav.errors import UsageError
-    from kbnav.evaluation.systems import system_options
+    from kbnav import systems
     from kbnav.knowledge.open import open_kb
     from kbnav.knowledge.skb.kb import as_skb
     from kbnav.models.standin import NAME as STANDIN
     from kbnav.options import parse_set
-    from kbnav.retrieval.registry import RETRIEVERS, attempt, build_retriever
+    from kbnav.retrieval.attempt import attempt
+    from kbnav.retrieval.build import build_retriever
     from kbnav.trajectory import save_run
 
     if as_json and as_csv:
         raise typer.BadParameter("give --json or --csv, not both")
-    if system not in RETRIEVERS:
-        raise UsageError(f"no retrieval system {system!r}; known: {', '.join(RETRIEVERS)}")
+    entry = systems.find(system, "retriever")
     named = {"candidates": candidates, "without": without}
     given = parse_set(chosen or []) | {name: ",".join(values) for name, values in named.items() if values}
     settings = load(kb=kb, model=model, base_url=base_url)
-    options = system_options(system, {**settings.options, **given})
-    settings = settings.model_copy(update={"options": options})
+    options = entry.read({**settings.options, **given})
+    settings = settings.model_copy(update={"options": options.model_dump(mode="json")})
     with open_kb(settings) as base:
         skb = as_skb(base, f"the system {system}")
         retriever = build_retriever(system, skb, settings)

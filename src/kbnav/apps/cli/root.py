@@ -17,6 +17,7 @@ from kbnav.apps.cli.help import Commands
 from kbnav.apps.cli.retrieve import retrieve
 from kbnav.apps.cli.runs import runs, show
 from kbnav.apps.cli.serve import mcp, opinions, serve
+from kbnav.apps.cli.systems import systems
 from kbnav.apps.cli.terminal import say_error
 
 app = Commands("Ask questions of Wikidata or of your own knowledge base, and see how the answer was found.")
@@ -25,6 +26,7 @@ app.add(chat, section="Ask")
 app.add(show, section="Ask")
 app.add(runs, section="Ask")
 app.add(retrieve, section="Ask")
+app.add(systems, section="Ask")
 app.add(serve, section="Serve")
 app.add(mcp, section="Serve")
 app.add(opinions, section="Serve")

@@ -22,6 +22,10 @@ def serve(
         list[str] | None, typer.Option("--model", metavar="MODEL", help="A model to choose, as for ask; repeatable.")
     ] = None,
     base_url: BaseUrlOption = None,
+    system: Annotated[
+        list[str] | None,
+        typer.Option("--system", metavar="SYSTEM", help="An agent to choose, as for ask; repeatable. Default: all."),
+    ] = None,
     host: Annotated[
         str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; default: 127.0.0.1.")
     ] = None,
@@ -37,7 +41,8 @@ def serve(
     with _extra("web"):
         from kbnav.apps.web.server import serve as serve_web
     settings = load(base_url=base_url)
-    given = _given(kbs=tuple(kb or ()), models=tuple(model or ()), host=host, port=port, workers=workers)
+    lists = {"kbs": tuple(kb or ()), "models": tuple(model or ()), "systems": tuple(system or ())}
+    given = _given(**lists, host=host, port=port, workers=workers)
     settings = settings.model_copy(update={"web": settings.web.model_copy(update=given)})
     serve_web(settings, ready=lambda address: print(f"kbnav at {address}; Ctrl-C ends it", flush=True))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from kbnav.agents.common.agent import Agent
     from kbnav.settings import Settings
     from kbnav.stopping import Brake
     from kbnav.trajectory import Run
@@ -59,9 +60,9 @@ def ended_by_ctrl_c() -> Iterator[Brake]:
         signal.signal(signal.SIGINT, usual)
 
 
-def say_baseline(console: Console, settings: Settings) -> None:
+def say_baseline(console: Console, agent: Agent) -> None:
     """Say that the answer comes without a language model, where it does."""
-    if settings.model == "offline":
+    if agent.model == "offline":
         console.print("offline policy: no language model, a baseline; --model names a better one", style="dim")
 
 

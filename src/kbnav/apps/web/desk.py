@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from langgraph.checkpoint.memory import InMemorySaver
 
+from kbnav import systems
 from kbnav.agents.common.agent import Agent
 from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web.database import open_sqlite
@@ -115,9 +116,9 @@ class _Counting(Brake):
 @contextmanager
 def open_desk(settings: Settings, kb: KnowledgeBase, system: str = "") -> Iterator[Desk]:
     """A desk for one agent. Raises as ``build_agent``, and UsageError where its database cannot be opened."""
+    entry = systems.find(system or systems.usual_agent(kb), "agent")
     with open_sqlite(settings.home / DATABASE) as database:
         store = Store(database)
         store.set_up()
-        yield Desk(
-            Service(settings, [Served(kb.name, kb, settings, (system,))]), store, (kb.name, system, settings.model)
-        )
+        service = Service(settings, [Served(kb.name, kb, settings, (entry,))])
+        yield Desk(service, store, (kb.name, entry.name, settings.model))

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from kbnav import systems
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.choice import AGENTS, build_agent
-from kbnav.agents.common.options import NEED_A_MODEL
+from kbnav.agents.common.choice import build_agent
 from kbnav.answers import AnswerTable
 from kbnav.apps.web.results import cell_data
 from kbnav.errors import LimitReached, NotOffered, UsageError
-from kbnav.knowledge.base import KnowledgeBase, is_mirror
+from kbnav.knowledge.base import KnowledgeBase, is_mirror, kb_kind
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.prefixes import entity_page
 from kbnav.settings import Settings
+from kbnav.systems import SystemEntry
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "mini": (
@@ -32,8 +33,6 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """Questions that the bundled knowledge bases can answer."""
-_ON_WIKIDATA = ("spinach", "tog", "gog")
-"""The other agents need an SKB's schema."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +42,12 @@ class Served:
     key: str
     kb: KnowledgeBase
     settings: Settings
-    systems: tuple[str, ...]
+    systems: tuple[SystemEntry, ...]
 
     @property
     def is_skb(self) -> bool:
         """Whether it is an SKB, whose nodes have their pages here, and not Wikidata, whose entities have them there."""
-        return self.kb.state().get("kind") == "skb"
+        return kb_kind(self.kb) == "skb"
 
     @property
     def partial(self) -> bool:
@@ -98,9 +97,9 @@ class Service:
         finally:
             self._queries.release()
 
-    def systems(self, served: Served) -> tuple[str, ...]:
+    def systems(self, served: Served) -> tuple[SystemEntry, ...]:
         """The systems that one of the models can run on a knowledge base."""
-        return tuple(name for name in served.systems if any(runs(name, model) for model in self.models))
+        return tuple(entry for entry in served.systems if any(map(entry.runs_with, self.models)))
 
     def examples(self, key: str) -> Sequence[str]:
         """Questions that a bundled knowledge base can answer."""
@@ -112,12 +111,12 @@ class Service:
         Raises NotOffered for what is unknown, UsageError for a system that needs a model and has none.
         """
         served = self.kb(kb or next(iter(self.kbs)))
-        systems = self.systems(served)
-        system, model = system or systems[0], model or self.models[0]
-        for what, name, known in (("system", system, systems), ("model", model, self.models)):
+        entries = {entry.name: entry for entry in self.systems(served)}
+        system, model = system or next(iter(entries)), model or self.models[0]
+        for what, name, known in (("system", system, entries), ("model", model, self.models)):
             if name not in known:
                 raise NotOffered(f"no {what} {name!r} on {served.key}; there are: {', '.join(known)}")
-        if not runs(system, model):
+        if not entries[system].runs_with(model):
             raise UsageError(f"the system {system} needs a model, and {model} is none")
         return served.key, system, model
 
@@ -143,19 +142,18 @@ def open_service(settings: Settings) -> Iterator[Service]:
             key = Path(name.rstrip("/")).name
             if any(one.key == key for one in served):
                 raise UsageError(f"two knowledge bases are called {key!r}; give one of their folders another name")
-            served.append(Served(key, kb, own, systems_of(kb)))
+            served.append(Served(key, kb, own, offered(kb, settings.web.systems)))
         yield Service(settings, served)
 
 
-def runs(system: str, model: str) -> bool:
-    """Whether a system can work with a model; some have no offline policy."""
-    return model != "offline" or system not in NEED_A_MODEL
+def offered(kb: KnowledgeBase, names: Sequence[str]) -> tuple[SystemEntry, ...]:
+    """The agents to choose from on a knowledge base, the usual one first; where some are named, those that fit it.
 
-
-def systems_of(kb: KnowledgeBase) -> tuple[str, ...]:
-    """Names of the systems that answer questions of a knowledge base, the usual one first."""
-    from kbnav.knowledge.skb.kb import SkbKB
-
-    if isinstance(kb, SkbKB):
-        return ("skb", *(name for name in AGENTS if name not in ("skb", "spinach")))
-    return _ON_WIKIDATA
+    Raises UsageError for an unknown name, and where none of those named fits.
+    """
+    if not names:
+        return tuple(systems.agents_for(kb))
+    found = tuple(entry for name in names if (entry := systems.find(name, "agent")).fits(kb_kind(kb)))
+    if not found:
+        raise UsageError(f"none of the systems {', '.join(names)} answers questions of {kb.name}")
+    return found

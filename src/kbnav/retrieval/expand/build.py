@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -9,6 +10,7 @@ from pydantic import Field
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.calls import open_calls
 from kbnav.retrieval.base import Retriever
+from kbnav.retrieval.build import build_stage
 from kbnav.retrieval.common import ComposedOptions
 from kbnav.retrieval.expand.agr import AGR
 from kbnav.retrieval.expand.expansion import INITIAL, SAMPLES, TEMPERATURE, ExpandedRetriever
@@ -30,6 +32,11 @@ class ExpansionOptions(ComposedOptions):
     """The system that is asked with the expanded query."""
     repeats: Count = 1
     """How often the query itself stands in the expanded query."""
+
+    @property
+    def made_of(self) -> Sequence[str]:
+        """See ``ComposedOptions``."""
+        return (self.base,)
 
 
 class PRFOptions(ExpansionOptions):
@@ -129,6 +136,4 @@ def _with_feedback(
 
 
 def _base(kb: SkbKB, settings: Settings, options: ExpansionOptions) -> Retriever:
-    from kbnav.retrieval.registry import build_stage  # which knows this module
-
     return build_stage(options.base, kb, settings, options)

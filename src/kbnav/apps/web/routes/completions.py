@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kbnav.apps.web.results import text_of
 from kbnav.apps.web.routes.common import REFUSALS, PartsOf, RunnerOf, VisitorOf, finished, sse, sse_event
-from kbnav.apps.web.service import runs
 from kbnav.apps.web.store import StoredRun
 from kbnav.errors import UsageError
 from kbnav.question import checked_question
@@ -140,11 +139,11 @@ async def completions(
 def _choices(parts: Any) -> list[tuple[str, str, str]]:
     service = parts.service
     return [
-        (kb.key, system, model)
+        (kb.key, system.name, model)
         for kb in service.kbs.values()
         for system in kb.systems
         for model in service.models
-        if runs(system, model)
+        if system.runs_with(model)
     ]
 
 

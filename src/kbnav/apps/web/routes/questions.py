@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
@@ -26,6 +26,7 @@ from kbnav.apps.web.routes.common import (
 from kbnav.apps.web.security import NOBODY
 from kbnav.apps.web.store import Session, StoredRun, unguessable
 from kbnav.question import LONGEST_QUESTION
+from kbnav.systems import Need, SystemEntry
 
 router = APIRouter(prefix="/api", responses=REFUSALS)
 
@@ -96,11 +97,21 @@ class SessionPage(SessionData):
     runs: list[RunData]
 
 
+class SystemData(BaseModel):
+    """A system: its name, one line of what it does, what it needs and what it is better with."""
+
+    name: str
+    about: str
+    needs: list[Need]
+    uses: list[Need]
+
+
 class Offered(BaseModel):
     """A knowledge base, and the systems that answer questions of it."""
 
     key: str
     systems: list[str]
+    about: list[SystemData]
 
 
 class Options(BaseModel):
@@ -159,12 +170,17 @@ def _answer(answer: Mapping[str, Any], share: str | None) -> dict[str, Any]:
     return {**answer, "run": "", "result": {**result, "id": share} if result else None}
 
 
+def _offered(key: str, systems: Sequence[SystemEntry]) -> Offered:
+    about = [SystemData(name=one.name, about=one.about, needs=list(one.needs), uses=list(one.uses)) for one in systems]
+    return Offered(key=key, systems=[one.name for one in systems], about=about)
+
+
 @router.get("/options")
 def options(parts: PartsOf, visitor: VisitorOf) -> Options:
     """Knowledge bases, systems and models to choose from."""
     service = parts.service
     return Options(
-        kbs=[Offered(key=kb.key, systems=list(service.systems(kb))) for kb in service.kbs.values()],
+        kbs=[_offered(kb.key, service.systems(kb)) for kb in service.kbs.values()],
         models=list(service.models),
         user=visitor.name,
     )

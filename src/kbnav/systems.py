@@ -1,0 +1,345 @@
+"""One registry of everything that answers: agents and retrievers, those of other packages too.
+
+It knows nobody's insides. An entry says in words what a system is, and by ``module:attribute`` where it is built, so
+that listing systems imports none of them. What is built is an ``Agent`` (``kbnav.agents.common.agent``), asked through
+``kbnav.session``, or a ``Retriever`` (``kbnav.retrieval.base``).
+
+A name is looked up here first, then among the entry points of the group ``kbnav.systems``; a name with a colon in it is
+a reference to a builder of one's own, ``my_agent:build``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+
+from kbnav.errors import UsageError
+from kbnav.knowledge.base import KBKind, KnowledgeBase, kb_kind
+from kbnav.options import Options, describe_options, read_options
+from kbnav.settings import Settings
+from kbnav.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "kbnav.systems"
+"""The group of entry points."""
+Kind = Literal["agent", "retriever"]
+Need = Literal["model", "vectors", "training"]
+"""A language model, vectors in the SKB, or something that was trained for the SKB."""
+
+
+@dataclass(frozen=True)
+class SystemEntry:
+    """One system. Another package's entry point may be such an entry, or just a builder.
+
+    ``build`` is a function of a knowledge base, the settings and, where it has a third parameter ``options``, options
+    of the type that this parameter is annotated with; or where that function is, as ``module:attribute``.
+    """
+
+    name: str
+    about: str
+    """One line."""
+    build: str | Callable[..., Any]
+    kind: Kind | None = None
+    """None: what is built tells."""
+    options: str | type[Options] = ""
+    """The model of what ``--set`` sets, or where it is; empty: the builder's signature says."""
+    kbs: tuple[KBKind, ...] = ()
+    """The kinds of knowledge base it answers questions of; empty: any."""
+    needs: tuple[Need, ...] = ()
+    """What it cannot do without as its options are by default."""
+    uses: tuple[Need, ...] = ()
+    """What it can do without, by rules that are a baseline; better with it."""
+    origin: str = "kbnav"
+    """The distribution or module that it comes from."""
+
+    def fits(self, kind: KBKind) -> bool:
+        """Whether it answers questions of such a knowledge base."""
+        return not self.kbs or kind in self.kbs
+
+    def runs_with(self, model: str) -> bool:
+        """Whether it can work with a model; some have no rules to go by where there is none."""
+        return model != "offline" or "model" not in self.needs
+
+    def builder(self) -> Callable[..., Any]:
+        """What builds it. Raises UsageError where that cannot be imported or called."""
+        build = load(self.build) if isinstance(self.build, str) else self.build
+        if not callable(build):
+            raise UsageError(f"{self.build} is no function that builds a system")
+        return build
+
+    def options_type(self) -> type[Options]:
+        """What ``--set`` may set. Raises UsageError as ``builder``, and for options that are none."""
+        if isinstance(self.options, type):
+            return self.options
+        return load(self.options) if self.options else _annotated_options(self.builder())
+
+    def read(self, given: Mapping[str, Any]) -> Options:
+        """The options given, checked and with the defaults of the others. Raises UsageError."""
+        return read_options(self.options_type(), given, self.name)
+
+    def brief(self) -> dict[str, Any]:
+        """What is said of it, as plain data."""
+        return {
+            "name": self.name,
+            "about": self.about,
+            "kind": self.kind,
+            "kbs": list(self.kbs),
+            "needs": list(self.needs),
+            "uses": list(self.uses),
+            "from": self.origin,
+        }
+
+    def record(self) -> dict[str, Any]:
+        """That and the options with their types and defaults. Raises UsageError as ``options_type``."""
+        return {**self.brief(), "options": describe_options(self.options_type())}
+
+
+def _agent(name: str, about: str, options: str = "", **more: Any) -> SystemEntry:
+    given = f"kbnav.agents.common.options:{options}" if options else Options
+    return SystemEntry(name, about, f"kbnav.agents.{name}:build_{name}", "agent", given, **more)
+
+
+def _retriever(
+    name: str, about: str, build: str, options: str, *needs: Need, uses: tuple[Need, ...] = ()
+) -> SystemEntry:
+    module, _, function = f"kbnav.retrieval.{build}".partition(":")
+    return SystemEntry(name, about, f"{module}:{function}", "retriever", f"{module}:{options}", ("skb",), needs, uses)
+
+
+_EXPAND = "expand.build:build_"
+BUILT_IN: tuple[SystemEntry, ...] = (
+    _agent("spinach", "Explores Wikidata step by step and writes SPARQL.", kbs=("wikibase",), uses=("model",)),
+    _agent("skb", "Finds and ranks the nodes of an SKB by its graph and documents.", kbs=("skb",), uses=("model",)),
+    _agent(
+        "pasemiqa",
+        "Plans relation paths, then walks the graph and its documents by the plan.",
+        "PasemiqaOptions",
+        kbs=("skb",),
+        uses=("model", "training"),
+    ),
+    _agent(
+        "tog",
+        "Think-on-Graph: searches the graph with a beam, the model choosing relations and entities.",
+        "TogOptions",
+        kbs=("skb", "wikibase"),
+        needs=("model",),
+    ),
+    _agent(
+        "rog",
+        "Reasoning on Graphs: plans relation paths, retrieves their instances and answers from them.",
+        "RogOptions",
+        kbs=("skb",),
+        needs=("model",),
+        uses=("training",),
+    ),
+    _agent(
+        "gog",
+        "Generate-on-Graph: searches the graph, and lets the model supply links that are missing.",
+        "GogOptions",
+        kbs=("skb", "wikibase"),
+        needs=("model",),
+    ),
+    _retriever("bm25", "Ranks documents by the words of the query.", "bm25:build_bm25", "BM25Options"),
+    _retriever("vss", "Ranks documents by likeness in meaning.", "vss:build_vss", "VSSOptions", "vectors"),
+    _retriever(
+        "multi-vss", "As vss, then by the best chunks of a document.", "multi_vss:build_multi_vss", "MultiVSSOptions",
+        "vectors",
+    ),
+    _retriever(
+        "rerank", "A model scores the first nodes of another system.", "rerank:build_rerank", "RerankOptions",
+        "vectors", uses=("model",),
+    ),
+    _retriever("prf", "Adds words of the first documents to the query.", _EXPAND + "prf", "PRFOptions", "vectors"),
+    _retriever(
+        "hyde", "Searches by documents that a model makes up.", _EXPAND + "hyde", "SampledOptions", "vectors",
+        uses=("model",),
+    ),
+    _retriever(
+        "rar", "As hyde, the model having seen a first retrieval.", _EXPAND + "rar", "FeedbackOptions", "vectors",
+        uses=("model",),
+    ),
+    _retriever(
+        "agr", "As rar, in three steps: draft, retrieve, refine.", _EXPAND + "agr", "FeedbackOptions", "vectors",
+        uses=("model",),
+    ),
+    _retriever(
+        "kar", "Expands the query with documents and links of the graph.", _EXPAND + "kar", "KAROptions", "vectors",
+        uses=("model",),
+    ),
+    _retriever("rrf", "Fuses several systems by their ranks.", "rrf:build_rrf", "RRFOptions", "vectors"),
+    _retriever(
+        "graph-rank", "Follows the relations that the query names, without a model.", "graph_rank:build_graph_rank",
+        "GraphRankOptions", uses=("vectors",),
+    ),
+)  # fmt: skip
+
+
+def systems() -> Iterator[SystemEntry]:
+    """Every system with a name: those of kbnav, then those of other packages.
+
+    One that cannot be loaded says so in its line; a name that is taken already is left out.
+    """
+    yield from BUILT_IN
+    names = {entry.name for entry in BUILT_IN}
+    for point in _entry_points():
+        if point.name in names:
+            continue
+        names.add(point.name)
+        try:
+            yield _from_point(point)
+        except UsageError as error:
+            yield SystemEntry(point.name, f"cannot be loaded: {error}", point.value, origin=_origin(point))
+
+
+def find(name: str, kind: Kind | None = None) -> SystemEntry:
+    """A system by its name, or by a reference to its builder.
+
+    Raises UsageError for an unknown name, and for one of another ``kind`` than is wanted.
+    """
+    found = next((entry for entry in BUILT_IN if entry.name == name), None)
+    if found is None and ":" in name:
+        found = _entry(name, load(name), name.partition(":")[0])
+    if found is None:
+        found = next((_from_point(point) for point in _entry_points() if point.name == name), None)
+    if found is None:
+        known = [entry.name for entry in systems() if not (kind and entry.kind) or entry.kind == kind]
+        what = {"agent": "agent", "retriever": "retriever"}.get(kind or "", "system")
+        raise UsageError(f"no {what} {name!r}{did_you_mean(name, known) or '; known: ' + ', '.join(known)}")
+    _check_kind(name, found.kind, kind)
+    return found
+
+
+def build(name: str, kb: KnowledgeBase, settings: Settings, kind: Kind | None = None) -> Any:
+    """Build a system by name: an ``Agent`` or a ``Retriever``, whose settings hold all its options.
+
+    Raises UsageError for an unknown name or option, for a system of another ``kind`` than is wanted, and where the
+    system cannot work on this knowledge base; CredentialsError where its model needs a key.
+    """
+    entry = find(name, kind)
+    options = entry.read(settings.options)
+    if entry.kbs == ("skb",) and kb_kind(kb) != "skb":
+        raise UsageError(f"the system {name} needs an SKB, which {kb.name} is not; --kb names one, as in --kb demo")
+    settings = settings.model_copy(update={"options": options.model_dump(mode="json")})
+    builder = entry.builder()
+    built = builder(kb, settings, options) if _takes_options(builder) else builder(kb, settings)
+    _check_kind(name, built_kind(name, built), kind)
+    return built
+
+
+def usual_agent(kb: KnowledgeBase) -> str:
+    """The agent that answers where none is named."""
+    kind = kb_kind(kb)
+    return next(entry.name for entry in BUILT_IN if entry.kind == "agent" and entry.fits(kind))
+
+
+def agents_for(kb: KnowledgeBase) -> list[SystemEntry]:
+    """The agents that answer questions of a knowledge base, the usual one first."""
+    kind = kb_kind(kb)
+    return [entry for entry in systems() if entry.kind != "retriever" and entry.fits(kind)]
+
+
+def built_kind(name: str, built: object) -> Kind:
+    """What a builder gave. Raises UsageError where it is neither."""
+    if callable(getattr(built, "retrieve", None)):
+        return "retriever"
+    if callable(getattr(built, "machine", None)):
+        return "agent"
+    raise UsageError(f"{name} builds a {type(built).__name__}, which is neither an Agent nor a Retriever")
+
+
+def load(reference: str) -> Any:
+    """What ``module:attribute`` names; modules are looked for in the working directory too.
+
+    Raises UsageError where there is none, or the module cannot be imported.
+    """
+    module_name, _, path = reference.partition(":")
+    try:
+        module = _imported(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise UsageError(f"{reference}: there is no module {error.name!r}, here or installed") from error
+        raise UsageError(f"{reference}: {module_name} needs {error.name}, which is not installed") from error
+    except Exception as error:  # whatever a stranger's module raises as it is imported
+        raise UsageError(f"{reference}: {module_name} cannot be imported: {type(error).__name__}: {error}") from error
+    found: Any = module
+    for part in path.split("."):
+        if not part or not hasattr(found, part):
+            known = [name for name, value in vars(module).items() if callable(value)]
+            raise UsageError(f"{reference}: {module_name} has no {path!r}{did_you_mean(path, known)}")
+        found = getattr(found, part)
+    return found
+
+
+def _imported(name: str) -> Any:
+    """A module; the working directory is searched last, and only where the module is nowhere else."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name.partition(".")[0] or str(Path.cwd()) in sys.path:
+            raise
+        sys.path.append(str(Path.cwd()))
+        return import_module(name)
+
+
+def _check_kind(name: str, kind: Kind | None, wanted: Kind | None) -> None:
+    if not kind or not wanted or kind == wanted:
+        return
+    if kind == "retriever":
+        raise UsageError(
+            f"{name} is a retriever: it ranks nodes and writes no answer; ask it by kbnav retrieve --system {name}"
+        )
+    raise UsageError(f"{name} is an agent and no retriever; ask it by kbnav ask --system {name}")
+
+
+def _entry(name: str, found: Any, origin: str) -> SystemEntry:
+    """An entry of another package's, or one made of its builder: what it is, its docstring's first line says."""
+    if isinstance(found, SystemEntry):
+        return replace(found, name=name, origin=origin)
+    if not callable(found):
+        raise UsageError(
+            f"{name}: a {type(found).__name__} is neither a function that builds a system nor a SystemEntry"
+        )
+    about = (inspect.getdoc(found) or "").partition("\n")[0]
+    return SystemEntry(name, about or f"Built by {found.__name__} of {found.__module__}.", found, origin=origin)
+
+
+def _entry_points() -> Iterator[EntryPoint]:
+    from importlib.metadata import entry_points
+
+    yield from sorted(entry_points(group=GROUP), key=lambda point: point.name)
+
+
+def _from_point(point: EntryPoint) -> SystemEntry:
+    return _entry(point.name, load(point.value.partition(" ")[0]), _origin(point))
+
+
+def _origin(point: EntryPoint) -> str:
+    return point.dist.name if point.dist else point.module
+
+
+def _takes_options(builder: Callable[..., Any]) -> bool:
+    return "options" in inspect.signature(builder).parameters
+
+
+def _annotated_options(builder: Callable[..., Any]) -> type[Options]:
+    """The type of a builder's parameter ``options``; without one there are no options. Raises UsageError."""
+    if not _takes_options(builder):
+        return Options
+    said = inspect.signature(builder).parameters["options"].annotation
+    only = type("", (), {"__annotations__": {"options": said}})  # its other types may be for checkers of types alone
+    try:
+        found = get_type_hints(only, globalns=getattr(inspect.unwrap(builder), "__globals__", {}))["options"]
+    except NameError as error:
+        raise UsageError(f"{builder.__module__}: the type of {builder.__name__}'s options: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Options)):
+        raise UsageError(
+            f"{builder.__module__}: options of {builder.__name__} must be of a subclass of kbnav.options.Options"
+        )
+    return found

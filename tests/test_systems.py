@@ -1,0 +1,259 @@
+"""The registry of everything that answers, and systems of other people's in it."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kbnav import systems
+from kbnav.apps.cli import main
+from kbnav.errors import UsageError
+from kbnav.evaluation.records import read_saved_run
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.open import open_kb
+from kbnav.retrieval.build import build_retriever
+from kbnav.settings import Settings
+from tests.conftest import ROOT
+from tests.evaluation.parts import mini_dataset
+
+STRANGE = '''
+"""A module of somebody else's."""
+from __future__ import annotations
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.answering import QueryEnding
+from kbnav.agents.common.writers import write_plainly
+from kbnav.agents.machine import Reply
+from kbnav.answers import Ranked, Ranking
+from kbnav.options import Options
+from kbnav.systems import SystemEntry
+from kbnav.tools.execute_query import execute_query
+from kbnav.tools.finish import finish
+from kbnav.tools.observation import Shown
+from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.toolbox import Toolbox
+from kbnav.trajectory import Call
+
+if TYPE_CHECKING:
+    from kbnav.settings import Settings
+
+class CountOptions(Options):
+    who: int = Field(default=7186, ge=1)
+    """Number of a person."""
+
+def agent(kb, settings: Settings, options: CountOptions):
+    """Lists what a person discovered, whatever the question."""
+    toolbox = Toolbox.for_kb(kb, [execute_query, finish])
+    query = f"SELECT ?x WHERE {{ ?x wdt:P61 wd:Q{options.who} }}"
+    def policy(state, context):
+        if not state["path"]:
+            return Reply([Call("execute_query", {"query": query}, "Ask.", turn=1)])
+        return Reply([Call("finish", {}, "Done.", turn=2)])
+    return Agent("lister", "none", kb, settings, policy, toolbox, QueryEnding(write_plainly), prune_by_ranking(Shown()))
+
+class First:
+    name, prompts = "first", {}
+    def __init__(self, skb):
+        self.skb = skb
+    def retrieve(self, query, k, trace=None):
+        return Ranking(tuple(Ranked(self.skb.id(n), 1.0 / (n + 1), self.skb.nodes.label(n)) for n in range(k)))
+
+def retriever(kb, settings):
+    """The first nodes, whatever the query."""
+    return First(kb.skb)
+
+listed = SystemEntry("anything", "The first nodes.", retriever, "retriever", kbs=("skb",))
+nothing = 3
+
+def wrong(kb, settings):
+    return "neither"
+
+def unclear(kb, settings, options: int):
+    return None
+'''
+
+
+@pytest.fixture
+def folder(mini_home: Path, demo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A working folder of somebody's with a module ``strange``, the mini mirror and the demo SKB at hand."""
+    home = tmp_path / "kbnav-home"
+    home.mkdir()
+    with open_kb(Settings(kb="demo", home=demo_home)):
+        (home / "skbs").symlink_to(demo_home / "skbs")
+    (mini_home / "mirrors").mkdir(exist_ok=True)
+    (home / "mirrors").symlink_to(mini_home / "mirrors")
+    (tmp_path / "strange.py").write_text(STRANGE)
+    (tmp_path / "broken.py").write_text("import nosuchpackage\n")
+    (tmp_path / "failing.py").write_text("1 / 0\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    for name in ("strange", "broken", "failing"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def kbnav(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["kbnav", *arguments])
+        ended = 0
+        try:
+            main()
+        except SystemExit as end:
+            ended = int(end.code or 0)
+        out, error = capsys.readouterr()
+        return ended, out, error
+
+    return call
+
+
+@pytest.fixture
+def installed(folder: Path) -> Path:
+    """Another package, installed: a retriever of its own, one that takes the name bm25, and one that is broken."""
+    about = folder / "stranger-2.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 2.0\n")
+    (about / "entry_points.txt").write_text(
+        "[kbnav.systems]\nfirst = strange:listed\nlister = strange:agent\nbm25 = strange:retriever\n"
+        "lost = broken:build\ncrashed = failing:build\n"
+    )
+    sys.path.append(str(folder))
+    return folder
+
+
+def test_every_system_is_registered_and_says_all_of_itself():
+    entries = {entry.name: entry for entry in systems.BUILT_IN}
+    agents = {path.stem for path in (ROOT / "agents").glob("*.py")} - {"machine"}
+    assert agents == {name for name, entry in entries.items() if entry.kind == "agent"}
+    for entry in entries.values():
+        record = entry.record()
+        assert callable(entry.builder())
+        assert record["about"].endswith(".")
+        assert all(option["about"] and option["type"] for option in record["options"]), record
+    about = "Nodes of each ranking that count."
+    depth = {"name": "depth", "type": "a whole number, at least 1", "default": 100, "about": about}
+    assert depth in entries["rrf"].record()["options"]
+    types = {option["name"]: option["type"] for option in entries["tog"].record()["options"]}
+    assert types["prune"] == "one of model, bm25, embedding"
+    assert types["width"] == "a whole number from 1 to 10"
+
+
+def test_what_needs_no_model_and_no_vectors_answers_without(demo_kb: KnowledgeBase, tmp_path: Path):
+    for entry in systems.BUILT_IN:
+        assert entry.runs_with("gpt-5")
+        if entry.kind == "retriever" and "skb" in entry.kbs:
+            assert build_retriever(entry.name, demo_kb, Settings(home=tmp_path)).name == entry.name
+        elif not entry.runs_with("offline"):
+            with pytest.raises(UsageError, match="needs a model"):
+                systems.build(entry.name, demo_kb, Settings(home=tmp_path))
+
+
+def test_listing_imports_no_system():
+    code = (
+        "import sys; from kbnav import systems; found = list(systems.systems()); assert len(found) > 16;"
+        "print([name for name in sys.modules if name.startswith(('langgraph', 'kbnav.agents', 'kbnav.retrieval'))])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
+
+
+def test_the_command_lists_them_and_the_options_of_one(kbnav):
+    code, out, _ = kbnav("systems")
+    assert code == 0
+    assert all(entry.name in out for entry in systems.BUILT_IN)
+    records = {record["name"]: record for record in json.loads(kbnav("systems", "--json")[1])}
+    assert records["tog"]["needs"] == ["model"]
+    assert records["vss"] == {
+        "name": "vss", "about": "Ranks documents by likeness in meaning.", "kind": "retriever", "kbs": ["skb"],
+        "needs": ["vectors"], "uses": [], "from": "kbnav",
+    }  # fmt: skip
+    assert "of          bm25,vss" in kbnav("systems", "rrf")[1]
+    one = json.loads(kbnav("systems", "strange:agent", "--json")[1])
+    assert one["about"] == "Lists what a person discovered, whatever the question."
+    about = {"name": "who", "type": "a whole number, at least 1", "default": 7186, "about": "Number of a person."}
+    assert one["options"] == [about]
+
+
+def test_an_agent_of_ones_own_is_asked_chatted_with_and_evaluated(kbnav, folder: Path, monkeypatch):
+    code, out, _ = kbnav("ask", "--system", "strange:agent", "--set", "who=37463", "--json", "Who?")
+    assert (code, json.loads(out)["query"]) == (0, "SELECT ?x WHERE { ?x wdt:P61 wd:Q37463 }")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Who?\nWho else?\n\n"))
+    code, out, _ = kbnav("chat", "--system", "strange:agent")
+    assert (code, out.count("every step:")) == (0, 2)
+    mini_dataset(folder / "mini.jsonl")
+    code, out, _ = kbnav(
+        *("eval", "run", "--dataset", "mini.jsonl", "--kb", "mini"),
+        *("--limit", "2", "--out", "run", "--system", "strange:agent"),
+    )
+    assert code == 0
+    saved = read_saved_run(folder / "run")
+    assert saved.info.system == "lister"
+    assert saved.info.settings["options"] == {"who": 7186}
+    assert all(record.run.outcome.table is not None for record in saved.records.values())
+
+
+def test_a_retriever_of_ones_own_is_asked_and_evaluated(kbnav, folder: Path):
+    code, out, _ = kbnav("retrieve", "--kb", "demo", "--system", "strange:retriever", "--k", "3", "--json", "anything")
+    assert code == 0
+    assert [node["score"] for node in json.loads(out)["ranking"]] == [1.0, 0.5, 1 / 3]
+    question = {"id": "1", "question": "What?", "nodes": ["x"]}
+    (folder / "mine.jsonl").write_text(json.dumps(question) + "\n")
+    code, _, error = kbnav(
+        "eval", "run", "--dataset", "mine.jsonl", "--kb", "demo", "--out", "run", "--system", "strange:listed"
+    )
+    assert code == 0, error
+    assert read_saved_run(folder / "run").info.system == "first"
+
+
+def test_installed_packages_add_systems_and_take_no_name_away(kbnav, installed):
+    records = {record["name"]: record for record in json.loads(kbnav("systems", "--json")[1])}
+    assert (records["lister"]["from"], records["lister"]["kind"]) == ("stranger", None)
+    assert (records["first"]["from"], records["first"]["kind"]) == ("stranger", "retriever")
+    assert records["bm25"]["from"] == "kbnav"
+    assert "needs nosuchpackage, which is not installed" in records["lost"]["about"]
+    assert "cannot be imported: ZeroDivisionError" in records["crashed"]["about"]
+    out = kbnav("systems")[1]
+    assert "Others" in out
+    assert "(stranger)" in out
+    assert kbnav("ask", "--quiet", "--system", "lister", "Who?")[0] == 0
+    assert kbnav("retrieve", "--kb", "demo", "--system", "first", "anything")[0] == 0
+    code, _, error = kbnav("ask", "--system", "lost", "Who?")
+    assert (code, error.count("\n")) == (2, 1)
+    assert "did you mean 'lister'" in kbnav("ask", "--system", "listr", "Who?")[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["ask", "--system", "spinahc"], "no agent 'spinahc'; did you mean 'spinach'?"),
+        (["ask", "--system", "zzz"], "no agent 'zzz'; known: spinach, skb, pasemiqa"),
+        (["ask", "--system", "bm25"], "bm25 is a retriever: it ranks nodes and writes no answer; ask it by kbnav retr"),
+        (["ask", "--system", "strange:retriever", "--kb", "demo"], "strange:retriever is a retriever"),
+        (["retrieve", "--system", "skb", "--kb", "demo"], "skb is an agent and no retriever; ask it by kbnav ask"),
+        (["retrieve", "--system", "strange:agent", "--kb", "demo"], "strange:agent is an agent and no retriever"),
+        (["retrieve", "--system", "strange:listed", "--kb", "mini"], "the system strange:listed needs an SKB"),
+        (["ask", "--system", "strange:agent", "--set", "hwo=1"], "there are: who; did you mean 'who'?"),
+        (["ask", "--system", "strange:agent", "--set", "who=0"], "strange:agent: who: Input should be greater than"),
+        (["ask", "--system", "nowhere:build"], "nowhere:build: there is no module 'nowhere', here or installed"),
+        (["ask", "--system", "strange:agnet"], "strange has no 'agnet'; did you mean 'agent'?"),
+        (["ask", "--system", "strange:"], "strange:: strange has no ''"),
+        (["ask", "--system", "strange:nothing"], "strange:nothing: a int is neither a function that builds a system"),
+        (["ask", "--system", "strange:wrong"], "strange:wrong builds a str, which is neither an Agent nor a Retriever"),
+        (["ask", "--system", "strange:unclear"], "options of unclear must be of a subclass of kbnav.options.Options"),
+        (["ask", "--system", "broken:build"], "broken:build: broken needs nosuchpackage, which is not installed"),
+        (["ask", "--system", "failing:build"], "failing cannot be imported: ZeroDivisionError: division by zero"),
+    ],
+)  # fmt: skip
+def test_wrong_use_is_one_clear_line(kbnav, arguments, said):
+    code, out, error = kbnav(*arguments, "--model", "offline", "Who?")
+    assert (code, out) == (2, "")
+    assert error.count("\n") == 1
+    assert said in error
