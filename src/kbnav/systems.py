@@ -249,7 +249,7 @@ def built_kind(name: str, built: object) -> Kind:
     """What a builder gave. Raises UsageError where it is neither."""
     if callable(getattr(built, "retrieve", None)):
         return "retriever"
-    if callable(getattr(built, "machine", None)):
+    if hasattr(built, "policy") and hasattr(built, "toolbox"):
         return "agent"
     raise UsageError(f"{name} builds a {type(built).__name__}, which is neither an Agent nor a Retriever")
 

@@ -24,7 +24,7 @@ from kbnav.trajectory import to_json
 
 @dataclass(frozen=True)
 class Plan:
-    """What to evaluate: a system (none named: the agent that the knowledge base usually has) on ``settings.kb`` over a dataset's questions.
+    """What to evaluate: a system on ``settings.kb`` over a dataset's questions; none named: that which is usual there.
 
     ``only`` names questions by id. ``gold`` is a file of frozen gold answers, or the folder of one; without it stored
     answers are used where the dataset has them, and gold queries are run where not. ``answerable`` leaves out questions

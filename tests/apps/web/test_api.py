@@ -20,6 +20,7 @@ from kbnav.apps.cli.serve import opinions
 from kbnav.apps.web.database import open_sqlite
 from kbnav.apps.web.security import checked
 from kbnav.apps.web.server import DATABASE
+from kbnav.apps.web.service import open_service
 from kbnav.apps.web.store import Store
 from kbnav.errors import UsageError
 from kbnav.settings import Price, Web
@@ -43,6 +44,32 @@ def test_a_question_without_a_session_is_answered_in_one_call(visit: Visit):
     assert (answer["status"], answer["text"]) == ("answered", "Marie Curie, Pierre Curie")
     rows = visit("GET", f"/api/results/{answer['result']['id']}/rows").json()
     assert [cell["id"] for (cell,) in rows["rows"]] == ["Q7186", "Q37463"]
+
+
+def test_systems_are_offered_with_what_they_do_and_only_those_named_where_some_are(visit: Visit, fresh_home: Path):
+    kbs = {one["key"]: one for one in visit("GET", "/api/options").json()["kbs"]}
+    assert kbs["mini"]["systems"] == ["spinach"]  # the others there need a model
+    assert kbs["mini"]["about"] == [
+        {
+            "name": "spinach",
+            "about": "Explores Wikidata step by step and writes SPARQL.",
+            "needs": [],
+            "uses": ["model"],
+        }
+    ]
+    module = "tests.apps.web.own_agent:build"
+    with Server(web_settings(fresh_home, "mini", web_systems=(module, "skb"))) as server:
+        own = Visit(server.url)
+        assert [one["systems"] for one in own("GET", "/api/options").json()["kbs"]] == [[module]]
+        assert own("POST", "/api/sessions", {"system": "spinach"}).status_code == 404
+        assert own("POST", "/api/sessions", {"system": "os:system"}).status_code == 404
+        run = own.answered(own.session(), "Who discovered polonium?")
+        assert (run["system"], run["status"]) == (module, "done")
+    with (
+        pytest.raises(UsageError, match="none of the systems skb answers questions of"),
+        open_service(web_settings(fresh_home, "mini", web_systems=("skb",))),
+    ):
+        pass
 
 
 def test_a_follow_up_knows_the_question_before(visit: Visit):

@@ -47,7 +47,11 @@ SystemOption = Annotated[
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="An option of the system, as in top_v=10 (see kbnav systems NAME); may be repeated."),
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="An option of the system, as in top_v=10 (see kbnav systems NAME); may be repeated.",
+    ),
 ]
 DataOption = Annotated[
     Path | None, typer.Option("--data", metavar="FOLDER", help="Folder of the benchmarks' published files.")
