@@ -15,11 +15,12 @@ from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.datasets import FORMATS, NAMES, SOURCES, load_dataset, load_file, load_stark
 from kbnav.evaluation.datasets.records import File
 from kbnav.evaluation.datasets.wikidata import read_jsonl
+from kbnav.evaluation.evaluate import find_dataset
 
 COUNTS = {  # questions, with a gold query, with a stored answer, boolean answers
     "spinach-dev": (155, 155, 0, 0),
-    "qald-7": (100, 100, 100, 4),
-    "qald-9-plus": (371, 371, 0, 0),
+    "qald-7-train": (100, 100, 100, 4),
+    "qald-9-plus-train": (371, 371, 0, 0),
     "qald-10": (394, 394, 394, 61),
     "wikiwebquestions-dev": (454, 454, 454, 0),
     "wikiwebquestions-train": (2431, 2431, 0, 0),
@@ -146,6 +147,54 @@ def test_stark_csv_and_split_index(stark_folder: Path):
     assert [(q.id, q.text(), q.nodes) for q in human.questions] == [("0", "By hand?", ("8",))]
 
 
+@pytest.mark.parametrize("parent", ["", "qa", "stark"])
+def test_starks_published_folder_is_read_by_name(stark_folder: Path, tmp_path: Path, parent: str):
+    data = tmp_path / "data"
+    (data / parent).mkdir(parents=True)
+    (stark_folder / "stark_qa").rename(data / parent / "moved")
+    (data / parent / "prime").mkdir()
+    (data / parent / "moved").rename(data / parent / "prime" / "stark_qa")
+    (stark_folder / "split").rename(data / parent / "prime" / "split")
+    write(data / parent / "prime" / "split" / "test-0.1.index", "2\n")
+    ids = {name: [q.id for q in load_dataset(f"stark-prime-{name}", data).questions] for name in ("test", "test-0.1")}
+    assert ids == {"test": ["7", "9"], "test-0.1": ["2"]}
+    human = load_dataset("stark-prime-human", data)
+    assert (human.name, [q.nodes for q in human.questions]) == ("stark-prime-human", [("8",)])
+    with pytest.raises(UsageError, match=r"val\.index: cannot be read"):
+        load_dataset("stark-prime-val", data)
+    with pytest.raises(UsageError, match="stark-mag-human needs STaRK's questions as published, mag/stark_qa"):
+        load_dataset("stark-mag-human", data)
+
+
+def test_starks_csv_is_a_format_as_well(stark_folder: Path):
+    made = find_dataset(f"stark-prime:{stark_folder}/stark_qa/stark_qa.csv", Path())
+    assert [q.id for q in made.questions] == ["7", "2", "9"]
+    human = find_dataset(f"stark-prime:{stark_folder}/stark_qa/stark_qa_human_generated_eval.csv", Path())
+    assert human.name == "stark-prime-human"
+
+
+def test_an_old_name_is_an_alias_that_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    (tmp_path / "qald-9-plus").mkdir()
+    write(tmp_path / "qald-9-plus" / "train.json", json.dumps([{"id": 1, "question": "Who?", "sparql": "ASK { }"}]))
+    assert load_dataset("qald-9-plus", tmp_path).name == "qald-9-plus"
+    assert [record.getMessage() for record in caplog.records] == ["qald-9-plus is qald-9-plus-train by its full name"]
+    assert load_dataset("qald-9-plus-train", tmp_path).questions == load_dataset("qald-9-plus", tmp_path).questions
+
+
+def test_togs_subset_of_qald_10_has_the_ids_of_qald_10(shared_data: Path, tmp_path: Path, caplog):
+    (tmp_path / "qald-10").mkdir()
+    source = shared_data / "benchmarks/qald-10/qald_10.json.gz"
+    (tmp_path / "qald-10" / "qald_10.json.gz").write_bytes(source.read_bytes())
+    asked = [
+        "On which stock exchanges are  Siemens AG shares traded?",
+        "After whom is the Riemannian geometry named?",
+        "?",
+    ]
+    write(tmp_path / "qald-10" / "qald_10-en.json", json.dumps([{"question": text} for text in asked]))
+    assert [q.id for q in load_dataset("qald-10-tog", tmp_path).questions] == ["0", "5"]
+    assert "1 of 3 questions are not in QALD-10 under this wording" in caplog.text
+
+
 def test_stark_split_must_name_questions_of_the_table(stark_folder: Path):
     write(stark_folder / "split" / "val.index", "7\n11\n")
     with pytest.raises(DataError, match=r"val\.index: 1 question ids are not in stark_qa\.csv, the first is 11"):
@@ -173,6 +222,73 @@ def test_qald_json_takes_missing_parts_and_stray_columns(tmp_path: Path):
     assert first.answers is not None
     assert first.answers.bindings() == [row]
     assert (second.id, second.query, second.answers) == ("2", "", None)
+
+
+FREEBASE = "http://rdf.freebase.com/ns/"
+COMPOSED = {
+    "complexwebquestions": [
+        {
+            "ID": "W-1_a",
+            "question": "Where?",
+            "sparql": "SELECT ?x WHERE { ns:m.1 ns:p ?x }",
+            "compositionality_type": "composition",
+            "answers": [{"answer_id": "m.2", "answer": "Here", "aliases": []}, {"answer_id": None, "answer": "1999"}],
+        },
+        {"ID": "W-2_b", "question": "Which?", "sparql": "ASK { }", "answer": "There"},
+    ],
+    "grailqa": [
+        {
+            "qid": 21,
+            "question": "what?",
+            "sparql_query": "SELECT (?x0 AS ?v) WHERE { }",
+            "s_expression": "(AND a b)",
+            "level": "i.i.d.",
+            "answer": [
+                {"answer_type": "Entity", "answer_argument": "m.3", "entity_name": "x"},
+                {"answer_type": "Value", "answer_argument": "7"},
+            ],
+        },
+        {"qid": 22, "question": "which?"},
+    ],
+    "kqa-pro": [
+        {"question": "How tall?", "sparql": "SELECT ?v { }", "program": [], "choices": ["a"], "answer": "2 metre"},
+        {"question": "Who?", "choices": ["a", "b"]},
+    ],
+    "mcwq": [
+        {
+            "questionIdx": 4,
+            "questionWithBrackets": "Did [Lohengrin (2)] star [Eva]",
+            "sparql": "SELECT (COUNT(*) AS ?count) WHERE { wd:Q1 wdt:P161 wd:Q2 }",
+        },
+        {
+            "CFQquestionIdx": 9,
+            "questionWithBrackets": "Who was [Ann]'s child",
+            "questionWithBrackets_zh": "谁是[Ann]的孩子",
+            "sparql": "SELECT ?x { }",
+            "expectedResponse": True,
+        },
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("complexwebquestions", [("W-1_a", "Where?", [FREEBASE + "m.2", "1999"]), ("W-2_b", "Which?", ["There"])]),
+        ("grailqa", [("21", "what?", [FREEBASE + "m.3", "7"]), ("22", "which?", None)]),
+        ("kqa-pro", [("1", "How tall?", ["2 metre"]), ("2", "Who?", None)]),
+        ("mcwq", [("4", "Did Lohengrin (2) star Eva", None), ("9", "Who was Ann's child", None)]),
+    ],
+)
+def test_composed_questions_are_read_as_published(tmp_path: Path, form: str, expected: object):
+    questions = load_file(form, write(tmp_path / "q.json", json.dumps(COMPOSED[form]))).questions
+    answers = [q.answers and [cell.value for (cell,) in q.answers.rows if cell] for q in questions]
+    assert [(q.id, q.text(), found) for q, found in zip(questions, answers, strict=True)] == expected
+    query = "sparql_query" if form == "grailqa" else "sparql"
+    assert [q.query for q in questions] == [record.get(query, "") for record in COMPOSED[form]]
+    if form == "mcwq":
+        assert questions[1].text("zh") == "谁是Ann的孩子"
+        assert questions[1].meta["expectedResponse"] is True
 
 
 def test_own_questions(tmp_path: Path):
@@ -216,6 +332,13 @@ WRONG = [
     ("tempqa-wd", '[{"ID": "1", "TEXT": "Q?", "SPARQL": "ASK", "ANSWERS": [1]}]', r"record 1: an answer is int"),
     ("simplequestions-wd", "Q1\tP2\tQ3\twho?\nQ1\tX2\tQ3\twho?", r"record 2: expected an item, a property"),
     ("simplequestions-wd", "Q1\tP2", r"record 1: no field 'object'"),
+    (
+        "complexwebquestions",
+        '[{"ID": 1, "question": "Q?", "answers": [{}]}]',
+        r"record 1: an answer with neither an id",
+    ),
+    ("grailqa", '[{"qid": 1, "question": "Q?", "answer": ["m.1"]}]', r"record 1: an answer is neither an Entity nor"),
+    ("mcwq", '[{"question": "Q?"}]', r"record 1: no field 'questionWithBrackets'"),
     ("stark-mag", '{"id": 1, "query": "Q?", "answer_ids": ["x"]}', r"record 1: 'answer_ids' is not a list of node"),
     ("stark-mag", '{"id": 1, "query": "Q?", "answer_ids": []}', r"record 1: a question without an answer"),
 ]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from kbnav import systems
 from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
 from kbnav.evaluation.datasets import FORMATS, Dataset, Question, load_dataset, load_file
+from kbnav.evaluation.datasets.stark import HUMAN_TOP_V, is_human
 from kbnav.evaluation.journal import json_line, write_whole
 from kbnav.evaluation.records import GOLD, SCORES, RunInfo, read_info, read_saved_run
 from kbnav.evaluation.runner import Ended, Limits, Progress, begin_run, check_limits, run_questions
@@ -27,14 +30,17 @@ class Plan:
     """What to evaluate: a system on ``settings.kb`` over a dataset's questions; none named: that which is usual there.
 
     ``only`` names questions by id. ``gold`` is a file of frozen gold answers, or the folder of one; without it stored
-    answers are used where the dataset has them, and gold queries are run where not. ``answerable`` leaves out questions
-    whose gold answer is empty or unknown; ``limit`` then takes the first so many.
+    answers are used where the dataset has them, and gold queries are run where not. ``sample`` draws that share of the
+    questions with ``seed``; ``answerable`` leaves out questions whose gold answer is empty or unknown; ``limit`` then
+    takes the first so many.
     """
 
     system: str
     dataset: Dataset
     settings: Settings
     only: frozenset[str] = frozenset()
+    sample: float | None = None
+    seed: int = 0
     limit: int | None = None
     gold: Path | None = None
     answerable: bool = False
@@ -66,6 +72,24 @@ def choose(dataset: Dataset, only: frozenset[str]) -> list[Question]:
     return [question for question in dataset.questions if not only or question.id in only]
 
 
+def draw(questions: list[Question], share: float | None, seed: int) -> list[Question]:
+    """A random share of the questions, one at least, in their order; all without a share. The same for the same seed.
+
+    Raises UsageError for a share that is none.
+    """
+    if share is None:
+        return questions
+    if not 0 < share <= 1:
+        raise UsageError(f"a sample is a share of the questions, above 0 and up to 1, not {share:g}")
+    places = random.Random(seed).sample(range(len(questions)), max(1, round(share * len(questions))))
+    return [questions[place] for place in sorted(places)]
+
+
+def _dataset_options(system: str, dataset: Dataset) -> dict[str, Any]:
+    """What the paper of a dataset sets otherwise for it."""
+    return {"top_v": HUMAN_TOP_V} if system == "rerank" and is_human(dataset.name) else {}
+
+
 def evaluate(
     plan: Plan,
     folder: Path,
@@ -81,10 +105,11 @@ def evaluate(
     """
     settings = plan.settings.model_copy(update={"language": plan.language})
     check_limits(plan.limits, settings.model, list(settings.prices))
-    candidates = choose(plan.dataset, plan.only)[: None if plan.answerable else plan.limit]
+    candidates = draw(choose(plan.dataset, plan.only), plan.sample, plan.seed)
+    candidates = candidates if plan.answerable else candidates[: plan.limit]
     with open_kb(settings) as kb:
         name = plan.system or systems.usual_agent(kb)
-        options = systems.find(name).read(settings.options)
+        options = systems.find(name).read({**_dataset_options(name, plan.dataset), **settings.options})
         settings = settings.model_copy(update={"options": options.model_dump(mode="json")})
         system = build(name, kb, settings)
         questions = _with_gold(plan, candidates, kb, folder, stopped, on_gold)
@@ -163,4 +188,5 @@ def _info(plan: Plan, settings: Settings, system: System, kb: KnowledgeBase, que
         versions=versions(),
         prompts=dict(system.prompts),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
+        sample={"share": plan.sample, "seed": plan.seed} if plan.sample is not None else {},
     )

@@ -49,6 +49,8 @@ class RunInfo:
     started: str = ""
     origin: str = ""
     """Where answers come from that were not asked for here: an imported file, or the run that was replayed."""
+    sample: Mapping[str, float] = field(default_factory=dict)
+    """``share`` and ``seed`` of the random part of the dataset that ``questions`` are; empty where they are all."""
     format: int = FORMAT
 
 

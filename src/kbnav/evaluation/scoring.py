@@ -9,6 +9,7 @@ from typing import Literal
 
 from kbnav.answers import AnswerTable
 from kbnav.errors import DataError, UsageError
+from kbnav.evaluation.datasets.stark import HUMAN_LEFT_OUT, is_human
 from kbnav.evaluation.metrics import (
     SET_METRIC,
     STARK_METRICS,
@@ -80,9 +81,8 @@ def score_run(run: SavedRun) -> Scores:
     if len(ranked) > 1:
         raise DataError("some gold answers are tables and some are nodes; one run is scored in one way")
     records = [run.records.get(one.id) for one in gold]
-    values = _ranking_values(gold, records) if ranked == {True} else _table_values(gold, records)
-    ranking_metrics = (*STARK_METRICS, SET_METRIC) if any(map(_names_answers, records)) else STARK_METRICS
-    metrics = ranking_metrics if ranked == {True} else TABLE_METRICS
+    metrics = _ranking_metrics(run.info.dataset, records) if ranked == {True} else TABLE_METRICS
+    values = _ranking_values(gold, records, metrics) if ranked == {True} else _table_values(gold, records)
     questions = [
         QuestionScore(one.id, record.run.outcome.status if record else "missing", scores)
         for one, record, scores in zip(gold, records, values, strict=True)
@@ -103,12 +103,20 @@ def _table_values(gold: Sequence[GoldAnswer], records: Sequence[QuestionRecord |
     return [{"f1": score.f1, "em": score.em} for score in scores]
 
 
-def _ranking_values(gold: Sequence[GoldAnswer], records: Sequence[QuestionRecord | None]) -> list[dict[str, float]]:
+def _ranking_metrics(dataset: str, records: Sequence[QuestionRecord | None]) -> tuple[str, ...]:
+    """STaRK's, less what it does not report of questions that people wrote; of agents F1 as well."""
+    metrics = [name for name in STARK_METRICS if not (is_human(dataset) and name in HUMAN_LEFT_OUT)]
+    return (*metrics, SET_METRIC) if any(map(_names_answers, records)) else tuple(metrics)
+
+
+def _ranking_values(
+    gold: Sequence[GoldAnswer], records: Sequence[QuestionRecord | None], metrics: Sequence[str]
+) -> list[dict[str, float]]:
     rankings = [record.run.outcome.ranking if record else None for record in records]
     lists = [ranking.ids if ranking else [] for ranking in rankings]
     scores = ranking_scores(ranks_in_lists(lists, [one.nodes for one in gold])).values
-    values = [{name: float(scores[name][index]) for name in STARK_METRICS} for index in range(len(gold))]
-    if any(map(_names_answers, records)):
+    values = [{name: float(scores[name][index]) for name in metrics if name in scores} for index in range(len(gold))]
+    if SET_METRIC in metrics:
         for own, ranking, one in zip(values, rankings, gold, strict=True):
             own[SET_METRIC] = set_f1([node.id for node in ranking.chosen] if ranking else [], one.nodes)
     return values

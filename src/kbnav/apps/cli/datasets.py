@@ -35,10 +35,12 @@ def dataset_stats(
 
 def dataset_list() -> None:
     """The datasets known by name, with their licences, and the formats."""
-    from kbnav.evaluation.datasets import FORMATS, NAMES, SOURCES
+    from kbnav.evaluation.datasets import ALIASES, FORMATS, NAMES, SOURCES
 
     for name, (form, path) in NAMES.items():
         print(f"{name:<26} {path:<55} {SOURCES[form].licence}")
+    for name, full in ALIASES.items():
+        print(f"{name:<26} another name of {full}")
     print(f"formats: {', '.join(FORMATS)}")
 
 

@@ -31,6 +31,10 @@ class Benchmark(AskedOf):
 
     data: DataOption = None
     jobs: JobsOption = 1
+    sample: Annotated[
+        float | None, typer.Option("--sample", metavar="SHARE", help="Only a random share of the questions, as in 0.1.")
+    ] = None
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="What the sample is drawn with.")] = 0
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first so many questions.")
     ] = None
@@ -66,6 +70,8 @@ class Benchmark(AskedOf):
             dataset=find_dataset(dataset, settings.data),
             settings=settings,
             only=ids_in(self.only),
+            sample=self.sample,
+            seed=self.seed,
             limit=self.limit,
             gold=self.gold,
             answerable=self.answerable,

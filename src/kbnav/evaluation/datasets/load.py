@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from kbnav.errors import UsageError
-from kbnav.evaluation.datasets import stark, wikidata
+from kbnav.evaluation.datasets import composed, stark, wikidata
 from kbnav.evaluation.datasets.question import Dataset, Question
 from kbnav.evaluation.datasets.records import File
 from kbnav.evaluation.datasets.sources import SOURCES
+
+_log = logging.getLogger(__name__)
 
 Reader = Callable[[File], Iterator[Question]]
 
@@ -23,12 +27,17 @@ FORMATS: Mapping[str, Reader] = MappingProxyType(
         "qald-10": wikidata.read_qald,
         "wikiwebquestions": wikidata.read_wikiwebquestions,
         "lc-quad-2": wikidata.read_lcquad2,
+        "rubq-1": wikidata.read_rubq,
         "rubq-2": wikidata.read_rubq,
         "tempqa-wd": wikidata.read_tempqa,
         "simplequestions-wd": wikidata.read_simplequestions,
-        "stark-amazon": stark.read_stark_jsonl,
-        "stark-mag": stark.read_stark_jsonl,
-        "stark-prime": stark.read_stark_jsonl,
+        "complexwebquestions": composed.read_complexwebquestions,
+        "grailqa": composed.read_grailqa,
+        "kqa-pro": composed.read_kqa_pro,
+        "mcwq": composed.read_mcwq,
+        "stark-amazon": stark.read_stark,
+        "stark-mag": stark.read_stark,
+        "stark-prime": stark.read_stark,
         "jsonl": wikidata.read_jsonl,
     }
 )
@@ -38,34 +47,90 @@ NAMES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "spinach-dev": ("spinach", "spinach/dev.json"),
         "spinach-test": ("spinach", "spinach/test.json"),
-        "qald-7": ("qald-7", "qald-7/qald-7-train-en-wikidata.json"),
-        "qald-9-plus": ("qald-9-plus", "qald-9-plus/train.json"),
+        "qald-7-train": ("qald-7", "qald-7/qald-7-train-en-wikidata.json"),
+        "qald-7-test": ("qald-7", "qald-7/qald-7-test-en-wikidata.json"),
+        "qald-9-plus-train": ("qald-9-plus", "qald-9-plus/train.json"),
+        "qald-9-plus-test": ("qald-9-plus", "qald-9-plus/test.json"),
         "qald-10": ("qald-10", "qald-10/qald_10.json"),
+        "qald-10-tog": ("qald-10", "qald-10/qald_10-en.json"),
         "wikiwebquestions-dev": ("wikiwebquestions", "wikiwebquestions/dev.jsonl"),
+        "wikiwebquestions-test": ("wikiwebquestions", "wikiwebquestions/test.jsonl"),
         "wikiwebquestions-train": ("wikiwebquestions", "wikiwebquestions/train.jsonl"),
         "lc-quad-2-train": ("lc-quad-2", "lc-quad-2/train.json"),
         "lc-quad-2-test": ("lc-quad-2", "lc-quad-2/test.json"),
+        "rubq-1-test": ("rubq-1", "rubq-1/RuBQ_1.0_test.json"),
         "rubq-2-dev": ("rubq-2", "rubq-2/RuBQ_2.0_dev.json"),
         "tempqa-wd-dev": ("tempqa-wd", "tempqa-wd/dev.json"),
         "simplequestions-wd-valid": ("simplequestions-wd", "simplequestions-wd/annotated_wd_data_valid_answerable.txt"),
         **{
+            f"complexwebquestions-{split}": ("complexwebquestions", f"cwq/ComplexWebQuestions_{split}.json")
+            for split in ("train", "dev", "test")
+        },
+        **{f"grailqa-{split}": ("grailqa", f"grailqa/grailqa_v1.0_{split}.json") for split in ("train", "dev")},
+        **{f"kqa-pro-{split}": ("kqa-pro", f"kqa-pro/{split}.json") for split in ("train", "val", "test")},
+        "mcwq": ("mcwq", "mcwq/dataset.json"),
+        "mcwq-gold-test": ("mcwq", "mcwq/gold_test.json"),
+        **{
             f"stark-{kb}-{split}": (f"stark-{kb}", f"stark/{kb}_{split}.jsonl")
-            for kb in ("amazon", "mag", "prime")
+            for kb in stark.KBS
             for split in ("train", "val", "test")
         },
+        **{f"stark-{kb}-test-0.1": (f"stark-{kb}", f"{kb}/split/test-0.1.index") for kb in stark.KBS},
+        **{f"stark-{kb}-human": (f"stark-{kb}", f"{kb}/stark_qa/{stark.HUMAN}") for kb in stark.KBS},
     }
 )
-"""Format and file, within a folder of benchmarks, of each dataset known by name; ``.gz`` may follow the file's name."""
+"""Format and file, within a folder of benchmarks, of each dataset known by name; ``.gz`` may follow the file's name.
+
+STaRK's are read from the folder as it is published where that is there, see ``load_stark``."""
+ALIASES: Mapping[str, str] = MappingProxyType({"qald-7": "qald-7-train", "qald-9-plus": "qald-9-plus-train"})
+"""Names of before, and what they stand for: a split should be told by its name."""
+_STARK = re.compile(f"stark-({'|'.join(stark.KBS)})-(.+)")
 
 
 def load_dataset(name: str, folder: Path) -> Dataset:
-    """A dataset known by name from a folder of benchmarks. Raises UsageError, DataError."""
-    if name not in NAMES:
+    """A dataset known by name from a folder of benchmarks. Raises UsageError, DataError.
+
+    It keeps the name that it was asked for by, an alias too, so that runs and frozen gold answers of before fit it.
+    """
+    if name in ALIASES:
+        _log.warning("%s is %s by its full name", name, ALIASES[name])
+    if (full := ALIASES.get(name, name)) not in NAMES:
         raise UsageError(f"no dataset {name!r}; known: {', '.join(NAMES)}")
-    form, relative = NAMES[name]
-    plain = folder / relative
+    if match := _STARK.fullmatch(full):
+        kb, split = match.groups()
+        if published := _published(folder, kb):
+            return load_stark(kb, published, split=split, human=split == "human")
+        if split in ("human", "test-0.1"):
+            raise UsageError(f"{name} needs STaRK's questions as published, {kb}/stark_qa and {kb}/split in {folder}")
+    form, relative = NAMES[full]
+    if full == "qald-10-tog":
+        return _tog_subset(load_dataset("qald-10", folder), File.open(_there(folder / relative)))
+    return load_file(form, _there(folder / relative), name=name)
+
+
+def _there(plain: Path) -> Path:
+    """A file, or what it was packed into."""
     packed = plain.with_name(plain.name + ".gz")
-    return load_file(form, packed if packed.exists() and not plain.exists() else plain, name=name)
+    return packed if packed.exists() and not plain.exists() else plain
+
+
+def _published(folder: Path, kb: str) -> Path | None:
+    """The folder of one SKB's questions as STaRK publishes them; in early versions Prime was called primekg."""
+    names = (kb, "primekg") if kb == "prime" else (kb,)
+    places = [folder / part / name for part in ("", "qa", "stark", "stark/qa") for name in names]
+    return next((place for place in places if (place / "stark_qa").is_dir()), None)
+
+
+def _tog_subset(qald: Dataset, file: File) -> Dataset:
+    """The questions of QALD-10 that ToG was evaluated on: those of the file it published, which gives no ids."""
+    wanted = {" ".join(record.text("question").split()) for record in file.records(file.json())}
+    chosen = tuple(question for question in qald.questions if " ".join(question.text().split()) in wanted)
+    absent = len(wanted) - len({" ".join(question.text().split()) for question in chosen})
+    if absent:
+        _log.warning("%s: %d of %d questions are not in QALD-10 under this wording", file.path, absent, len(wanted))
+    return Dataset(
+        "qald-10-tog", chosen, qald.source, hashlib.sha256((qald.sha256 + _digest([file])).encode()).hexdigest()
+    )
 
 
 def load_file(form: str, path: Path, *, name: str = "") -> Dataset:
@@ -77,7 +142,9 @@ def load_file(form: str, path: Path, *, name: str = "") -> Dataset:
         raise UsageError(f"no dataset format {form!r}; known: {', '.join(FORMATS)}")
     file = File.open(path)
     questions = _checked(file, FORMATS[form](file))
-    return Dataset(name or path.name.split(".")[0], questions, SOURCES[form], _digest([file]))
+    if not name:
+        name = f"{form}-human" if stark.is_human_file(path) else path.name.split(".")[0]
+    return Dataset(name, questions, SOURCES[form], _digest([file]))
 
 
 def load_stark(kb: str, folder: Path, *, split: str = "test", human: bool = False) -> Dataset:
@@ -87,8 +154,8 @@ def load_stark(kb: str, folder: Path, *, split: str = "test", human: bool = Fals
     splits. The questions come in the order of the CSV. Raises UsageError, DataError.
     """
     if f"stark-{kb}" not in SOURCES:
-        raise UsageError(f"no STaRK knowledge base {kb!r}; known: amazon, mag, prime")
-    table = File.open(folder / "stark_qa" / ("stark_qa_human_generated_eval.csv" if human else "stark_qa.csv"))
+        raise UsageError(f"no STaRK knowledge base {kb!r}; known: {', '.join(stark.KBS)}")
+    table = File.open(stark.table(folder / "stark_qa", human=human))
     questions = _checked(table, stark.read_stark_csv(table))
     source = SOURCES[f"stark-{kb}"]
     if human:

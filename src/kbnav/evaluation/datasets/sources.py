@@ -50,6 +50,12 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
             "Dubey et al. (2019). LC-QuAD 2.0: A Large Dataset for Complex Question Answering over Wikidata and "
             "DBpedia. ISWC 2019.",
         ),
+        "rubq-1": Source(
+            "RuBQ 1.0",
+            "CC BY-SA 4.0",
+            "Korablinov and Braslavski (2020). RuBQ: A Russian Dataset for Question Answering over Wikidata. "
+            "ISWC 2020.",
+        ),
         "rubq-2": Source(
             "RuBQ 2.0",
             "CC BY-SA 4.0",
@@ -65,6 +71,29 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
             "SimpleQuestions over Wikidata",
             "CC BY 3.0",
             "Diefenbach et al. (2017). Question Answering Benchmarks for Wikidata. ISWC 2017 Posters & Demonstrations.",
+        ),
+        "complexwebquestions": Source(
+            "ComplexWebQuestions 1.1, over Freebase",
+            "as given by its authors",
+            "Talmor and Berant (2018). The Web as a Knowledge-Base for Answering Complex Questions. NAACL 2018.",
+        ),
+        "grailqa": Source(
+            "GrailQA 1.0, over Freebase",
+            "CC BY-SA 4.0",
+            "Gu et al. (2021). Beyond I.I.D.: Three Levels of Generalization for Question Answering on Knowledge "
+            "Bases. WWW 2021.",
+        ),
+        "kqa-pro": Source(
+            "KQA Pro 1.0, over a part of Wikidata of its own",
+            "as given by its authors",
+            "Cao et al. (2022). KQA Pro: A Dataset with Explicit Compositional Programs for Complex Question Answering "
+            "over Knowledge Base. ACL 2022.",
+        ),
+        "mcwq": Source(
+            "MCWQ, first published as CWQ",
+            "CC BY 4.0",
+            "Cui et al. (2022). Compositional Generalization in Multilingual Semantic Parsing over Wikidata. "
+            "TACL 2022.",
         ),
         "stark-amazon": Source("STaRK-Amazon", *_STARK),
         "stark-mag": Source("STaRK-MAG", *_STARK),

@@ -4,9 +4,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 from kbnav.evaluation.datasets.question import Question
 from kbnav.evaluation.datasets.records import File, Record
+
+KBS = ("amazon", "mag", "prime")
+HUMAN = "stark_qa_human_generated_eval.csv"
+"""The questions that people wrote; early versions have ``written`` in the name."""
+HUMAN_TOP_V = 10
+"""Nodes of such a question that a model scores, in place of 20 (STaRK, section 3.1)."""
+HUMAN_LEFT_OUT = frozenset({"recall@20"})
+"""Metrics that are not reported of such questions, which may have more answers (section 3.2)."""
+
+
+def is_human(dataset: str) -> bool:
+    """Whether a dataset's name is that of a set of human-generated questions."""
+    return dataset.startswith("stark-") and dataset.endswith("-human")
+
+
+def is_human_file(path: Path) -> bool:
+    """Whether a file is named as STaRK names that of human-generated questions."""
+    return path.name.startswith("stark_qa_human_")
+
+
+def table(folder: Path, *, human: bool) -> Path:
+    """The CSV of the questions in ``stark_qa/``."""
+    if not human:
+        return folder / "stark_qa.csv"
+    return next((path for path in sorted(folder.glob("*.csv*")) if is_human_file(path)), folder / HUMAN)
+
+
+def read_stark(file: File) -> Iterator[Question]:
+    """STaRK's questions from the published CSV, or from JSON lines, told apart by the file's name."""
+    yield from read_stark_csv(file) if ".csv" in file.path.suffixes else read_stark_jsonl(file)
 
 
 def read_stark_csv(file: File) -> Iterator[Question]:
