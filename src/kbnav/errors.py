@@ -13,6 +13,7 @@ There are two kinds of error, and nothing in between::
         ├── Stopped            a person, or a limit that they set, ended the run                         (3)
         ├── UsageError             wrong use: a missing file, an unknown name, an impossible option     (2)
         │   ├── DataError          a file that is corrupt or not what it should be, with its position   (2)
+        │   ├── PromptTooLong      more than the model reads at once                                    (2)
         │   ├── NotOffered         a server has no such knowledge base, system, model or session        (2)
         │   ├── Busy               a session of a server is still at another question                   (2)
         │   └── LimitReached       a server does no more for now, or for this user                      (2)
@@ -76,6 +77,10 @@ class UsageError(StopRun):
 
 class DataError(UsageError):
     """A file that is corrupt or not in the format it should be in."""
+
+
+class PromptTooLong(UsageError):
+    """A model was sent more than its endpoint lets it read at once."""
 
 
 class NotOffered(UsageError):

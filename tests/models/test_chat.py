@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.language_models import BaseChatModel
 
 from kbnav.agents.machine import start
-from kbnav.errors import BadResponse, CredentialsError, ServiceError, UsageError
+from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
 from kbnav.models.chat import ask, cost_of, open_chat_model
 from kbnav.models.policy import ChatPolicy
 from kbnav.settings import Budget, Price, Settings
@@ -133,6 +134,66 @@ def test_the_path_goes_back_to_the_model_as_its_own_calls_and_the_tools_replies(
     assert [(m["tool_call_id"], m["content"]) for m in messages[3:5]] == [("c1", "seen: a"), ("c2", "seen: b")]
 
 
+class SmallWindow(ModelStub):
+    """Refuses what is longer than ``room`` characters, as llama.cpp does, and calls a tool otherwise."""
+
+    room = 14_000
+
+    def reply(self, asked: dict[str, Any]) -> Canned:
+        size = sum(len(message["content"] or "") for message in asked["messages"])
+        if size > self.room:
+            return failure(400, f"request ({size} tokens) exceeds the available context size ({self.room} tokens)")
+        return completion(None, [("finish", {"thought": "done"})])
+
+
+def test_a_path_that_is_too_long_for_the_model_is_sent_again_with_less_of_its_observations():
+    state = start("How many?", [], Budget())
+    state["path"] = [
+        Step(n, Call("look", {"at": str(n)}, "", f"c{n}", n), f"{n}: {'x' * 9000}", ok=True) for n in (1, 2, 3)
+    ]
+    with SmallWindow([]) as stub:
+        said = policy_for(stub)(state, context())
+    assert [call.tool for call in said.calls] == ["finish"]
+    *_, last = stub.requests
+    shown = [message["content"] for message in last["messages"] if message["role"] == "tool"]
+    assert [text[:3] for text in shown] == ["1: ", "2: ", "3: "]
+    assert all(text.endswith("… (8003 more characters are not shown again)") for text in shown)
+    assert len(stub.requests) == 3  # whole, 4000 characters each, 1000
+
+
+def test_a_model_that_cannot_even_read_its_instructions_is_asked_once():
+    with SmallWindow([]) as stub:
+        stub.room = 100
+        with pytest.raises(PromptTooLong, match="available context size"):
+            policy_for(stub)(start("How many?", [], Budget()), context())
+    assert len(stub.requests) == 1
+
+
+def test_after_eight_replies_without_a_tool_the_run_ends_and_says_what_is_needed():
+    state = start("How many?", [], Budget())
+    calls = [Call("(no tool)", {"text": str(n)}, "", f"n{n}", n, "No tool was called.") for n in range(1, 9)]
+    state["path"] = [Step(n, call, call.problem, ok=False) for n, call in enumerate(calls[:3], 1)]
+    state["discarded"] = [Step(n, call, dropped="repeat") for n, call in enumerate(calls[3:7], 4)]
+    with ModelStub([completion("The answer is 42.")]) as stub:
+        assert policy_for(stub)(state, context()).calls
+        state["path"].append(Step(8, calls[7], calls[7].problem, ok=False))
+        said = policy_for(stub)(state, context())
+    assert (len(stub.requests), said.calls) == (1, ())
+    assert "called no tool" in said.refusal
+
+
+def test_a_reply_that_was_cut_off_is_told_so():
+    replies = [completion("Well, let me think", finish="length"), completion(None, [("look", '{"at')], finish="length")]
+    with ModelStub(replies) as stub:
+        prose, call = (policy_for(stub)(start("How many?", [], Budget()), context()).calls[0] for _ in range(2))
+        text, _ = ask(open_chat_model(settings_for(stub), sampling=False), "hello")
+    assert "cut off" in prose.problem
+    assert "cut off" in call.problem
+    assert text == ""  # nothing was said, so that there is nothing to mark
+    with ModelStub(replies[:1]) as stub:
+        assert ask(open_chat_model(settings_for(stub), sampling=False), "hello")[0] == "Well, let me think […]"
+
+
 @pytest.mark.parametrize("arguments", ['{"at": ', "[1]", "null", '"a"', '{"at": "a"} trailing', ""])
 def test_unreadable_arguments_become_a_call_that_says_so(arguments):
     with ModelStub([completion(None, [("look", arguments)])]) as stub:
@@ -163,7 +224,9 @@ def test_refusals_are_recognised(reply):
             UsageError,
             "does not know this model or path: The model `gpt-9`",
         ),
-        (failure(400, "maximum context length is 8192 tokens"), UsageError, "refused the request: maximum context"),
+        (failure(400, "maximum context length is 8192 tokens"), PromptTooLong, "so much at once: maximum context"),
+        (failure(400, "request (9 tokens) exceeds the available context size"), PromptTooLong, "so much at once"),
+        (failure(400, "unknown argument: top_p"), UsageError, "refused the request: unknown argument"),
         (failure(429, "Rate limit reached"), ServiceError, "keeps failing: Rate limit"),
         (failure(503, "Overloaded"), ServiceError, "keeps failing: Overloaded"),
         (Canned(b"<html><body>Bad gateway</body></html>", 502, "text/html"), ServiceError, "keeps failing"),

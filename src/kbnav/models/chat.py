@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from kbnav.errors import BadResponse, CredentialsError, ServiceError, UsageError
+from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
 from kbnav.settings import Price, Settings
 from kbnav.stopping import current_brake
 from kbnav.trajectory import Usage, load_run
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 
 REPLAY = "replay:"
+_TOO_LONG = re.compile(r"context[_ ](length|size|window)|prompt is too long")
+"""How OpenAI, llama.cpp, vLLM and others say in a refusal that a prompt does not fit."""
 
 
 def open_models(settings: Settings) -> tuple[BaseChatModel, BaseChatModel | None]:
@@ -68,15 +71,21 @@ def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
 
 
 def ask(model: BaseChatModel, prompt: str) -> tuple[str, Usage]:
-    """One prompt, one text. Raises as ``invoke`` does."""
+    """One prompt, one text, with a mark at its end where the endpoint cut it off. Raises as ``invoke`` does."""
     reply = invoke(model, prompt)
-    return str(reply.text), usage_of(reply)
+    text = str(reply.text)
+    return (f"{text.rstrip()} […]" if text.strip() and is_cut_off(reply) else text), usage_of(reply)
+
+
+def is_cut_off(reply: AIMessage) -> bool:
+    """Whether the endpoint ended the reply because it had become too long."""
+    return reply.response_metadata.get("finish_reason") == "length"
 
 
 def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: LanguageModelInput) -> AIMessage:
     """One call of a model; whatever goes wrong with the service comes out as a StopRun with one clear line.
 
-    Raises CredentialsError (401, 403), UsageError (unknown model, request refused as too long or malformed),
+    Raises CredentialsError (401, 403), PromptTooLong, UsageError (unknown model, request refused as malformed),
     BadResponse (the endpoint does not speak the protocol) and ServiceError (unreachable, overloaded or failing after
     retries). Within a run that has a brake, the call is cancelled with the run, and Stopped is raised.
     """
@@ -92,6 +101,8 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: LanguageModel
     except openai.NotFoundError as error:
         raise UsageError(f"the model's endpoint does not know this model or path: {_line(error)}") from error
     except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
+        if _TOO_LONG.search(f"{error.body} {error}".lower()):
+            raise PromptTooLong(f"the model cannot read so much at once: {_line(error)}") from error
         raise UsageError(f"the model's endpoint refused the request: {_line(error)}") from error
     except openai.APIResponseValidationError as error:
         raise BadResponse(f"the model's endpoint does not speak OpenAI's protocol: {_line(error)}") from error

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.machine import Reply, State, spent
-from kbnav.errors import BadArguments
-from kbnav.models.chat import invoke, usage_of
+from kbnav.errors import BadArguments, PromptTooLong
+from kbnav.models.chat import invoke, is_cut_off, usage_of
 from kbnav.prompts import render
 from kbnav.settings import Budget
 from kbnav.tools.observation import Context
@@ -27,6 +27,14 @@ _RECENT = 6
 _WARN_LEFT = 3
 _EARLIER_WIDTH = 1000
 """Characters of an observation of an earlier question."""
+_SILENT = 8
+"""Replies in a row that called no tool, after which no more are asked for."""
+_WIDTHS = (None, 4000, 1000, 300)
+"""Characters of an observation, from as they are to less and less, until the model can read the whole."""
+_NEEDS_TOOLS = (
+    "kbnav needs a chat model that can call tools, served by an endpoint that passes them on "
+    "(for llama.cpp's server the option --jinja, for vLLM --enable-auto-tool-choice)."
+)
 _FENCED = re.compile(r"```(?:sparql)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
@@ -54,24 +62,42 @@ class ChatPolicy:
         self._notice_file = notice
 
     def __call__(self, state: State, context: Context) -> Reply:  # noqa: ARG002 - part of the protocol
-        """One model call."""
-        reply = invoke(self._model, self.messages(state))
+        """One model call; where the path is too long for the model, the call is made again with less of it.
+
+        Raises as ``kbnav.models.chat.invoke``, PromptTooLong only where cutting observations does not help.
+        """
+        if _calls_no_tools(state):
+            return Reply(refusal=f"The model's last {_SILENT} replies called no tool. {_NEEDS_TOOLS}")
+        reply = self._asked(state)
         refusal = _refusal(reply)
         if refusal:
             return Reply(usage=usage_of(reply), refusal=refusal)
         turn = 1 + max((step.call.turn for step in (*state["path"], *state["discarded"])), default=0)
         return Reply(parse_calls(reply, turn, self._toolbox), usage_of(reply))
 
-    def messages(self, state: State) -> list[BaseMessage]:
-        """What a model sees: earlier questions, this one, the path, and a hint where something was dropped."""
+    def _asked(self, state: State) -> AIMessage:
+        *wider, narrowest = _WIDTHS
+        for width in wider:
+            try:
+                return invoke(self._model, self.messages(state, width=width))
+            except PromptTooLong:
+                if all(len(step.observation) <= narrowest for step in state["path"]) and not state["history"]:
+                    raise
+        return invoke(self._model, self.messages(state, width=narrowest))
+
+    def messages(self, state: State, *, width: int | None = None) -> list[BaseMessage]:
+        """What a model sees: earlier questions, this one, the path, and a hint where something was dropped.
+
+        Observations are cut to ``width`` characters, if it is given, and say so.
+        """
         from langchain_core.messages import HumanMessage, SystemMessage
 
         messages: list[BaseMessage] = [SystemMessage(self._system)]
         offered = self._toolbox.names
         for turn in state["history"]:
-            messages += _earlier(turn, offered)
+            messages += _earlier(turn, offered, min(_EARLIER_WIDTH, width or _EARLIER_WIDTH))
         messages.append(HumanMessage(state["question"]))
-        messages += path_messages(state["path"], offered=offered)
+        messages += path_messages(state["path"], width=width, offered=offered)
         notice = self._notice(state)
         return _joined([*messages, HumanMessage(notice)] if notice else messages)
 
@@ -91,14 +117,21 @@ class ChatPolicy:
         )
 
 
+def _calls_no_tools(state: State) -> bool:
+    """Whether a model was asked often enough to be sure that it, or its endpoint, cannot call tools."""
+    steps = sorted((*state["path"], *state["discarded"]), key=lambda step: step.number)[-_SILENT:]
+    return len(steps) == _SILENT and all(step.call.tool == NO_TOOL for step in steps)
+
+
 def parse_calls(reply: AIMessage, turn: int, toolbox: Toolbox) -> list[Call]:
     """The calls of a reply; those that cannot be run are marked, and a reply without any is one such call."""
     text = reply.text.strip()
     asked = [(call["id"] or "", call["name"], call["args"]) for call in reply.tool_calls]
+    cut_off = " Your reply was cut off because it was too long: write less." if is_cut_off(reply) else ""
     calls = [_call(toolbox, turn, number, text, *parts) for number, parts in enumerate(asked)]
     for bad in reply.invalid_tool_calls:
         name = bad["name"] or NO_TOOL
-        problem = f"The arguments of {name} are not a readable JSON object. Call the tool again with one."
+        problem = f"The arguments of {name} are not a readable JSON object. Call the tool again with one.{cut_off}"
         arguments = {"unreadable": (bad["args"] or "")[:2000]}
         calls.append(Call(name, arguments, text, bad["id"] or f"bad-{turn}-{len(calls)}", turn, problem))
     if calls:
@@ -108,7 +141,7 @@ def parse_calls(reply: AIMessage, turn: int, toolbox: Toolbox) -> list[Call]:
         return [Call(QUERY, {"query": fenced[1].strip()}, text[: fenced.start()].strip(), f"text-{turn}", turn)]
     problem = (
         f"No tool was called. Act by calling one of: {', '.join(toolbox.names)}. "
-        "If the result of the last query answers the question, call finish."
+        f"If the result of the last query answers the question, call finish.{cut_off}"
     )
     return [Call(NO_TOOL, {"text": text}, text, f"none-{turn}", turn, problem)]
 
@@ -182,17 +215,13 @@ def _joined(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     return joined
 
 
-def _earlier(turn: Turn, offered: Collection[str]) -> list[BaseMessage]:
+def _earlier(turn: Turn, offered: Collection[str], width: int) -> list[BaseMessage]:
     """An earlier question of the chat with its actions, their results and the answer."""
     from langchain_core.messages import AIMessage, HumanMessage
 
     outcome = turn.outcome
     answer = outcome.text or outcome.note or outcome.status
-    return [
-        HumanMessage(turn.question),
-        *path_messages(turn.steps, width=_EARLIER_WIDTH, offered=offered),
-        AIMessage(answer),
-    ]
+    return [HumanMessage(turn.question), *path_messages(turn.steps, width=width, offered=offered), AIMessage(answer)]
 
 
 def _arguments(call: Call) -> str:
@@ -200,4 +229,6 @@ def _arguments(call: Call) -> str:
 
 
 def _cut(text: str, width: int | None) -> str:
-    return text if width is None or len(text) <= width else text[: width - 1] + "…"
+    if width is None or len(text) <= width:
+        return text
+    return f"{text[:width]}… ({len(text) - width} more characters are not shown again)"

@@ -1,0 +1,135 @@
+"""What can become of one call of a model, at a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import openai
+import pytest
+
+from kbnav.agents.common.choice import AGENTS, build_agent
+from kbnav.agents.machine import start
+from kbnav.errors import PromptTooLong, ServiceError, Stopped
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.models.chat import ask, invoke, open_chat_model
+from kbnav.models.policy import NO_TOOL, ChatPolicy, parse_calls
+from kbnav.session import attempt
+from kbnav.settings import Budget
+from kbnav.stopping import Brake
+from kbnav.tools.toolbox import Toolbox
+from kbnav.trajectory import Call, Step
+from tests.agents.parts import NumbersKB, execute_query, finish, look
+from tests.apps.web.parts import Server, until, web_settings
+from tests.model.served import Served, served
+from tests.models.test_chat import context
+
+LONG = "Write down every whole number from one to ten thousand, in words."
+
+
+@pytest.fixture(scope="module")
+def talkative() -> Iterator[Served]:
+    """The model without tools, whose replies are long and one at a time."""
+    with served(context=8192, at_once=1, reply=8000, tools=False) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def terse() -> Iterator[Served]:
+    """The model with tools, whose replies are cut off after a few tokens."""
+    with served(context=2560, at_once=1, reply=12) as one:
+        yield one
+
+
+def policy_for(model: Served) -> ChatPolicy:
+    toolbox = Toolbox([look, execute_query, finish], NumbersKB.capabilities)
+    return ChatPolicy(open_chat_model(model.settings(), sampling=True), toolbox, "spinach/policy.md", Budget())
+
+
+def test_a_stopped_run_ends_the_models_work(talkative: Served):
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        brake = Brake(loop)
+        model = open_chat_model(talkative.settings(), sampling=False)
+        threading.Thread(target=lambda: (until(talkative.busy), brake.stop())).start()
+        with pytest.raises(Stopped):
+            brake.within(lambda: invoke(model, LONG))
+        assert talkative.gives_up()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def test_a_reply_that_takes_too_long_is_given_up_at_both_ends(talkative: Served):
+    model = open_chat_model(talkative.settings(model_timeout=1.0), sampling=False)
+    with pytest.raises(ServiceError, match="did not answer in time"):
+        ask(model, LONG)
+    assert talkative.gives_up()
+    assert ask(open_chat_model(talkative.settings(), sampling=False), "Say hello.")[0]  # and it works again
+
+
+def test_a_model_that_calls_no_tool_ends_the_run_with_the_reason(mini_kb: KnowledgeBase):
+    with served(context=4096, at_once=1, reply=16, tools=False) as prose:
+        settings = prose.settings(budget=Budget(steps=15, actions=30), without_tools=("vector_query",))
+        run = attempt(build_agent(mini_kb, settings), "Who discovered radium?").run
+    assert {step.call.tool for step in (*run.path, *run.discarded)} == {NO_TOOL}
+    assert len(run.path) + len(run.discarded) == 8
+    assert run.outcome.status == "refused"
+    assert "can call tools" in run.outcome.note
+
+
+def test_a_call_that_is_cut_off_is_told_to_the_model(terse: Served):
+    (call,) = policy_for(terse)(start("What about silver?", [], Budget()), context()).calls
+    assert call.problem
+    assert "cut off" in call.problem
+
+
+def test_what_the_model_cannot_read_at_once_is_cut_and_else_named(terse: Served):
+    state = start("What about silver?", [], Budget())
+    seen = "Silver is a metal. " * 600
+    state["path"] = [Step(n, Call("look", {"at": str(n)}, "", f"c{n}", n), seen) for n in (1, 2)]
+    said = policy_for(terse)(state, context())
+    assert said.calls
+    assert 0 < said.usage.prompt < 2560
+    state["question"] = seen
+    with pytest.raises(PromptTooLong, match="2560"):
+        policy_for(terse)(state, context())
+
+
+@pytest.mark.parametrize("name", sorted(AGENTS))
+def test_the_schemas_of_an_agents_tools_make_grammars_and_calls_that_fit_them(
+    name: str, mini_kb: KnowledgeBase, demo_kb: KnowledgeBase, small_model: Served
+):
+    kb = mini_kb if name == "spinach" else demo_kb
+    tools = build_agent(kb, small_model.settings(), name).tools
+    model = open_chat_model(small_model.settings(), sampling=False).bind_tools(tools.schemas, tool_choice="required")
+    reply = invoke(model, "What about silver?")
+    for call in parse_calls(reply, 1, tools):
+        assert call.tool in (*tools.names, NO_TOOL)
+        assert not call.problem or "cut off" in call.problem
+
+
+def test_steps_of_a_real_model_are_streamed_through_openais_protocol(small_model: Served, both_home: Path):
+    settings = web_settings(both_home, "demo", **small_model.settings().model_dump(include=ASKED))
+    chunks = []
+    with Server(settings) as server, openai.OpenAI(base_url=f"{server.url}/v1", api_key="none") as client:
+        stream = client.chat.completions.create(
+            model="demo/tog/smollm2",
+            messages=[{"role": "user", "content": "Which instrument has a love letter hidden in it?"}],
+            stream=True,
+        )
+        for chunk in stream:
+            chunks.append((time.monotonic(), chunk.choices[0].delta))
+    thoughts = [(when, delta) for when, delta in chunks if getattr(delta, "reasoning_content", None)]
+    assert len(thoughts) >= 2
+    assert chunks[-1][0] > thoughts[0][0]  # steps came before the end
+    assert "".join(delta.content or "" for _, delta in chunks).strip()
+
+
+ASKED = {"model", "base_url", "temperature", "budget", "model_retries", "model_timeout", "model_window"}

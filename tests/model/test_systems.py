@@ -1,0 +1,98 @@
+"""Every system that asks a model, with a real one over real HTTP: it proves the plumbing, and no accuracy at all."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from kbnav.evaluation.systems import SYSTEMS, build_system
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.open import open_kb
+from kbnav.models.calls import open_calls
+from kbnav.planning.in_context import InContext
+from kbnav.retrieval.base import Trace
+from kbnav.trajectory import Run, load_run, save_run
+from tests.model.served import Served
+
+LETTER = "Which instrument has a love letter hidden in it?"
+CURIE = "Which elements were discovered by Marie Curie?"
+SMALL = {
+    "rerank": {"top_v": 3},
+    **{name: {"samples": 1, "initial": 2} for name in ("rar", "agr")},
+    "hyde": {"samples": 1},
+    "kar": {"samples": 1, "edges": 1, "neighbours": 2},
+}
+"""Options that make fewer calls; every kind of call is still made."""
+HELLO = "What is the capital of France?"
+"""The model's reply is short enough to come to its end."""
+ASK_NO_MODEL = frozenset({"bm25", "vss", "multi-vss", "prf", "rrf", "graph-rank"})
+
+
+def asked(name: str, kb: KnowledgeBase, model: Served, question: str, **changes: object) -> Run:
+    settings = model.settings(options=SMALL.get(name, {}), **changes)
+    attempt = build_system(name, kb, settings).ask(question)
+    assert attempt.failure is None
+    return attempt.run
+
+
+@pytest.mark.parametrize("name", sorted(set(SYSTEMS) - ASK_NO_MODEL - {"spinach"}))
+def test_a_system_on_an_skb_comes_to_its_end_and_counts_what_it_asked(
+    name: str, demo_kb: KnowledgeBase, small_model: Served, tmp_path: Path
+):
+    run = asked(name, demo_kb, small_model, LETTER)
+    assert run.outcome.status not in ("failed", "refused")
+    assert run.usage.calls >= 1
+    assert run.usage.prompt > 50 * run.usage.calls
+    assert run.usage.completion >= run.usage.calls
+    save_run(run, tmp_path)
+    assert load_run(tmp_path / f"{run.id}.json") == run
+
+
+@pytest.mark.parametrize("pruning", ["ranking", "model"])
+def test_spinach_on_a_mirror_comes_to_its_end(pruning: str, mini_kb: KnowledgeBase, small_model: Served):
+    run = asked("spinach", mini_kb, small_model, CURIE, pruning=pruning)
+    assert run.outcome.status in ("answered", "no answer", "best effort")
+    assert len(run.path) + len(run.discarded) == 3 or len(run.path) == 2
+    assert run.path[0].call.tool != "(no tool)"  # the model's own call, in the form its endpoint gave it
+    assert run.usage.calls >= 2
+
+
+def test_the_model_plans_paths(demo_home: Path, small_model: Served):
+    with open_kb(small_model.settings(kb="demo", home=demo_home)) as kb:
+        trace = Trace()
+        plan = InContext(kb.skb, open_calls(small_model.settings())).plan(LETTER, [], trace)
+    assert trace.usage.calls == 1
+    assert plan.paths or plan.notes  # a path, or why there is none
+
+
+def test_two_questions_at_once_are_two_runs(demo_kb: KnowledgeBase, small_model: Served):
+    system = build_system("tog", demo_kb, small_model.settings())
+    runs: dict[str, Run] = {}
+    most = 0
+
+    def ask(question: str) -> None:
+        runs[question] = system.ask(question).run
+
+    threads = [threading.Thread(target=ask, args=(question,)) for question in (LETTER, "Who made The Silence?")]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        most = max(most, small_model.busy())
+        threads[0].join(0.02)
+    assert most == 2
+    assert {question: run.question for question, run in runs.items()} == {one: one for one in runs}
+    assert len(runs) == 2
+    alone = system.ask(LETTER).run
+    assert [step.call for step in runs[LETTER].path][:1] == [step.call for step in alone.path][:1]
+
+
+def test_a_reply_that_is_whole_is_kept_and_given_again(small_model: Served, tmp_path: Path):
+    settings = small_model.settings(model_cache=True, home=tmp_path)
+    first, again = Trace(), Trace()
+    said = open_calls(settings).ask(HELLO, first, purpose="greeting")
+    assert open_calls(settings).ask(HELLO, again, purpose="greeting") == said
+    assert (first.usage.calls, first.replayed.calls) == (1, 0)
+    assert (again.usage.calls, again.replayed.calls) == (0, 1)
+    assert again.replayed == first.usage
