@@ -11,7 +11,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from kbnav.agents.common.choice import AGENTS, build_agent
+from kbnav.agents.common.choice import build_agent
 from kbnav.agents.machine import start
 from kbnav.errors import PromptTooLong, ServiceError, Stopped
 from kbnav.knowledge.base import KnowledgeBase
@@ -20,6 +20,7 @@ from kbnav.models.policy import NO_TOOL, ChatPolicy, parse_calls
 from kbnav.session import attempt
 from kbnav.settings import Budget
 from kbnav.stopping import Brake
+from kbnav.systems import BUILT_IN
 from kbnav.tools.toolbox import Toolbox
 from kbnav.trajectory import Call, Step
 from tests.agents.parts import NumbersKB, execute_query, finish, look
@@ -102,7 +103,7 @@ def test_what_the_model_cannot_read_at_once_is_cut_and_else_named(terse: Served)
         policy_for(terse)(state, context())
 
 
-@pytest.mark.parametrize("name", sorted(AGENTS))
+@pytest.mark.parametrize("name", [one.name for one in BUILT_IN if one.kind == "agent"])
 def test_the_schemas_of_an_agents_tools_make_grammars_and_calls_that_fit_them(
     name: str, mini_kb: KnowledgeBase, demo_kb: KnowledgeBase, small_model: Served
 ):
