@@ -1,36 +1,97 @@
 """GoG, Generate-on-Graph (Xu et al., EMNLP 2024): the model searches a graph, and supplies links that it lacks.
 
 What it supplies is marked as generated in every result, in the answer's note and text, and node by node in the ranking.
+That the answer is unknown after something was generated takes the generation back, and the search goes a hop further.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.options import GogOptions
 from kbnav.agents.common.planned import Planned, open_match
-from kbnav.agents.common.walking import ANSWERS, PROMPTS, WalkEnding, describer, open_walking_models
+from kbnav.agents.common.ranking import looked_at, named_by
+from kbnav.agents.common.walking import ANSWERS, PROMPTS, WalkEnding, call_for, describer, open_walking_models
 from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
-from kbnav.agents.machine import Policy
+from kbnav.agents.machine import Policy, Reply, State
 from kbnav.agents.skb import schema
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.policy import ChatPolicy
 from kbnav.options import read_options
 from kbnav.settings import Settings
-from kbnav.tools.observation import Shown
+from kbnav.tools.generating import GeneratingTools, search_further
+from kbnav.tools.observation import Context, Shown
 from kbnav.tools.planning import PlanningTools
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.skb import finish, search_entities
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask, WalkingTools
+from kbnav.trajectory import Call, Step, Turn
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 NAME = "gog"
 GENERATE = "generate"
+FURTHER = search_further.__name__
+TRIED = (GENERATE, FURTHER)
+"""What must have been tried before an answer may be unknown."""
+ROUNDS = 3
+"""How often a generation that did not lead to an answer is taken back (GoG, section 3)."""
+_WIDE = 3
+"""Nodes that a search further out looks at."""
+
+
+@dataclass(frozen=True)
+class GogPolicy:
+    """Lets a model choose; after a generation that was taken back, looks one hop further by itself."""
+
+    then: Policy
+    toolbox: Toolbox
+
+    def __call__(self, state: State, context: Context) -> Reply:
+        """One turn."""
+        taken = sorted([*state["path"], *state["discarded"]], key=lambda step: step.number)
+        last = taken[-1] if taken else None
+        if last and last.dropped == "premature finish" and not named_by(last.call):
+            wide = frontier(state["path"])[:_WIDE] if _since_further(taken) else []
+            if wide:
+                thought = "What was generated led to no answer; the search goes one hop further."
+                return call_for(state, self.toolbox, [(FURTHER, thought, {"entity_ids": wide})])
+        # Where steps came behind a generation the rollback has not reached it: it is out of the model's sight then.
+        undone = max((step.number for step in state["path"] if step.call.tool == FURTHER), default=0)
+        path = [step for step in state["path"] if step.call.tool != GENERATE or step.number > undone]
+        return self.then(State(**{**state, "path": path}), context)
+
+
+@dataclass(frozen=True)
+class GogEnding(WalkEnding):
+    """That the answer is unknown counts once a generation was tried, and taken back as often as may be."""
+
+    def premature(self, finish: Call, path: Sequence[Step], history: Sequence[Turn]) -> bool:
+        """See ``WalkEnding``."""
+        if super().premature(finish, path, history):
+            return True
+        if named_by(finish) or not _since_further(path):
+            return False
+        return sum(step.call.tool == FURTHER for step in path) < ROUNDS and bool(frontier(path))
+
+
+def _since_further(steps: Sequence[Step]) -> bool:
+    """Whether something was generated since the search last went further."""
+    begun = max((step.number for step in steps if step.call.tool == FURTHER), default=0)
+    return any(step.call.tool == GENERATE and step.number > begun for step in steps)
+
+
+def frontier(path: Sequence[Step]) -> list[str]:
+    """Nodes that the graph has shown and nobody has looked at, those shown last first."""
+    looked = {node for step in path for node in looked_at(step.call.arguments)}
+    shown = [node for step in reversed(path) if step.call.tool != GENERATE for node in step.nodes]
+    return [node for node in dict.fromkeys(shown) if node not in looked]
 
 
 def build_gog(kb: KnowledgeBase, settings: Settings) -> Agent:
@@ -45,10 +106,11 @@ def gog_with(
     """GoG on any chat model that can call tools; without a ``writer`` answers are plain."""
     options = read_options(GogOptions, settings.options, NAME)
     skb = kb if isinstance(kb, SkbKB) else None
-    walking = WalkingTools(ask, options.k)
-    tools = (*(() if skb else (search_entities,)), walking.search_neighbors, walking.generate, finish)
+    walking, generating = WalkingTools(ask, options.k), GeneratingTools(ask, options.samples)
+    tools = (*(() if skb else (search_entities,)), walking.search_neighbors, generating.generate, finish)
     offered = Toolbox.for_kb(kb, tools, without=settings.without_tools)
-    toolbox = offered
+    own = (*((PlanningTools(skb).plan,) if skb else ()), search_further, *tools)
+    toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools)
     policy: Policy = ChatPolicy(
         model,
         offered,
@@ -61,8 +123,8 @@ def gog_with(
         answers=ANSWERS,
         **(schema(skb) if skb else {}),
     )
+    policy = GogPolicy(policy, toolbox)
     if skb:
-        toolbox = Toolbox.for_kb(kb, (PlanningTools(skb).plan, *tools), without=settings.without_tools)
         policy = Planned(open_match(skb, options.matching), None, policy, toolbox, 0)
     return Agent(
         name=NAME,
@@ -71,11 +133,11 @@ def gog_with(
         settings=settings,
         policy=policy,
         toolbox=toolbox,
-        ending=WalkEnding(
+        ending=GogEnding(
             RankingWriter(writer) if writer else write_ranking_plainly,
             describer(kb),
             tabled=skb is None,
-            tried=GENERATE if GENERATE in offered.names else "",
+            tried=TRIED if GENERATE in offered.names else (),
         ),
         prune=prune_by_ranking(Shown()),
         prompts=(NAME, PROMPTS, "skb"),

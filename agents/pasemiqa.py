@@ -14,7 +14,6 @@ from kbnav.agents.skb import schema, skb_offline
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
-from kbnav.knowledge.skb.rendering import get_doc_info
 from kbnav.models.policy import ChatPolicy
 from kbnav.options import read_options
 from kbnav.planning.base import Planner
@@ -61,7 +60,7 @@ def pasemiqa_with(
     options = read_options(PasemiqaOptions, settings.options, NAME)
     budget = rounds_budget(settings.budget, options.rounds)
     settings = settings.model_copy(update={"budget": budget})
-    walking = WalkingTools(ask, options.kept, lambda node: get_doc_info(kb.skb, kb.skb.number(node), add_rel=False))
+    walking = WalkingTools(ask, options.kept)
     query = TextQuery(kb, options.found, cosine=options.query == "cosine")
     tools = (walking.search_neighbors, query.vector_query, finish)
     own, also = (PlanningTools(kb).plan, *tools), query.capabilities

@@ -54,13 +54,14 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.options import read_options
 from kbnav.prompts import render
 from kbnav.settings import Budget, Settings
+from kbnav.tools.generating import recall
 from kbnav.tools.observation import Context, Shown
 from kbnav.tools.planning import PlanningTools
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.relations import follow_relations, search_relations
 from kbnav.tools.skb import finish, search_entities
 from kbnav.tools.toolbox import FINISH, Toolbox
-from kbnav.tools.walking import Ask, excerpts, fact_text, recall, relation_text, told
+from kbnav.tools.walking import Ask, excerpts, fact_text, relation_text, told
 from kbnav.trajectory import Fact, Step, Usage
 
 if TYPE_CHECKING:

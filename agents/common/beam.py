@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from kbnav.relevance import relevance
 from kbnav.tools.walking import INVERSE, fact_text
 from kbnav.trajectory import Fact, Step
 
@@ -110,6 +111,16 @@ def support(answers: Sequence[str], best: Sequence[Fact], known: Sequence[Fact])
     ends = {end for fact in to_answers for end in (fact.source, fact.target)}
     before = [fact for fact in known if fact.target in ends or fact.source in ends]
     return [fact_text(fact) for fact in fresh([*to_answers, *before], ())]
+
+
+def facts_for(answers: Collection[str], path: Sequence[Step], question: str, most: int = 15) -> list[Fact]:
+    """The links shown that speak of the answers, those that fit the question best first, then what leads to these."""
+    shown = fresh((fact for step in path for fact in step.facts if fact.source and fact.target), ())
+    scores = relevance(question, [fact_text(fact) for fact in shown])
+    ranked = [shown[place] for place in sorted(range(len(shown)), key=lambda place: -scores[place])]
+    own = [fact for fact in ranked if {fact.source, fact.target} & set(answers)][:most]
+    ends = {end for fact in own for end in (fact.source, fact.target)}
+    return fresh([*own, *(fact for fact in ranked if fact.target in ends)], ())[:most]
 
 
 def _key(fact: Fact) -> Key:

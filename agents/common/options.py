@@ -118,3 +118,5 @@ class GogOptions(Options):
     """Neighbours that the model keeps of one node."""
     matching: Variant = "hybrid"
     """How the nodes that the question names are found."""
+    samples: int = Field(default=3, ge=1, le=10)
+    """How often facts are asked for; what all these replies name is verified together before it counts."""

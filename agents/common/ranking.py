@@ -78,13 +78,13 @@ def best_supported(steps: Iterable[Step]) -> list[tuple[str, float]]:
     Nodes that were looked at by their ids are left out, unless nothing else was seen.
     """
     taken = list(steps)
-    starts = {start for step in taken for start in _starts(step.call.arguments)}
+    starts = {start for step in taken for start in looked_at(step.call.arguments)}
     fused = reciprocal_rank_fusion([step.nodes for step in taken if step.nodes])
     found = [(node, round(score, 4)) for node, score in fused]
     return [pair for pair in found if pair[0] not in starts] or found
 
 
-def _starts(arguments: Mapping[str, Any]) -> list[str]:
+def looked_at(arguments: Mapping[str, Any]) -> list[str]:
     """The nodes that a call looked at: one, several, or those of the ways it followed."""
     ways = [way.get(_START, "") for way in arguments.get("ways") or () if isinstance(way, dict)]
     return [str(one) for one in (arguments.get(_START, ""), *(arguments.get(f"{_START}s") or ()), *ways)]

@@ -172,18 +172,18 @@ def describer(kb: KnowledgeBase) -> Describe:
 class WalkEnding(RankingEnding):
     """The nodes that finish names are the answer; those only seen on the way follow them in the ranking, marked so.
 
-    ``tabled``: the answer is a table too, of one column, as answers on Wikidata are. ``tried``: a tool that must have
-    been used before it may be said that there is no answer.
+    ``tabled``: the answer is a table too, of one column, as answers on Wikidata are. ``tried``: tools of which one must
+    have been used before it may be said that there is no answer.
     """
 
     tabled: bool = False
-    tried: str = ""
+    tried: tuple[str, ...] = ()
 
     def premature(self, finish: Call, path: Sequence[Step], history: Sequence[Turn]) -> bool:
         """See ``RankingEnding``; also an unknown answer before everything was tried."""
         if super().premature(finish, path, history):
             return True
-        return bool(self.tried) and not named_by(finish) and all(step.call.tool != self.tried for step in path)
+        return bool(self.tried) and not named_by(finish) and all(step.call.tool not in self.tried for step in path)
 
     def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
         """See ``RankingEnding``; the text says too where it rests on a model's own word."""
@@ -253,6 +253,7 @@ def generated(steps: Iterable[Step]) -> Generated:
         facts += own
         if own:
             worded |= names_of(own)
+            grounded |= set(names_of(fact for fact in step.facts if not fact.generated))
             continue
         doubtful = {node for node in worded if node not in grounded}
         if _speaks_of(step, {text for node in doubtful for text in (node, worded[node])}):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kbnav.agents.common.beam import facts_for
 from kbnav.agents.machine import State
 from kbnav.answers import AnswerTable, Ranking
 from kbnav.knowledge.sparql.present import comment_labels
@@ -12,6 +13,7 @@ from kbnav.prompts import render
 from kbnav.tools.observation import Context, Shown
 from kbnav.tools.show import cell_text, table_text
 from kbnav.tools.toolbox import FINISH
+from kbnav.tools.walking import fact_text
 from kbnav.trajectory import Outcome, Usage
 
 if TYPE_CHECKING:
@@ -62,12 +64,16 @@ class RankingWriter:
         if outcome.ranking is None:
             return "", Usage()
         last = state["path"][-1].call if state["path"] else None
+        named = [node.id for node in outcome.ranking.chosen[:_NAMED]]
+        facts = facts_for(named, state["path"], state["question"])
         prompt = render(
             "skb/answer.md",
             earlier=state["history"],
             question=state["question"],
             nodes=outcome.ranking.chosen[:_NAMED],
             more=max(0, len(outcome.ranking.chosen) - _NAMED),
+            facts=[fact_text(fact) for fact in facts],
+            generated=any(fact.generated for fact in facts),
             remark=last.thought if last and last.tool == FINISH else "",
             best_effort=outcome.status == "best effort",
             language=context.language,

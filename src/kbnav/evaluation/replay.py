@@ -12,7 +12,7 @@ from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.common.ranking import RankingEnding
 from kbnav.agents.common.walking import LABEL, WalkEnding
-from kbnav.agents.gog import GENERATE
+from kbnav.agents.gog import GENERATE, TRIED, GogEnding
 from kbnav.agents.machine import Ending, Reply, State
 from kbnav.agents.pasemiqa import rounds_budget
 from kbnav.answers import AnswerTable
@@ -72,8 +72,10 @@ def _ending(run: Run, left_out: Sequence[str]) -> Ending:
         return {one: Entity(one, nodes[one].label, kind=nodes[one].kind) for one in ids if one in nodes}
 
     if run.system in _WALKERS:
-        tried = GENERATE if run.system == "gog" and GENERATE not in left_out else ""
-        return WalkEnding(write, describe, tabled=run.outcome.table is not None, tried=tried)
+        tabled = run.outcome.table is not None
+        if run.system == "gog":
+            return GogEnding(write, describe, tabled=tabled, tried=() if GENERATE in left_out else TRIED)
+        return WalkEnding(write, describe, tabled=tabled)
     return RankingEnding(write, describe) if run.system == "skb" else QueryEnding(write)
 
 
