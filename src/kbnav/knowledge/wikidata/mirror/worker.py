@@ -244,9 +244,11 @@ def _run(store: Any, request: dict[str, str]) -> bytes:
     """The media type, a line's end, and the result."""
     from pyoxigraph import QueryResultsFormat, QueryTriples, RdfFormat
 
+    from kbnav.knowledge.sparql.ordering import order_joins
     from kbnav.knowledge.wikidata.mirror.functions import functions
 
-    found = store.query(request["query"], custom_functions=functions())
+    query = order_joins(request["query"], lambda text: int(next(iter(store.query(text)))[0].value))
+    found = store.query(query, custom_functions=functions())
     if isinstance(found, QueryTriples):
         form = request["graph_form"]
         if form not in _GRAPH_FORMS:
