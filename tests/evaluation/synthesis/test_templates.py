@@ -33,11 +33,17 @@ def templates(draw: st.DrawFn) -> Template:
         )
         return Branch(start, (*legs[:-1], Leg(legs[-1].relation, legs[-1].direction, answer)), slot)
 
-    first = branch(0, draw(NAME))
-    other = draw(st.sampled_from(["none", "same", "another"]))
-    if other == "none":
-        return Template((first,))
-    return Template((first, branch(0, first.start) if other == "same" else branch(1, draw(NAME))))
+    branches, slots = [branch(0, draw(NAME))], 1
+    for other in draw(st.lists(st.sampled_from(["same", "another", "without"]), max_size=3)):
+        if other == "same":
+            branches.append(branch(0, branches[0].start))
+        elif other == "another":
+            branches.append(branch(slots, draw(NAME)))
+            slots += 1
+        else:
+            direction = draw(st.sampled_from(["out", "in", "both"]))
+            branches.append(Branch(draw(NAME), (Leg(draw(NAME), direction, answer, negated=True),), -1))
+    return Template(tuple(branches))
 
 
 @given(templates())
@@ -58,9 +64,27 @@ def test_notation() -> None:
     assert parse_template("Gene -Gr>G-> Gene").branches[0].legs == (Leg("Gr>G", "out", "Gene"),)
     same = parse_template("Gene <-DaG- Disease -DaG-> Gene & same -GiG- Gene")
     assert (same.slots, same.shape, same.branches[1].start) == (1, "2=1", "Gene")
+    # The first of STaRK's templates for Prime (appendix B.3), and a third and a fourth branch.
+    none = parse_template("effect <-phenotype absent- disease & drug -!indication-> disease")
+    assert none.branches[1].legs == (Leg("indication", "out", "disease", negated=True),)
+    assert (none.slots, none.shape, none.branches[1].negated) == (1, "1&!1", True)
+    four = parse_template("a -r-> d & same -s-> d & b -t-> c -u-> d & e -v-> d")
+    assert (four.slots, four.shape, [branch.slot for branch in four.branches]) == (3, "1=1&2&1", [0, 0, 1, 2])
 
 
-@pytest.mark.parametrize("text", ["", "Gene", "Gene -GiG->", "same -GiG-> Gene", "Gene <-GiG-> Gene"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Gene",
+        "Gene -GiG->",
+        "same -GiG-> Gene",
+        "Gene <-GiG-> Gene",
+        "Drug -!CbG-> Gene",
+        "Gene -GiG-> Gene & same -!GiG-> Gene",
+        "Gene -GiG-> Gene & Drug -!CbG-> Gene -GiG-> Gene",
+    ],
+)
 def test_what_is_no_template_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_template(text)

@@ -48,7 +48,7 @@ def relations_fault(requirement: Requirement, *, text: bool) -> str:
     if text and not needs_more(count, 1):
         return "relations alone pick the answer"
     if len(requirement.alone) > 1 and min(requirement.alone) <= count:
-        return "one of two branches alone says as much"
+        return "one of the branches alone says as much"
     return ""
 
 

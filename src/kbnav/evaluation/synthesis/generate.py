@@ -170,6 +170,11 @@ class _Maker:
             gold=skb.id(gold),
             paths=tuple(self._routes(requirement)),
             candidates=len(requirement.candidates),
+            without=tuple(
+                (branch.start, branch.legs[0].relation, branch.legs[0].direction)
+                for branch in template.branches
+                if branch.negated
+            ),
         )
         if part:
             made = replace(
@@ -193,6 +198,7 @@ class _Maker:
                 walk=tuple(skb.id(node) for node in walk),
             )
             for branch, walk in zip(requirement.template.branches, requirement.walks, strict=True)
+            if not branch.negated
         ]
 
     def _sample(self) -> Template:

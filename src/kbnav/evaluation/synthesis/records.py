@@ -48,6 +48,8 @@ class Synthesized:
     gold: str
     paths: tuple[Route, ...]
     candidates: int
+    without: tuple[tuple[str, str, str], ...] = ()
+    """What no answer has: a type, a relation and the way from a node of that type to the answer."""
     text: str = ""
     text_source: str = ""
     text_words: tuple[str, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from functools import partial, reduce
 
 import numpy as np
 
@@ -20,8 +21,8 @@ _BACK: dict[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
 class Requirement:
     """A grounded template. ``starts`` are the nodes of its slots; ``walks`` one path from start to gold a branch.
 
-    ``candidates`` are all the nodes that the relations lead to, start nodes left out, ascending; ``alone`` says of each
-    branch how many it leads to by itself.
+    Of a negated branch there is none. ``candidates`` are all the nodes that the relations lead to, start nodes left
+    out, ascending; ``alone`` says of each branch how many it leads to by itself.
     """
 
     template: Template
@@ -32,13 +33,26 @@ class Requirement:
 
 
 def candidates(skb: SKB, template: Template, starts: tuple[int, ...]) -> list[Numbers]:
-    """Where each branch leads from its start node; the start nodes themselves are left out."""
+    """Where each branch leads from its start node; the start nodes themselves are left out.
+
+    A negated branch gives the nodes of the answers' type that no node of its start type leads to.
+    """
     outside = np.array(sorted(starts), np.int32)
     found = []
     for branch in template.branches:
-        ends = skb.graph.ends(starts[branch.slot], hops(skb, branch))
+        ends = _without(skb, branch) if branch.negated else skb.graph.ends(starts[branch.slot], hops(skb, branch))
         found.append(np.setdiff1d(ends, outside, assume_unique=True))
     return found
+
+
+def _without(skb: SKB, branch: Branch) -> Numbers:
+    """The nodes that no node of a negated branch's start type leads to, ascending."""
+    reached = skb.graph.expand(_numbers(skb, branch.start), hops(skb, branch)[0])
+    return np.setdiff1d(_numbers(skb, branch.legs[-1].type), reached, assume_unique=True)
+
+
+def _numbers(skb: SKB, kind: str) -> Numbers:
+    return np.arange(*skb.type_range(kind), dtype=np.int32)
 
 
 def hops(skb: SKB, branch: Branch) -> list[Hop]:
@@ -49,8 +63,11 @@ def hops(skb: SKB, branch: Branch) -> list[Hop]:
 def draw(skb: SKB, template: Template, gold: int, chance: random.Random) -> Requirement | None:
     """A requirement that ``gold`` meets, found by walking back from it; None where the gold node has no such edges."""
     starts: dict[int, int] = {}
-    walks = []
+    walks: list[tuple[int, ...]] = []
     for branch in template.branches:
+        if branch.negated:
+            walks.append(())
+            continue
         walk = _back(skb, branch, gold, starts.get(branch.slot), chance)
         if walk is None or walk[0] in (gold, *(node for slot, node in starts.items() if slot != branch.slot)):
             return None
@@ -58,8 +75,10 @@ def draw(skb: SKB, template: Template, gold: int, chance: random.Random) -> Requ
         walks.append(walk)
     chosen = tuple(starts[slot] for slot in sorted(starts))
     parts = candidates(skb, template, chosen)
-    both = parts[0] if len(parts) == 1 else np.intersect1d(parts[0], parts[1], assume_unique=True)
-    return Requirement(template, chosen, tuple(walks), both, tuple(map(len, parts)))
+    met = reduce(partial(np.intersect1d, assume_unique=True), parts)
+    if gold not in met:  # a negated branch leaves it out
+        return None
+    return Requirement(template, chosen, tuple(walks), met, tuple(map(len, parts)))
 
 
 def _back(skb: SKB, branch: Branch, gold: int, start: int | None, chance: random.Random) -> tuple[int, ...] | None:

@@ -13,29 +13,43 @@ from kbnav.knowledge.skb.schema import Meta
 
 SAME = "same"
 """Begins a branch that starts from the same node as the first."""
+NOT = "!"
+"""Stands before the relation of a negated leg."""
 _LEG = re.compile(r"\s+(<-|-)(\S|\S.*?\S)(->|-)\s+")
 
 
 @dataclass(frozen=True)
 class Leg:
-    """One relation, followed from source to target (``out``), backwards (``in``) or either way, to nodes of a type."""
+    """One relation, followed from source to target (``out``), backwards (``in``) or either way, to nodes of a type.
+
+    A ``negated`` one is that of the nodes that no node leads to by it.
+    """
 
     relation: str
     direction: Direction
     type: str
+    negated: bool = False
 
     def __str__(self) -> str:
         head, tail = {"out": ("-", "->"), "in": ("<-", "-"), "both": ("-", "-")}[self.direction]
-        return f"{head}{self.relation}{tail} {self.type}"
+        return f"{head}{NOT if self.negated else ''}{self.relation}{tail} {self.type}"
 
 
 @dataclass(frozen=True)
 class Branch:
-    """From a node of the type ``start`` along legs to the answer; ``slot`` numbers the node within the template."""
+    """From a node of the type ``start`` along legs to the answer; ``slot`` numbers the node within the template.
+
+    A negated branch has one leg and no slot: no node of the type ``start`` may lead to the answer.
+    """
 
     start: str
     legs: tuple[Leg, ...]
     slot: int = 0
+
+    @property
+    def negated(self) -> bool:
+        """Whether it says what the answers are without."""
+        return self.legs[-1].negated
 
     def __str__(self) -> str:
         return " ".join([self.start, *map(str, self.legs)])
@@ -43,7 +57,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Template:
-    """One branch, or two that meet in the answer; both may start from the same node."""
+    """Branches that meet in the answer; several may start from the first one's node."""
 
     branches: tuple[Branch, ...]
 
@@ -55,19 +69,25 @@ class Template:
     @property
     def slots(self) -> int:
         """How many start nodes it takes."""
-        return len({branch.slot for branch in self.branches})
+        return len({branch.slot for branch in self.branches if not branch.negated})
 
     @property
     def shape(self) -> str:
-        """Hops of each branch: ``1``, ``2``, ``1&1``, ``2&1``; with ``=`` for ``&`` where both start from one node."""
-        joint = "&" if self.slots == len(self.branches) else "="
-        return joint.join(str(len(branch.legs)) for branch in self.branches)
+        """Hops of each branch: ``1``, ``2``, ``1&1``, ``2&1``, and ``&!1`` of a negated one.
+
+        ``=`` stands for ``&`` before a branch that starts from the first one's node.
+        """
+        first, *others = self.branches
+        joints = ("&!" if one.negated else "=" if one.slot == first.slot else "&" for one in others)
+        return str(len(first.legs)) + "".join(
+            f"{joint}{len(one.legs)}" for joint, one in zip(joints, others, strict=True)
+        )
 
     def __str__(self) -> str:
         first, *others = self.branches
         parts = [str(first)]
         for branch in others:
-            same = branch.slot == first.slot
+            same = branch.slot == first.slot and not branch.negated
             parts.append(" ".join([SAME, *map(str, branch.legs)]) if same else str(branch))
         return " & ".join(parts)
 
@@ -75,19 +95,23 @@ class Template:
 def parse_template(text: str) -> Template:
     """Read ``Disease -DuG-> Gene & Compound -CbG-> Gene``; ``<-r-`` goes backwards, ``-r-`` either way.
 
-    Raises UsageError where it is not such a text, or where its branches end in different types.
+    ``Symptom <-DpS- Disease & Compound -!CtD-> Disease`` asks for diseases that no compound treats: a branch of one
+    negated leg. Raises UsageError where it is not such a text, or where its branches end in different types.
     """
     branches: list[Branch] = []
     for part in text.split(" & "):
         start, *rest = _LEG.split(part.strip())
         legs = tuple(
-            Leg(relation, _direction(text, head, tail), kind.strip())
+            Leg(relation.removeprefix(NOT), _direction(text, head, tail), kind.strip(), relation.startswith(NOT))
             for head, relation, tail, kind in zip(rest[::4], rest[1::4], rest[2::4], rest[3::4], strict=True)
         )
         same = start == SAME and bool(branches)
         if not legs or not start or (start == SAME and not same):
             raise UsageError(f"not a template: {text!r}; one reads 'Disease -DuG-> Gene & Compound -CbG-> Gene'")
-        branches.append(Branch(branches[0].start if same else start, legs, 0 if same else len(branches)))
+        if any(leg.negated for leg in legs) and (same or not branches or len(legs) > 1):
+            raise UsageError(f"{text!r}: a negated relation is a branch of its own behind another, as in '& a -!r-> b'")
+        slot = 0 if same else len({branch.slot for branch in branches if not branch.negated})
+        branches.append(Branch(branches[0].start if same else start, legs, -1 if legs[-1].negated else slot))
     found = Template(tuple(branches))
     if len({branch.legs[-1].type for branch in branches}) > 1:
         raise UsageError(f"the branches of {text!r} end in different types")

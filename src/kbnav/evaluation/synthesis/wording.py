@@ -92,7 +92,9 @@ class Wording(_Strict):
     ) -> tuple[str, list[str]]:
         """The question about some start nodes and a phrase (empty: none), and its clauses on relations alone."""
         shown = [f'"{name}"' for name in names] if self.quote else list(names)
-        related = [self._branch(branch, shown[branch.slot], chance) for branch in template.branches]
+        related = [
+            self._branch(branch, "" if branch.negated else shown[branch.slot], chance) for branch in template.branches
+        ]
         clauses = list(related)
         if text:
             clauses.insert(chance.choice([0, len(clauses)]), chance.choice(self.frames).format(text))
@@ -100,7 +102,9 @@ class Wording(_Strict):
         return opening.format(self.plural(template.answer, chance), " and ".join(clauses)), related
 
     def _branch(self, branch: Branch, name: str, chance: random.Random) -> str:
-        """Clauses within one another: ``that bind genes that participate in {0}``."""
+        """Clauses within one another: ``that bind genes that participate in {0}``; a negated one says ``no genes``."""
+        if branch.negated:
+            return self.clause(branch.legs[0], f"no {self.plural(branch.start, chance)}", True, chance)
         other = name
         for number, leg in enumerate(branch.legs):
             clause = self.clause(leg, other, number > 0, chance)
