@@ -19,7 +19,7 @@ from kbnav.settings import Budget
 from kbnav.stopping import Brake
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.toolbox import FINISH, Toolbox
-from kbnav.trajectory import Call, Outcome, Step, Stop, Turn, Usage
+from kbnav.trajectory import Call, Outcome, Step, Stop, Turn, Usage, side_by_side
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -347,7 +347,7 @@ def _run_side_by_side(
             run.tell(Event("step", steps=(future.result()[0],)))
     results = [future.result() for future in futures]
     errors = [error for _, _, error in results if error]
-    used = sum((usage for _, usage, _ in results), Usage())
+    used = side_by_side(usage for _, usage, _ in results)
     return [step for step, _, _ in results], used, errors[0] if errors else None
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import Remarked
 from kbnav.agents.common.options import PasemiqaOptions
-from kbnav.agents.common.planned import NO_PLAN, Planned, open_planned
+from kbnav.agents.common.planned import Planless, Planned, open_planned
 from kbnav.agents.common.walking import ANSWERS, PROMPTS, WalkEnding, need_all_tools, open_walking_models
 from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
 from kbnav.agents.skb import schema, skb_offline
@@ -105,7 +104,7 @@ def pasemiqa_offline(kb: SkbKB, settings: Settings, planner: Planner | None = No
         raise UsageError("the planner in-context asks a model: name one with --model, or take another planner")
     if options.planner == "none" and not planner:
         plain = skb_offline(kb, settings)
-        return replace(plain, name=NAME, ending=Remarked(plain.ending, f"{NO_PLAN} The SKB's offline policy answered."))
+        return replace(plain, name=NAME, policy=Planless(plain.policy))
     need_all_tools(settings, NAME)
     planning = PlanningTools(kb)
     query = TextQuery(kb, options.query_k or BY_TEXT, cosine=options.query == "cosine")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from kbnav.agents.common.writers import plain_answer
-from kbnav.agents.machine import Ending, State
+from kbnav.agents.machine import State
 from kbnav.answers import AnswerTable
 from kbnav.errors import StopRun, TellModel
 from kbnav.knowledge.sparql.limits import drop_probe_limit
@@ -66,23 +66,6 @@ class QueryEnding:
             note = " ".join(filter(None, [outcome.note, f"Not put into words: {error}."]))
             return replace(outcome, text=plain_answer(table), note=note), Usage()
         return replace(outcome, text=text), usage
-
-
-@dataclass(frozen=True)
-class Remarked:
-    """An ending whose outcomes say something more of how they came about."""
-
-    ending: Ending
-    remark: str
-
-    def premature(self, finish: Call, path: Sequence[Step], history: Sequence[Turn]) -> bool:
-        """As the ending has it."""
-        return self.ending.premature(finish, path, history)
-
-    def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
-        """As the ending has it; the note says the remark behind it."""
-        outcome, usage = self.ending.conclude(state, context)
-        return replace(outcome, note=f"{outcome.note} {self.remark}".strip()), usage
 
 
 def _last_with_rows(state: State) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -69,7 +69,7 @@ class Planned:
             "notes": [*notes, *plan.notes],
         }
         thought = "Nodes by name." if self.planner is None else said_of(self.planner)
-        return call_for(state, self.toolbox, [(PLAN, thought, arguments)], trace.usage)
+        return call_for(state, self.toolbox, [(PLAN, thought, arguments)], trace.spent)
 
     def _nodes(self, state: State) -> tuple[Sequence[str], list[str]]:
         """The nodes to begin with and a note; a question that names none goes on from the answer before."""
@@ -78,6 +78,21 @@ class Planned:
         if earlier:
             return earlier, [FROM_BEFORE]
         return nodes, ["The question names no node; these are the nearest by meaning."] if nodes and not named else []
+
+
+@dataclass(frozen=True)
+class Planless:
+    """Another policy in place of a plan; the thought of the run's first step says that there is none."""
+
+    policy: Policy
+
+    def __call__(self, state: State, context: Context) -> Reply:
+        """One turn of the policy."""
+        reply = self.policy(state, context)
+        if state["path"] or state["discarded"]:
+            return reply
+        calls = [replace(call, thought=f"{NO_PLAN} {call.thought}".strip()) for call in reply.calls[:1]]
+        return replace(reply, calls=[*calls, *reply.calls[1:]])
 
 
 def planned(steps: Sequence[Step]) -> Step | None:

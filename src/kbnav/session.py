@@ -18,7 +18,7 @@ from kbnav.language import question_language
 from kbnav.models.chat import cost_of
 from kbnav.question import checked_question
 from kbnav.stopping import Brake
-from kbnav.trajectory import CHECKPOINTED, Attempt, Run, Turn, new_id, save_run, versions
+from kbnav.trajectory import CHECKPOINTED, Attempt, Run, Turn, Usage, new_id, save_run, versions
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -220,6 +220,8 @@ def _attempt(agent: Agent, state: Any, context: RunContext, started: datetime, b
 
 
 def _record(agent: Agent, state: Any, context: RunContext, started: datetime, seconds: float) -> Run:
+    used, price = state["usage"], agent.settings.prices.get(agent.model)
+    replayed = used.replayed or Usage()
     return Run(
         id=new_id("run"),
         question=state["question"],
@@ -229,8 +231,11 @@ def _record(agent: Agent, state: Any, context: RunContext, started: datetime, se
         path=tuple(state["path"]),
         discarded=tuple(state["discarded"]),
         outcome=state["outcome"],
-        usage=state["usage"],
-        cost=cost_of(state["usage"], agent.settings.prices.get(agent.model)),
+        usage=used.paid,
+        replayed=replayed,
+        replayed_seconds=round(used.replayed_seconds, 3),
+        cost=cost_of(used, price),
+        replayed_cost=cost_of(replayed, price) if used.replayed else None,
         seconds=round(seconds, 3),
         started=started.isoformat(timespec="seconds"),
         history=tuple(state["history"]),

@@ -7,7 +7,7 @@ import os
 import platform
 import secrets
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -82,20 +82,41 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens spent on a model, and calls of it; ``cached`` prompt tokens are a part of ``prompt``."""
+    """Tokens spent on a model, and calls of it; ``cached`` prompt tokens are a part of ``prompt``.
+
+    ``replayed`` is what replies that were kept from before once cost, and ``replayed_seconds`` what waiting for them
+    took then; neither is a part of the others.
+    """
 
     prompt: int = 0
     completion: int = 0
     cached: int = 0
     calls: int = 0
+    replayed: Usage | None = None
+    replayed_seconds: float = 0.0
 
     def __add__(self, other: Usage) -> Usage:
+        replayed = [one.replayed for one in (self, other) if one.replayed]
         return Usage(
             self.prompt + other.prompt,
             self.completion + other.completion,
             self.cached + other.cached,
             self.calls + other.calls,
+            sum(replayed[1:], replayed[0]) if replayed else None,
+            self.replayed_seconds + other.replayed_seconds,
         )
+
+    @property
+    def paid(self) -> Usage:
+        """Without what was replayed."""
+        return replace(self, replayed=None, replayed_seconds=0.0)
+
+
+def side_by_side(usages: Iterable[Usage]) -> Usage:
+    """The sum of what was spent at the same time: it took as long as the longest of them."""
+    spent = list(usages)
+    longest = max((one.replayed_seconds for one in spent), default=0.0)
+    return replace(sum(spent, Usage()), replayed_seconds=longest)
 
 
 class Fact(NamedTuple):
@@ -191,6 +212,8 @@ class Run:
     replayed_seconds: float = 0.0
     """What waiting for them took then, calls side by side; no part of ``seconds``."""
     cost: float | None = None
+    replayed_cost: float | None = None
+    """What the replayed replies once cost; no part of ``cost``."""
     seconds: float = 0.0
     started: str = ""
     history: tuple[Turn, ...] = ()
@@ -199,6 +222,22 @@ class Run:
     versions: Mapping[str, str] = field(default_factory=dict)
     prompts: Mapping[str, str] = field(default_factory=dict)
     format: int = FORMAT
+
+    @property
+    def whole_usage(self) -> Usage:
+        """What was spent and what replayed replies once cost: the same however often a run is repeated."""
+        return self.usage + self.replayed
+
+    @property
+    def whole_cost(self) -> float | None:
+        """Dollars of ``whole_usage``; None where the price is not known."""
+        known = [one for one in (self.cost, self.replayed_cost) if one is not None]
+        return sum(known) if known else None
+
+    @property
+    def whole_seconds(self) -> float:
+        """Seconds with those of waiting for replayed replies when they were made."""
+        return self.seconds + self.replayed_seconds
 
     @property
     def steps(self) -> list[Step]:

@@ -214,7 +214,7 @@ def test_without_a_plan_the_run_says_so_once_and_the_prompt_speaks_of_none(villa
     offline = ask(
         build_agent(village, settings(tmp_path).model_copy(update={"model": "offline"}), "pasemiqa"), QUESTION
     )
-    assert "There is no plan (planner=none)" in offline.outcome.note
+    assert [step.number for step in offline.path if "There is no plan (planner=none)" in step.call.thought] == [1]
     planned = asked(village, tmp_path, LOOK, finish("h1"))[1].seen[0][0].text
     assert "Behind them stands a plan" in planned
 

@@ -292,7 +292,7 @@ def run_of(text: str) -> dict[str, SavedRun]:
     call = Call(text, {text: text, "list": [text]}, text, text)
     steps = (Step(1, call, text), Step(2, call, text, ok=False, dropped="repeat"))
     outcome = Outcome("answered", "finish", text, table, text=text, note=text)
-    run = Run("r", text, text, text, text, steps[:1], steps[1:], outcome, Usage(5, 5, 0, 1), 0.1, 1.0)
+    run = Run("r", text, text, text, text, steps[:1], steps[1:], outcome, Usage(5, 5, 0, 1), cost=0.1, seconds=1.0)
     gold = GoldAnswer(text, text, "stored", text, table, error=text)
     info = RunInfo(text, text, text, "0", (text, "other"), text)
     records = {text: QuestionRecord(text, run, text)}

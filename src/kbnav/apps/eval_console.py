@@ -8,14 +8,15 @@ import sys
 import threading
 import time
 from collections import Counter as Counts
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
-from kbnav.evaluation.records import SavedRun, read_saved_run
+from kbnav.evaluation.records import SavedRun
 from kbnav.evaluation.runner import Progress
-from kbnav.evaluation.scoring import Comparison, Means, Scores, intervals, score_run
+from kbnav.evaluation.scoring import Comparison, Means, Scores, intervals
+from kbnav.trajectory import Usage
 
 _EVERY = 10.0
 """Seconds between lines where standard error is no terminal."""
@@ -119,26 +120,20 @@ def print_scores(name: str, run: SavedRun, scores: Scores) -> None:
     _print_spent(run)
 
 
-def print_sweep(folder: Path, names: Sequence[str]) -> None:
-    """Means in percent, seconds and model calls a question, of the runs in a folder."""
-    for name in names:
-        run = read_saved_run(folder / name)
-        runs = [record.run for record in run.records.values()]
-        seconds = sum(one.seconds for one in runs) / len(runs)
-        calls = sum(one.usage.calls for one in runs) / len(runs)
-        print(f"{name:<14} {_means(score_run(run).all)}, {seconds:.2f} s, {calls:.1f} calls a question")
-
-
 def _print_spent(run: SavedRun) -> None:
     runs = [record.run for record in run.records.values()]
-    calls = sum(one.usage.calls for one in runs)
-    costs = [one.cost for one in runs if one.cost is not None]
-    parts = [f"{sum(one.seconds for one in runs):.0f} s of questions"]
-    if calls:
-        tokens = sum(one.usage.prompt for one in runs), sum(one.usage.completion for one in runs)
-        parts.append(f"{calls} model calls, {tokens[0]:,} + {tokens[1]:,} tokens")
+    usage = sum((one.whole_usage for one in runs), Usage())
+    costs = [one.whole_cost for one in runs if one.whole_cost is not None]
+    seconds = [one.whole_seconds for one in runs]
+    parts = [f"{sum(seconds):.0f} s of questions"]
+    if len(seconds) > 1:
+        parts[0] += f" ({fmean(seconds):.2f} ± {stdev(seconds):.2f} each)"
+    if usage.calls:
+        parts.append(f"{usage.calls} model calls, {usage.prompt:,} + {usage.completion:,} tokens")
     if costs:
         parts.append(f"${sum(costs):.2f}")
+    if replayed := sum(one.replayed.calls for one in runs):
+        parts.append(f"{replayed} of the calls replayed from kept replies, counted as when they were made")
     print(f"  {', '.join(parts)}")
 
 

@@ -94,6 +94,7 @@ def _replayed(record: QuestionRecord, budget: Budget, left_out: Sequence[str]) -
     again, failure = attempt(agent, run.question)
     again = replace(
         again, id=run.id, started=run.started, seconds=run.seconds, usage=run.usage, cost=run.cost,
+        replayed=run.replayed, replayed_seconds=run.replayed_seconds, replayed_cost=run.replayed_cost,
         kb={}, settings={}, versions={}, prompts={},
     )  # fmt: skip
     return QuestionRecord(record.id, again, record.error if failure is None or record.error else _name(failure))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
-from typing import TYPE_CHECKING
+from statistics import NormalDist, fmean, stdev
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbnav.errors import UsageError
 
@@ -24,6 +24,24 @@ class Interval:
     mean: float
     low: float
     high: float
+
+
+class Spread(NamedTuple):
+    """A mean and the standard deviation, n - 1 in the denominator; None of fewer than two values."""
+
+    mean: float
+    deviation: float | None = None
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Spread:
+        """Of some values, one at least."""
+        found = list(values)
+        return cls(fmean(found), stdev(found) if len(found) > 1 else None)
+
+    def text(self, digits: int = 2, scale: float = 1.0) -> str:
+        """As ``1.25 ± 0.10``."""
+        mean = f"{scale * self.mean:.{digits}f}"
+        return mean if self.deviation is None else f"{mean} ± {scale * self.deviation:.{digits}f}"
 
 
 def bootstrap_interval(

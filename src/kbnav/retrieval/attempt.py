@@ -63,6 +63,7 @@ def attempt(retriever: Retriever, kb: KnowledgeBase, settings: Settings, query: 
         replayed=trace.replayed,
         replayed_seconds=round(trace.replayed_seconds, 3),
         cost=cost_of(trace.usage, settings.prices.get(model)),
+        replayed_cost=cost_of(trace.replayed, settings.prices.get(model)) if trace.replayed.calls else None,
         seconds=round(time.monotonic() - began, 3),
         started=started.isoformat(timespec="seconds"),
         kb=kb.state(),

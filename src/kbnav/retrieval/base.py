@@ -29,6 +29,14 @@ class Trace:
         self.replayed_seconds = 0.0
 
     @property
+    def spent(self) -> Usage:
+        """``usage``, with what was replayed beside it."""
+        with self._lock:
+            if self.replayed == Usage() and not self.replayed_seconds:
+                return self.usage
+            return replace(self.usage, replayed=self.replayed, replayed_seconds=self.replayed_seconds)
+
+    @property
     def steps(self) -> Sequence[Step]:
         """The steps so far, numbered from 1."""
         with self._lock:

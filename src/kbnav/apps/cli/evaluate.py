@@ -123,28 +123,45 @@ def sweep(
     vary: Annotated[
         list[str],
         typer.Option(
-            "--vary", metavar="NAME=VALUES", help="An option and its values, as in k=3,5,10; repeatable, one at a time."
+            "--vary",
+            metavar="NAME=VALUES",
+            help="An option and its values, as in k=3,5,10; repeatable, one at a time. "
+            "Options of one value stand behind +, as in planner=none,ranker+trained=my.planner.",
         ),
     ],
     of: Benchmark,
+    repeat: Annotated[int, typer.Option("--repeat", metavar="N", min=1, help="Runs of each value.")] = 1,
+    plots: Annotated[
+        Path | None, typer.Option("--plots", metavar="FOLDER", help="Folder for PNG plots; needs kbnav[plot].")
+    ] = None,
 ) -> None:
     """Run a system once for each value of an option, the others as --set has them, and compare (PASemiQA, 5.3).
 
-    Limits of cost and time are those of each run.
+    Limits of cost and time are those of each run. The table is also written to sweep.csv and sweep.md.
     """
-    from kbnav.apps.eval_console import print_sweep
-    from kbnav.options import parse_set
+    from kbnav.evaluation.journal import write_whole
+    from kbnav.evaluation.sweep import folders, line, markdown, row, to_csv, variants
     from kbnav.systems import find
 
-    system, fixed = of.system or "pasemiqa", of.options or {}
-    given = [(name, value) for name, values in parse_set(vary).items() for value in _names([str(values)])]
+    system = of.system or "pasemiqa"
     entry = find(system)
-    varied = {f"{name}={value}": entry.read({**fixed, name: value}) for name, value in given}
-    for name, read in varied.items():
-        options = read.model_dump(mode="json")
-        if _run_one(of.plan(dataset.name, of.settings(options=options), system), [], out / name) != "done":
-            raise typer.Exit(1)
-    print_sweep(out, list(varied))
+    given = [
+        one._replace(options=entry.read(one.options).model_dump(mode="json"))
+        for one in variants(vary, of.options or {})
+    ]
+    for one in given:
+        for folder in folders(out, one.name, repeat):
+            if _run_one(of.plan(dataset.name, of.settings(options=one.options), system), [], folder) != "done":
+                raise typer.Exit(1)
+    rows = [row(one, folders(out, one.name, repeat)) for one in given]
+    write_whole(out / "sweep.csv", to_csv(rows))
+    write_whole(out / "sweep.md", markdown(rows))
+    if plots:
+        from kbnav.evaluation.sweep_plot import write_sweep_plots
+
+        write_sweep_plots(rows, plots)
+    for found in rows:
+        print(line(found))
 
 
 def _names(without: list[str] | None) -> list[str]:

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 
 from kbnav.errors import UsageError
 from kbnav.evaluation.records import GoldAnswer, QuestionRecord, RunInfo, SavedRun, read_saved_run
 from kbnav.evaluation.report.classes import error_class
 from kbnav.evaluation.scoring import Comparison, Scores, compare_runs, intervals, score_run
-from kbnav.evaluation.statistics import Interval
+from kbnav.evaluation.statistics import Interval, Spread
 from kbnav.trajectory import Usage
 
 ACTION_BINS = ((0, 2), (3, 5), (6, 8), (9, 11), (12, 14), (15, 15), (16, 20), (21, 30))
@@ -60,8 +60,9 @@ class QuestionResult:
 class RunReport:
     """One run. ``means`` are over all questions with their 95 % intervals, ``attempted`` over those with a record.
 
-    ``cost`` is the sum in US dollars, None where no question's cost is known. The bins of tokens are over the questions
-    that used a model.
+    ``usage``, ``cost`` and ``seconds`` count replies that were replayed, of which ``replayed`` says how many, as when
+    they were made. ``cost`` is the sum in US dollars, None where no question's cost is known; ``seconds`` are spread
+    over the questions. The bins of tokens are over the questions that used a model.
     """
 
     name: str
@@ -77,7 +78,8 @@ class RunReport:
     prompt_tokens: tuple[Bin, ...]
     completion_tokens: tuple[Bin, ...]
     cost: float | None
-    seconds: float
+    seconds: Spread
+    replayed: int
     kinds: tuple[Bin, ...]
     results: Mapping[str, QuestionResult]
 
@@ -171,7 +173,7 @@ def _run_report(name: str, run: SavedRun) -> RunReport:
         status = record.run.outcome.status if record else "missing"
         results[question] = QuestionResult(question, record, values, status, error_class(record, gold, values))
     asked = [result for result in results.values() if result.record]
-    costs = [run.records[result.id].run.cost for result in asked]
+    costs = [run.records[result.id].run.whole_cost for result in asked]
     known_costs = [cost for cost in costs if cost is not None]
     with_model = [result for result in asked if _usage(result).calls]
     return RunReport(
@@ -188,14 +190,15 @@ def _run_report(name: str, run: SavedRun) -> RunReport:
         prompt_tokens=_equal_bins(with_model, lambda result: _usage(result).prompt, metric),
         completion_tokens=_equal_bins(with_model, lambda result: _usage(result).completion, metric),
         cost=math.fsum(known_costs) if known_costs else None,
-        seconds=median(run.records[result.id].run.seconds for result in asked) if asked else 0.0,
+        seconds=Spread.of(run.records[result.id].run.whole_seconds for result in asked) if asked else Spread(0.0),
+        replayed=sum(run.records[result.id].run.replayed.calls for result in asked),
         kinds=_kinds(list(results.values()), metric),
         results=results,
     )
 
 
 def _usage(result: QuestionResult) -> Usage:
-    return result.record.run.usage if result.record else Usage()
+    return result.record.run.whole_usage if result.record else Usage()
 
 
 def _actions(result: QuestionResult) -> int:

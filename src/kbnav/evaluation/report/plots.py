@@ -29,17 +29,21 @@ def write_plots(report: Report, folder: Path) -> list[Path]:
     }
     if any(run.prompt_tokens for run in report.runs):
         plots["tokens.png"] = (2, _tokens)
-    return [_write(report, folder / name, width, draw) for name, (width, draw) in plots.items()]
+    return [
+        save_figure(folder / name, width, lambda axes, drawn=draw: drawn(axes, report))  # type: ignore[misc]
+        for name, (width, draw) in plots.items()
+    ]
 
 
-def _write(report: Report, path: Path, width: int, draw: Callable[[Sequence[Axes], Report], None]) -> Path:
+def save_figure(path: Path, width: int, draw: Callable[[Sequence[Axes]], None]) -> Path:
+    """Write a figure of ``width`` panels side by side. Raises UsageError as ``write_plots`` does."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise UsageError("plots need matplotlib: pip install 'kbnav[plot]'") from error
     figure = Figure(figsize=(6.4 * width, 4.0), layout="constrained")
     axes = figure.subplots(1, width, squeeze=False)[0]
-    draw(list(axes), report)
+    draw(list(axes))
     for one in axes:
         one.spines[["top", "right"]].set_visible(False)
     try:
@@ -87,7 +91,7 @@ def _tokens(axes: Sequence[Axes], report: Report) -> None:
     """Twenty bins, the same for every run."""
     for one, name in zip(axes, ("prompt", "completion"), strict=True):
         spent = [
-            [getattr(result.record.run.usage, name) for result in run.results.values() if result.record]
+            [getattr(result.record.run.whole_usage, name) for result in run.results.values() if result.record]
             for run in report.runs
         ]
         largest = max(max(amounts, default=0) for amounts in spent)

@@ -26,7 +26,7 @@ def summary_csv(report: Report) -> str:
     metrics = list(dict.fromkeys(metric for run in report.runs for metric in run.means))
     header = ["run", "system", "model", "dataset", "questions", "reached"]
     header += [f"{metric}{part}" for metric in metrics for part in ("", "_low", "_high")]
-    header += ["actions", "prompt_tokens", "completion_tokens", "cost", "seconds"]
+    header += ["actions", "prompt_tokens", "completion_tokens", "cost", "seconds", "seconds_sd"]
     return _csv(header, (_summary_row(run, metrics) for run in report.runs))
 
 
@@ -45,10 +45,10 @@ def _scores(report: Report) -> str:
         means = [_interval(run.means[metric]) if metric in run.means else "–" for metric in metrics]
         cost = "–" if run.cost is None else f"{run.cost:.2f}"
         counts = (run.scores.all.questions, run.scores.attempted.questions)
-        rows.append((run.name, run.info.system, run.info.model, run.info.dataset, *counts, *means, cost))
-    return table(
-        ("Run", "System", "Model", "Dataset", "Questions", "Reached", *map(metric_name, metrics), "Cost, $"), rows
-    )
+        took = (run.seconds.text(), cost)
+        rows.append((run.name, run.info.system, run.info.model, run.info.dataset, *counts, *means, *took))
+    head = ("Run", "System", "Model", "Dataset", "Questions", "Reached")
+    return table((*head, *map(metric_name, metrics), "Seconds", "Cost, $"), rows)
 
 
 def _against(report: Report) -> str:
@@ -93,7 +93,8 @@ def _summary_row(run: RunReport, metrics: Sequence[str]) -> Iterator[object]:
     for metric in metrics:
         mean = run.means.get(metric)
         yield from (mean.mean, mean.low, mean.high) if mean else ("", "", "")
-    yield from (run.mean_actions, run.usage.prompt, run.usage.completion, _blank(run.cost), run.seconds)
+    yield from (run.mean_actions, run.usage.prompt, run.usage.completion, _blank(run.cost), run.seconds.mean)
+    yield _blank(run.seconds.deviation)
 
 
 def _question_rows(report: Report, run: RunReport, metrics: Sequence[str]) -> Iterator[list[object]]:
@@ -105,7 +106,8 @@ def _question_rows(report: Report, run: RunReport, metrics: Sequence[str]) -> It
             yield [*row, "", "", "", "", ""]
             continue
         asked = result.record.run
-        yield [*row, len(asked.steps), asked.usage.prompt, asked.usage.completion, _blank(asked.cost), asked.seconds]
+        used = asked.whole_usage
+        yield [*row, len(asked.steps), used.prompt, used.completion, _blank(asked.whole_cost), asked.whole_seconds]
 
 
 def _blank(value: float | None) -> object:

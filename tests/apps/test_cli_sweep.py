@@ -1,0 +1,166 @@
+"""``kbnav eval sweep``: every value's own numbers, options of one value, repeats, and costs on a warm cache."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from kbnav.agents.common.walking import asker
+from kbnav.errors import UsageError
+from kbnav.evaluation.records import read_records
+from kbnav.evaluation.sweep import variants
+from kbnav.models.calls import ModelCalls, Replies
+from kbnav.models.scripted import ScriptedModel
+from kbnav.trajectory import Usage, side_by_side
+from tests.models.stub import Canned, ModelStub, completion
+
+QUESTION = "Which ship built by Marit Skarrow was painted yellow?"
+QUESTIONS = [("1", QUESTION, ["ship:keeper"]), ("2", "What did Marit Skarrow build?", ["ship:little-auk"])]
+
+
+@pytest.fixture
+def kbnav(capfd, monkeypatch, tmp_path, demo_home):
+    """Run a command as a person would, where two questions are; gives exit code, output and error output."""
+    from kbnav.apps import cli
+
+    monkeypatch.setenv("KBNAV_HOME", str(demo_home))
+    monkeypatch.chdir(tmp_path)
+    rows = [{"id": name, "question": text, "nodes": nodes} for name, text, nodes in QUESTIONS]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["kbnav", *arguments])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        out, error = capfd.readouterr()
+        return code, out, error
+
+    return run
+
+
+def rows_of(folder: Path) -> dict[str, dict[str, str]]:
+    return {row["value"]: row for row in csv.DictReader(io.StringIO((folder / "sweep.csv").read_text()))}
+
+
+def test_every_value_has_its_own_numbers_and_its_own_options(kbnav, tmp_path):
+    train = ("planner", "train", "q.jsonl", "--kb", "demo", "--out", "my.planner")
+    (tmp_path / "t.jsonl").write_text(json.dumps({"id": "1", "question": QUESTION, "nodes": ["ship:keeper"]}) + "\n")
+    assert kbnav(*train[:2], "t.jsonl", *train[3:])[0] == 0
+    given = ("eval", "sweep", "q.jsonl", "--system", "pasemiqa", "--kb", "demo", "--out", "sweep")
+    code, out, error = kbnav(
+        *given, "--vary", "planner=none,ranker+trained=my.planner", "--repeat", "2", "--plots", "p"
+    )
+    assert (code, error.count("Traceback")) == (0, 0)
+    found = rows_of(tmp_path / "sweep")
+    assert list(found) == ["none", "ranker+trained=my.planner"]
+    for value, row in found.items():
+        runs = [tmp_path / "sweep" / f"planner={value}{number}" for number in ("", ".2")]
+        scores = [json.loads((one / "scores.json").read_text())["all"]["values"]["hit@1"] for one in runs]
+        seconds = [fmean(one.run.seconds for one in read_records(folder).values()) for folder in runs]
+        assert float(row["hit@1"]) == pytest.approx(fmean(scores))
+        assert float(row["seconds"]) == pytest.approx(fmean(seconds))
+        assert float(row["seconds_sd"]) == pytest.approx(stdev(seconds))
+        assert (row["runs"], row["questions"], row["cost"]) == ("2", "2", "")
+    assert [float(row["hit@1"]) for row in found.values()] == [1.0, 0.5]  # so that one's are not the other's
+    options = json.loads((tmp_path / "sweep" / "planner=ranker+trained=my.planner" / "run.json").read_text())
+    assert options["settings"]["options"]["trained"] == "my.planner"
+    last = out.strip().splitlines()[-2:]
+    for printed, (value, row) in zip(last, found.items(), strict=True):
+        assert printed.startswith(f"planner={value} ")
+        assert f"hit@1 {100 * float(row['hit@1']):.2f} ±" in printed
+    table = (tmp_path / "sweep" / "sweep.md").read_text().splitlines()
+    assert [line.split(" | ")[0] for line in table[2:]] == ["| planner=none", "| planner=ranker+trained=my.planner"]
+    assert (tmp_path / "p" / "planner.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("vary", "problem"),
+    [
+        ("k", "takes name=value"),
+        ("k=", "takes name=value"),
+        ("k=3,3", "has k=3 twice"),
+        ("planner=ranker+trained", "behind + stands name=value"),
+    ],
+)
+def test_what_is_no_list_of_values_is_refused(vary, problem):
+    with pytest.raises(UsageError, match=problem.replace("+", r"\+")):
+        variants([vary], {})
+
+
+def test_fixed_options_go_to_every_value_and_own_ones_to_one(tmp_path):
+    found = variants(["planner=none,ranker+trained=a/b+k=3", "k=5"], {"rounds": "4"})
+    assert [(one.name, one.options) for one in found] == [
+        ("planner=none", {"rounds": "4", "planner": "none"}),
+        ("planner=ranker+trained=a_b+k=3", {"rounds": "4", "planner": "ranker", "trained": "a/b", "k": "3"}),
+        ("k=5", {"rounds": "4", "k": "5"}),
+    ]
+
+
+class Planning(ModelStub):
+    """Plans, answers and words, by what it is asked."""
+
+    def reply(self, asked: dict[str, Any]) -> Canned:
+        text = asked["messages"][-1]["content"]
+        if "You plan how to answer" in text:
+            return completion("<PATH>^built by</PATH>\n<PATH>built by</PATH>")
+        return completion("- Keeper (ship:keeper)" if "from what a graph shows" in text else "The Keeper.")
+
+
+def test_a_value_costs_the_same_on_a_warm_cache(kbnav, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    (tmp_path / "kbnav.toml").write_text("[prices.stub]\nprompt = 10000.0\ncompletion = 50000.0\n")
+    vary = ("--vary", "paths=1,2")
+    with Planning([]) as stub:
+        model = ("--model", "stub", "--base-url", stub.base_url)
+        given = ("eval", "sweep", "q.jsonl", "--limit", "1", "--system", "rog", "--kb", "demo", *model, *vary)
+        code, out, _ = kbnav(*given, "--out", "cold")
+        assert code == 0, out
+        asked = len(stub.requests)
+        code, out, _ = kbnav(*given, "--out", "warm")
+        assert code == 0, out
+        assert len(stub.requests) - asked < asked  # the cache was warm
+    cold, warm = rows_of(tmp_path / "cold"), rows_of(tmp_path / "warm")
+    for value in ("1", "2"):
+        # a plan, an answer and its wording: 100 tokens in at a cent each and 20 out at five, three times
+        assert (float(cold[value]["calls"]), float(cold[value]["cost"])) == (3.0, pytest.approx(6.0))
+        assert [cold[value][name] for name in ("calls", "tokens", "cost", "f1")] == [
+            warm[value][name] for name in ("calls", "tokens", "cost", "f1")
+        ]
+    assert (cold["1"]["calls_replayed"], int(cold["2"]["calls_replayed"]) > 0) == ("0", True)
+    assert "replayed" in out
+    kbnav("eval", "report", "cold/paths=2", "warm/paths=2", "--csv", "csv")
+    first, second = csv.DictReader(io.StringIO((tmp_path / "csv" / "summary.csv").read_text()))
+    assert [first[name] for name in ("cost", "prompt_tokens")] == [second[name] for name in ("cost", "prompt_tokens")]
+    assert float(first["cost"]) == pytest.approx(6.0)
+
+
+class LongAgo(Replies):
+    """Replies that took twelve and a half seconds when they were made."""
+
+    def get(self, key: str) -> tuple[str, Usage, float] | None:
+        found = super().get(key)
+        return found and (*found[:2], 12.5)
+
+
+def test_an_agents_own_calls_keep_what_replayed_replies_once_took(tmp_path):
+    calls = ModelCalls(ScriptedModel(replies=[AIMessage("yes")]), "scripted", replies=LongAgo(tmp_path / "r.sqlite"))
+    ask = asker(calls)
+    text, paid = ask("Is it?", "judge")
+    again, kept = ask("Is it?", "judge")
+    assert (text, again) == ("yes", "yes")
+    assert (paid.calls, paid.replayed, paid.replayed_seconds) == (1, None, 0.0)
+    assert (kept.calls, kept.replayed_seconds) == (0, 12.5)
+    assert kept.replayed == paid
+    both = kept + kept
+    assert (both.replayed, both.replayed_seconds, both.paid) == (paid + paid, 25.0, Usage())
+    assert side_by_side([kept, kept, paid]).replayed_seconds == 12.5  # they were waited for at once
