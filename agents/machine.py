@@ -23,7 +23,7 @@ from kbnav.trajectory import Call, Outcome, Step, Stop, Turn, Usage, side_by_sid
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
-    from langgraph.graph.state import CompiledStateGraph
+    from langgraph.graph.state import CompiledStateGraph, StateGraph
     from langgraph.runtime import Runtime
 
 P = ParamSpec("P")
@@ -228,14 +228,28 @@ class Machine:
         from langgraph.graph import END, START, StateGraph
 
         graph = StateGraph(State, context_schema=RunContext)
-        for work in (self.think, self.act, self.rollback, self.report):
-            graph.add_node(work.__name__, _as_node(work))
+        self.build_into(graph, lambda _, runtime: runtime.context)
         graph.add_edge(START, "think")
+        graph.add_edge("report", END)
+        return graph.compile(checkpointer=checkpointer)
+
+    def build_into(
+        self, graph: StateGraph[Any, Any, Any, Any], context: Callable[[State, Runtime[Any]], RunContext]
+    ) -> None:
+        """Add the nodes, which begin at ``think`` and end at ``report``; ``context`` finds what a run's are given."""
+
+        def as_node(work: Callable[[State, RunContext], Update]) -> Callable[..., Update]:
+            def node(state: State, runtime: Runtime[Any]) -> Update:
+                # What the work tells goes into the graph's own stream.
+                return work(state, replace(context(state, runtime), tell=runtime.stream_writer))
+
+            return node
+
+        for work in (self.think, self.act, self.rollback, self.report):
+            graph.add_node(work.__name__, as_node(work))
         graph.add_conditional_edges("think", self.route, ["act", "rollback", "report"])
         graph.add_conditional_edges("act", self.route, ["think", "act", "rollback", "report"])
         graph.add_conditional_edges("rollback", self.route, ["think", "report"])
-        graph.add_edge("report", END)
-        return graph.compile(checkpointer=checkpointer)
 
     def run(self, state: State, run: RunContext) -> State:
         """The last state of a run, without LangGraph: its import takes longer than an answer that asks no model."""
@@ -246,15 +260,6 @@ class Machine:
             if node == "report":
                 return state
             node = self.route(state)
-
-
-def _as_node(work: Callable[[State, RunContext], Update]) -> Callable[..., Update]:
-    """The work as LangGraph calls it: what it tells goes into the graph's own stream."""
-
-    def node(state: State, runtime: Runtime[RunContext]) -> Update:
-        return work(state, replace(runtime.context, tell=runtime.stream_writer))
-
-    return node
 
 
 class Sorted(NamedTuple):

@@ -72,6 +72,14 @@ class Tool:
             parameter["description"] = _unwrapped(parameter["description"])
         return schema
 
+    @property
+    def lookup(self) -> dict[str, Any]:
+        """What a program of somebody else's is told: name, description, and parameters, the thought optional."""
+        function = self.schema["function"]
+        parameters = function["parameters"]
+        needed = [name for name in parameters.get("required", []) if name != "thought"]
+        return {**function, "parameters": {**parameters, "required": needed}}
+
 
 class Toolbox:
     """The tools offered in a run, by name."""

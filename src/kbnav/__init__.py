@@ -1,3 +1,60 @@
-"""kbnav: ask questions of knowledge bases, with a language model that navigates them as an expert would."""
+"""kbnav: ask questions of knowledge bases, with a language model that navigates them as an expert would.
+
+What stands in ``__all__`` is the library, stable from one minor version to the next (docs/python.md); it is imported
+when it is first used, so that ``import kbnav`` costs next to nothing.
+"""
+
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kbnav.errors import KbnavError as KbnavError
+    from kbnav.library.answer import Answer as Answer
+    from kbnav.library.asking import Event as Event
+    from kbnav.library.asking import aask as aask
+    from kbnav.library.asking import ask as ask
+    from kbnav.library.asking import stream as stream
+    from kbnav.library.kb import KB as KB
+    from kbnav.library.kb import open as open
+    from kbnav.library.langchain import tools as tools
+    from kbnav.library.langgraph import graph as graph
+    from kbnav.settings import Settings as Settings
 
 __version__ = "0.1.0"
+__all__ = ["KB", "Answer", "Event", "KbnavError", "Settings", "aask", "ask", "graph", "open", "stream", "tools"]
+
+_WHERE = {
+    "Answer": "kbnav.library.answer",
+    "Event": "kbnav.library.asking",
+    "KB": "kbnav.library.kb",
+    "KbnavError": "kbnav.errors",
+    "Settings": "kbnav.settings",
+    "aask": "kbnav.library.asking",
+    "ask": "kbnav.library.asking",
+    "graph": "kbnav.library.langgraph",
+    "open": "kbnav.library.kb",
+    "stream": "kbnav.library.asking",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'kbnav' has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
+class _Tools(ModuleType):
+    """``kbnav.tools`` is a folder of modules, and what makes LangChain tools of a knowledge base."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from kbnav.library.langchain import tools
+
+        return tools(*args, **kwargs)
+
+
+import_module("kbnav.tools").__class__ = _Tools

@@ -23,7 +23,9 @@ TermType = Literal["uri", "literal", "bnode"]
 _ENTITY = re.compile(r"/(?:entity|prop(?:/[a-z/-]+)?)/([QPL][1-9]\d*(?:-[FS]\d+)?)$")
 SKB_NODE = "urn:kbnav:node/"
 """What the IRIs of an SKB's nodes begin with; the id follows, percent-encoded."""
-XSD_STRING = "http://www.w3.org/2001/XMLSchema#string"
+_XSD = "http://www.w3.org/2001/XMLSchema#"
+XSD_STRING = f"{_XSD}string"
+_INTEGERS = frozenset({"integer", "int", "long", "short", "byte", "nonNegativeInteger", "positiveInteger"})
 
 
 class Term(NamedTuple):
@@ -41,6 +43,20 @@ class Term(NamedTuple):
             return unquote(self.value.removeprefix(SKB_NODE))
         found = _ENTITY.search(self.value) if self.type == "uri" else None
         return found[1] if found else None
+
+    def plain(self) -> str | int | float | bool:
+        """An entity's id, a number or truth value as Python's, anything else as its text."""
+        kind = (self.datatype or "").removeprefix(_XSD)
+        try:
+            if kind in _INTEGERS:
+                return int(self.value)
+            if kind in ("decimal", "double", "float"):
+                return float(self.value)
+        except ValueError:  # an endpoint may say that a text is a number
+            return self.value
+        if kind == "boolean":
+            return self.value in ("true", "1")
+        return self.entity_id or self.value
 
 
 Cell = Term | None
@@ -93,6 +109,29 @@ class AnswerTable:
             for row in self.rows
         ]
 
+    def records(self) -> list[dict[str, Any]]:
+        """The rows as plain Python values by column; an unbound cell is None.
+
+        An entity is its id, with its label, where one is known, beside it: ``who`` and ``whoLabel``. Numbers and truth
+        values are Python's, all else is text. An ASK result is one row with the column ``boolean``.
+        """
+        if self.boolean is not None:
+            return [{"boolean": self.boolean}]
+        named = [
+            number
+            for number, name in enumerate(self.columns)
+            if f"{name}Label" not in self.columns and any(_labelled(row[number], self.labels) for row in self.rows)
+        ]
+        return [self._record(row, named) for row in self.rows]
+
+    def _record(self, row: tuple[Cell, ...], named: Sequence[int]) -> dict[str, Any]:
+        record: dict[str, Any] = {}
+        for number, (name, cell) in enumerate(zip(self.columns, row, strict=True)):
+            record[name] = None if cell is None else cell.plain()
+            if number in named:
+                record[f"{name}Label"] = _labelled(cell, self.labels)
+        return record
+
     def to_csv(self) -> str:
         """Comma-separated values with a header, as SPARQL 1.1 CSV results give them (values without types)."""
         out = io.StringIO()
@@ -103,6 +142,11 @@ class AnswerTable:
             writer.writerow(self.columns)
             writer.writerows(["" if cell is None else cell.value for cell in row] for row in self.rows)
         return out.getvalue()
+
+
+def _labelled(cell: Cell, labels: Mapping[str, str]) -> str | None:
+    used = cell.entity_id if cell else None
+    return labels.get(used) if used else None
 
 
 _TYPES: Mapping[str, TermType] = {"uri": "uri", "literal": "literal", "typed-literal": "literal", "bnode": "bnode"}

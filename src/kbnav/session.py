@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.machine import Event, RunContext, State, start, step_limit
+from kbnav.answers import AnswerTable
 from kbnav.errors import UsageError
 from kbnav.language import question_language
 from kbnav.models.chat import cost_of
 from kbnav.question import checked_question
 from kbnav.stopping import Brake
+from kbnav.tools.observation import Context, Observation
 from kbnav.trajectory import CHECKPOINTED, Attempt, Run, Turn, Usage, new_id, save_run, versions
 
 if TYPE_CHECKING:
@@ -74,6 +76,18 @@ def _saved(attempt: Attempt, agent: Agent) -> Run:
     return attempt.run
 
 
+def use(agent: Agent, tool: str, arguments: Mapping[str, Any]) -> tuple[Observation, AnswerTable | None]:
+    """Call one of an agent's tools outside any run: what a model would see, and the whole table where a query ran.
+
+    What is thought of the step, ``thought``, stands for the question that results are cut to; it may be left out.
+    Raises BadArguments where the tool cannot be called so, and StopRun where a service failed.
+    """
+    thought, values = agent.lookups.validate(tool, {"thought": "", **arguments})
+    context = Context(agent.kb, thought, language_of(agent, thought), agent.prune, agent.shown)
+    seen = agent.lookups.run(context, tool, thought, values)
+    return seen, next(reversed(context.tables.values()), None)
+
+
 class Chat:
     """A session with follow-up questions; each turn knows the earlier ones with their actions and results."""
 
@@ -93,9 +107,7 @@ class Chat:
     def history(self) -> list[Turn]:
         """The turns that ended, oldest first."""
         state = self._machine.get_state(self._config).values  # type: ignore[arg-type]
-        if not state:
-            return []
-        return [*state["history"], *([_turn(state)] if state["outcome"] else [])]
+        return turns_of(state)
 
     @property
     def unfinished(self) -> str | None:
@@ -142,7 +154,7 @@ def sqlite_sessions(home: Path) -> Iterator[BaseCheckpointSaver[Any]]:
     except (OSError, sqlite3.Error) as error:
         raise UsageError(f"cannot open the chat sessions in {home}: {error}") from error
     try:
-        yield SqliteSaver(connection, serde=_serializer())
+        yield SqliteSaver(connection, serde=serializer())
     finally:
         connection.close()
 
@@ -151,12 +163,13 @@ def postgres_sessions(pool: ConnectionPool[Any]) -> BaseCheckpointSaver[Any]:
     """Chat sessions in a PostgreSQL database that several servers share; its connections are in autocommit mode."""
     from langgraph.checkpoint.postgres import PostgresSaver
 
-    saver = PostgresSaver(pool, serde=_serializer())
+    saver = PostgresSaver(pool, serde=serializer())
     saver.setup()
     return saver
 
 
-def _serializer() -> SerializerProtocol:
+def serializer() -> SerializerProtocol:
+    """What writes checkpoints, and reads back nothing but kbnav's own records and what LangGraph knows."""
     from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
     return JsonPlusSerializer(allowed_msgpack_modules=CHECKPOINTED)
@@ -172,9 +185,11 @@ def language_of(agent: Agent, question: str) -> str:
     return question_language(question) if chosen == "auto" else chosen
 
 
-def _turn(state: Mapping[str, Any]) -> Turn:
-    """A finished turn as history; whole tables stay with their own run."""
-    return Turn(state["question"], tuple(state["path"]), replace(state["outcome"], table=None))
+def turns_of(state: Mapping[str, Any]) -> list[Turn]:
+    """The turns of a checkpointed chat that ended, oldest first; none of an empty state."""
+    if not state.get("outcome"):
+        return list(state.get("history", ()))
+    return [*state["history"], Turn.of(state["question"], state["path"], state["outcome"])]
 
 
 def _walk(agent: Agent, state: State, context: RunContext, on_event: Listener | None) -> Attempt:

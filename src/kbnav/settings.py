@@ -6,9 +6,18 @@ A copy without secrets is saved with every run.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -17,6 +26,9 @@ from pydantic_settings import (
 )
 
 from kbnav.errors import UsageError
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
 
 SETTINGS_FILE = "kbnav.toml"
 
@@ -180,7 +192,7 @@ class Settings(BaseSettings):
     base_url: str = ""
     """OpenAI-compatible endpoint; empty: OpenAI's."""
     api_key: SecretStr = Field(
-        SecretStr(""), validation_alias=AliasChoices("api_key", "KBNAV_API_KEY", "OPENAI_API_KEY")
+        default=SecretStr(""), validation_alias=AliasChoices("api_key", "KBNAV_API_KEY", "OPENAI_API_KEY")
     )
     temperature: Sampling = 1.0
     """Of the policy (SPINACH, appendix D)."""
@@ -210,6 +222,24 @@ class Settings(BaseSettings):
     cache_age: float = 7 * 24 * 3600.0
     """Seconds for which a cached answer is used; 0 turns the cache off."""
 
+    _chat: Any = PrivateAttr(default=None)
+
+    @property
+    def chat(self) -> BaseChatModel | None:
+        """A chat model made elsewhere, which is asked in place of the one that ``model`` names."""
+        chat: BaseChatModel | None = self._chat
+        return chat
+
+    def asking(self, model: str | BaseChatModel) -> Settings:
+        """The same settings with another model: its name, or a LangChain chat model, whose name is then found out."""
+        if isinstance(model, str):
+            name, chat = model, None
+        else:
+            name, chat = _name_of(model), model
+        changed = self.model_copy(update={"model": name})
+        changed._chat = chat
+        return changed
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -225,6 +255,12 @@ class Settings(BaseSettings):
     def public(self) -> dict[str, Any]:
         """The settings as plain JSON data, secrets masked."""
         return self.model_dump(mode="json")
+
+
+def _name_of(chat: BaseChatModel) -> str:
+    """Chat models have no common name for their name."""
+    names = (getattr(chat, name, None) for name in ("model_name", "model", "model_id"))
+    return next((name for name in names if isinstance(name, str) and name), chat._llm_type)
 
 
 def load_settings(**overrides: Any) -> Settings:

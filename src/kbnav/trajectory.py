@@ -7,7 +7,7 @@ import os
 import platform
 import secrets
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -189,6 +189,11 @@ class Turn:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", tuple(self.steps))  # checkpoints give lists back
+
+    @classmethod
+    def of(cls, question: str, path: Sequence[Step], outcome: Outcome) -> Turn:
+        """A finished question as history; whole tables stay with their own run."""
+        return cls(question, tuple(path), replace(outcome, table=None))
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,9 @@ from kbnav.agents.common.agent import Agent
 from kbnav.apps.console import answer_record
 from kbnav.apps.secrets import Secrets
 from kbnav.errors import KbnavError
-from kbnav.session import ask, language_of
+from kbnav.session import ask, use
 from kbnav.settings import Web
 from kbnav.stopping import Brake
-from kbnav.tools.observation import Context
 from kbnav.trajectory import Run, versions
 
 if TYPE_CHECKING:
@@ -133,19 +132,10 @@ def build_server(desk: Desk, hide: Secrets) -> Server[Any]:
 def _tools(agent: Agent) -> list[Tool]:
     from mcp_types import Tool
 
-    found = []
-    for schema in agent.lookups.schemas:
-        function = schema["function"]
-        parameters = function["parameters"]
-        needed = [name for name in parameters.get("required", []) if name != "thought"]
-        found.append(
-            Tool(
-                name=function["name"],
-                description=function["description"],
-                input_schema={**parameters, "required": needed},
-            )
-        )
-    return found
+    return [
+        Tool(name=told["name"], description=told["description"], input_schema=told["parameters"])
+        for told in (tool.lookup for tool in agent.lookups)
+    ]
 
 
 def _ask_tool() -> Tool:
@@ -157,13 +147,8 @@ def _ask_tool() -> Tool:
 
 
 def _call(agent: Agent, name: str, arguments: dict[str, Any]) -> CallToolResult:
-    """Call one tool; what is thought of the step stands for the question that results are cut to.
-
-    Raises KbnavError where it cannot be called so.
-    """
-    thought, values = agent.lookups.validate(name, {"thought": "", **arguments})
-    context = Context(agent.kb, thought, language_of(agent, thought), agent.prune, agent.shown)
-    seen = agent.lookups.run(context, name, thought, values)
+    """Call one tool. Raises KbnavError where it cannot be called so."""
+    seen, _ = use(agent, name, arguments)
     return _result(seen.text, failed=not seen.ok)
 
 

@@ -30,7 +30,7 @@ def open_models(settings: Settings) -> tuple[BaseChatModel, BaseChatModel | None
 
     Raises CredentialsError as ``open_chat_model`` does, UsageError or DataError for a run that cannot be read.
     """
-    if settings.model.startswith(REPLAY):
+    if settings.chat is None and settings.model.startswith(REPLAY):
         from kbnav.models.scripted import replay_model
 
         return replay_model(load_run(Path(settings.model.removeprefix(REPLAY)))), None
@@ -40,7 +40,7 @@ def open_models(settings: Settings) -> tuple[BaseChatModel, BaseChatModel | None
 def check_key(settings: Settings) -> None:
     """Raise CredentialsError where the settings name a model of OpenAI's own endpoint and no key; costs no import."""
     named = settings.model != "offline" and not settings.model.startswith(REPLAY)
-    if named and not settings.base_url and not settings.api_key.get_secret_value():
+    if named and settings.chat is None and not settings.base_url and not settings.api_key.get_secret_value():
         raise CredentialsError(
             f"the model {settings.model!r} needs a key: set OPENAI_API_KEY (or KBNAV_API_KEY), "
             "or name another endpoint with --base-url; where the system can do without, there is --model offline"
@@ -50,8 +50,12 @@ def check_key(settings: Settings) -> None:
 def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
     """The model of the settings; ``sampling`` for the policy, otherwise ``model_temperature`` (SPINACH, appendix D: 0).
 
+    One that was made elsewhere is taken as it is.
+
     Raises CredentialsError where OpenAI's own endpoint is meant and no key is set.
     """
+    if settings.chat is not None:
+        return settings.chat
     check_key(settings)
     from langchain_openai import ChatOpenAI
 

@@ -313,7 +313,7 @@ def turns(ledger: Ledger, question: Question, find_run: Callable[[str], Run | No
     """The earlier questions of a question's section with what was found, as far as their runs are still there."""
     entries = [ledger.entry(number) for number in question.earlier]
     runs = [find_run(entry.run) for entry in entries if entry and entry.run]
-    return [Turn(run.question, run.path, replace(run.outcome, table=None)) for run in runs if run]
+    return [Turn.of(run.question, run.path, run.outcome) for run in runs if run]
 
 
 def _diff(page: Page, text: str) -> str:

@@ -1,0 +1,1 @@
+"""The library behind ``import kbnav``: what another program uses."""

@@ -1,0 +1,102 @@
+"""An open knowledge base, to look things up in and to ask questions of."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+
+from kbnav.answers import AnswerTable
+from kbnav.knowledge.base import Direction, Entity, Entry, KnowledgeBase, Neighborhood
+from kbnav.knowledge.open import open_kb
+from kbnav.language import question_language
+from kbnav.settings import Settings, load_settings
+
+
+class KB:
+    """An open knowledge base; ``kbnav.open`` makes one.
+
+    It is closed by ``close``, at the end of a ``with`` block, or when nothing refers to it any more. Threads may share
+    it. ``base`` is what stands behind it, ``settings`` are those that it was opened with.
+    """
+
+    def __init__(self, base: KnowledgeBase, settings: Settings, stack: ExitStack | None = None) -> None:
+        """``stack`` closes the base."""
+        self.base = base
+        self.settings = settings
+        self._end = weakref.finalize(self, (stack or ExitStack()).close)
+
+    @property
+    def name(self) -> str:
+        """What it was opened as, such as ``mini``."""
+        return self.settings.kb
+
+    def search(self, text: str, *, limit: int = 8, language: str | None = None) -> list[Entity]:
+        """What is called so: at most ``limit`` items or nodes, then half as many properties; best first.
+
+        ``language`` is a code such as ``de``; None: that of the text.
+        """
+        found = self.base.search_entities(text, language=self._language(language, text), limit=limit)
+        return [*found.entities, *found.properties]
+
+    def entry(self, entity_id: str, *, language: str | None = None) -> Entry:
+        """Everything known of one entity: its statements, and its document where it has one. Raises UnknownId."""
+        return self.base.get_entry(entity_id, language=self._language(language))
+
+    def neighbors(
+        self, entity_id: str, *, relation: str | None = None, direction: Direction = "both", limit: int = 20
+    ) -> Neighborhood:
+        """Links of an entity, in both directions unless told otherwise. Raises UnknownId."""
+        return self.base.search_neighbors(
+            entity_id, relation=relation, direction=direction, limit=limit, language=self._language(None)
+        )
+
+    def query(self, sparql: str, *, language: str | None = None) -> AnswerTable:
+        """The result of a SPARQL query that only reads; ``.records()`` gives its rows as plain Python values.
+
+        Raises QuerySyntaxError, QueryRefused and QueryTimeout of ``kbnav.errors``.
+        """
+        return self.base.execute_query(sparql, language=self._language(language))
+
+    def close(self) -> None:
+        """Close it; a second time does nothing."""
+        self._end()
+
+    def _language(self, given: str | None, text: str = "") -> str:
+        chosen = given or self.settings.language
+        return question_language(text) if chosen == "auto" else chosen
+
+    def __enter__(self) -> KB:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<KB {self.name}>"
+
+
+def open(
+    kb: str | os.PathLike[str] | None = None, *, contact: str | None = None, settings: Settings | None = None
+) -> KB:
+    """Open a knowledge base.
+
+    Args:
+        kb: ``mini`` or ``demo`` (bundled), ``wikidata`` (live), the folder of an SKB or a mirror, or a URL; None: that
+            of the settings.
+        contact: an e-mail address or page of yours, which live Wikidata asks for.
+        settings: all settings, in place of those from the environment and ``kbnav.toml``.
+
+    Raises:
+        UsageError: there is no such knowledge base.
+        CredentialsError: live use without a contact.
+    """
+    told: dict[str, Any] = {"kb": os.fspath(kb) if kb else None, "contact": contact}
+    given = {name: value for name, value in told.items() if value is not None}
+    used = settings.model_copy(update=given) if settings else load_settings(**given)
+    stack = ExitStack()
+    return KB(stack.enter_context(open_kb(used)), used, stack)
