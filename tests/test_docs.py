@@ -62,6 +62,18 @@ def test_the_page_on_agents_is_under_40_lines_and_its_agent_answers(mini_kb: Kno
     assert run.outcome.status == "answered"
 
 
+def test_the_page_on_python_does_what_it_says(monkeypatch, tmp_path, mini_home, capsys):
+    """Its blocks run one after another, as one program; what a comment behind a ``print`` says is printed."""
+    monkeypatch.setenv("KBNAV_HOME", str(mini_home))
+    program = "".join(blocks(ROOT / "docs" / "python.md", "python"))
+    (tmp_path / "page.py").write_text(program)
+    runpy.run_path(str(tmp_path / "page.py"))["kb"].close()
+    printed = capsys.readouterr().out
+    told = re.findall(r"^print\(.*\) +# (.*)$", program, re.MULTILINE)
+    assert len(told) == 5
+    assert [line for line in told if line.removesuffix(" …") not in printed] == []
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page, "sh")], ids=lambda page: page.name)
 def test_every_command_of_a_page_runs_in_turn(page, monkeypatch, tmp_path, mini_home):
     (tmp_path / "home").mkdir()

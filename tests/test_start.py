@@ -27,3 +27,17 @@ def test_an_answer_that_asks_no_model_imports_neither_langgraph_nor_langchain(mi
     answer, _, modules = said(ASK, KBNAV_HOME=str(mini_home)).rstrip().rpartition("\n")
     assert "polonium, radium" in answer
     assert not {"langgraph", "langchain_core", "langsmith", "openai", "httpx"} & {*modules.split()}
+
+
+def test_importing_kbnav_imports_nothing_that_takes_time_and_its_tools_are_a_folder_and_a_function():
+    code = """
+import sys, kbnav
+print(*sys.modules)
+from kbnav.tools.toolbox import FINISH
+import kbnav.tools.finish as finish
+print(callable(kbnav.tools), finish.finish.__name__, sorted(dir(kbnav)) == sorted([*kbnav.__all__, "__version__"]))
+print([name for name in kbnav.__all__ if not callable(getattr(kbnav, name))])
+"""
+    modules, *rest = said(code).splitlines()
+    assert not {"langgraph", "langchain_core", "pydantic", "numpy", "requests", "asyncio"} & {*modules.split()}
+    assert rest == ["True finish True", "[]"]

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from kbnav.answers import AnswerTable
+from kbnav.errors import UsageError
 from kbnav.knowledge.base import Direction, Entity, Entry, KnowledgeBase, Neighborhood
 from kbnav.knowledge.open import open_kb
 from kbnav.language import question_language
@@ -24,7 +25,7 @@ class KB:
 
     def __init__(self, base: KnowledgeBase, settings: Settings, stack: ExitStack | None = None) -> None:
         """``stack`` closes the base."""
-        self.base = base
+        self._base = base
         self.settings = settings
         self._end = weakref.finalize(self, (stack or ExitStack()).close)
 
@@ -32,6 +33,13 @@ class KB:
     def name(self) -> str:
         """What it was opened as, such as ``mini``."""
         return self.settings.kb
+
+    @property
+    def base(self) -> KnowledgeBase:
+        """What stands behind it, with all that tools use. Raises UsageError where it is closed."""
+        if not self._end.alive:
+            raise UsageError(f"the knowledge base {self.name} is closed")
+        return self._base
 
     def search(self, text: str, *, limit: int = 8, language: str | None = None) -> list[Entity]:
         """What is called so: at most ``limit`` items or nodes, then half as many properties; best first.

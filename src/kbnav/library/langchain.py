@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kbnav.answers import AnswerTable
+from kbnav.errors import TellModel
 from kbnav.library.asking import AnyKB, How
 from kbnav.session import use
 from kbnav.settings import Settings
@@ -50,8 +52,11 @@ def tools(
 def _langchain_tool(tool: Tool, agent: Agent, kb: KB) -> BaseTool:
     from langchain_core.tools import StructuredTool, ToolException
 
-    def call(_open: KB = kb, **arguments: Any) -> tuple[str, AnswerTable | None]:  # a KB is open while it is held
-        seen, table = use(agent, tool.name, arguments)
+    def call(**arguments: Any) -> tuple[str, AnswerTable | None]:
+        try:
+            seen, table = use(replace(agent, kb=kb.base), tool.name, arguments)  # a KB is open while it is referred to
+        except TellModel as error:
+            raise ToolException(str(error)) from error
         if not seen.ok:
             raise ToolException(seen.text)
         return seen.text, table

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from langgraph.types import Checkpointer
 
     from kbnav.agents.common.agent import Agent
+    from kbnav.library.kb import KB
 
 _AT_WORK = 256
 """Runs whose contexts are kept; that of an older one, or of one that goes on elsewhere, is made anew."""
@@ -89,8 +91,8 @@ def graph(
 class _Runs:
     """What stands before and behind the machine, and the contexts of the runs that are at work."""
 
-    def __init__(self, agent: Agent, kb: object) -> None:
-        """``kb`` is kept open meanwhile."""
+    def __init__(self, agent: Agent, kb: KB) -> None:
+        """``kb`` is that of the agent; it is open while it is referred to."""
         self._agent = agent
         self._kb = kb
         self._contexts: OrderedDict[str, RunContext] = OrderedDict()
@@ -108,7 +110,8 @@ class _Runs:
         run = str(state["run"])  # type: ignore[typeddict-item]
         if run not in self._contexts:
             question = state["question"]
-            self._contexts[run] = self._agent.context(question, language_of(self._agent, question))
+            agent = replace(self._agent, kb=self._kb.base)
+            self._contexts[run] = agent.context(question, language_of(agent, question))
             while len(self._contexts) > _AT_WORK:
                 self._contexts.popitem(last=False)
         return self._contexts[run]

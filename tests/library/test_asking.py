@@ -1,0 +1,193 @@
+"""The library: a knowledge base is opened, asked, awaited, watched, and what it says is plain data."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage
+
+import kbnav
+from kbnav.answers import AnswerTable, Ranked, Ranking, Term
+from kbnav.errors import CredentialsError, UsageError
+from kbnav.models.scripted import ScriptedModel, says
+from kbnav.trajectory import Outcome, load_run
+from tests import typed_caller
+from tests.agents.parts import NumbersKB
+from tests.apps.web.parts import Explorer
+
+MARIE = "Which elements were discovered by Marie Curie?"
+ROWS = [{"answer": "Q979", "answerLabel": "polonium"}, {"answer": "Q1128", "answerLabel": "radium"}]
+POLONIUM = "SELECT ?who { wd:Q979 wdt:P61 ?who }"
+
+
+def explorer(*before: AIMessage) -> ScriptedModel:
+    """Asks who discovered polonium, finishes, and writes."""
+    asks = says(("execute_query", {"query": POLONIUM}))
+    return ScriptedModel(replies=[*before, asks, says(("finish", {})), AIMessage("The Curies.")])
+
+
+@pytest.fixture
+def kb(mini_home: Path):
+    with kbnav.open("mini", settings=kbnav.Settings(home=mini_home)) as opened:
+        yield opened
+
+
+def test_an_open_knowledge_base_is_searched_read_queried_and_closed(kb: kbnav.KB):
+    assert [(found.id, found.label) for found in kb.search("radium")] == [("Q1128", "radium")]
+    assert [found.kind for found in kb.search("discoverer or inventor")] == ["property"]
+    assert kb.entry("Q1128", language="de").entity.label == "Radium"
+    assert "Pierre Curie" in [edge.neighbor.text for edge in kb.neighbors("Q979").edges]
+    counted = kb.query("SELECT (COUNT(?who) AS ?n) (2.5 AS ?x) (?n > 1 AS ?many) { wd:Q979 wdt:P61 ?who }")
+    assert counted.records() == [{"n": 2, "x": 2.5, "many": True}]
+    assert kb.query("ASK { wd:Q979 wdt:P61 wd:Q7186 }").records() == [{"boolean": True}]
+    kb.close()
+    with pytest.raises(UsageError, match="the knowledge base mini is closed"):
+        kb.query(POLONIUM)
+    with pytest.raises(UsageError, match="no knowledge base 'nowhere'"):
+        kbnav.open("nowhere")
+
+
+def test_an_answer_has_text_rows_query_steps_and_a_saved_run(kb: kbnav.KB):
+    steps: list[str] = []
+    answer = kbnav.ask(MARIE, kb=kb, on_step=lambda step: steps.append(step.call.tool))
+    assert (answer.text, str(answer), answer.status, answer.rows) == ("polonium, radium",) * 2 + ("answered", ROWS)
+    assert "wdt:P61 wd:Q7186" in answer.query
+    assert answer.link.startswith("https://query.wikidata.org/#SELECT")
+    assert steps == [step.call.tool for step in answer.steps]
+    assert steps[-2:] == ["execute_query", "finish"]
+    saved = load_run(kb.settings.home / "runs" / f"{answer.run.id}.json")
+    assert (saved.question, saved.settings["kb"]) == (MARIE, "mini")
+    assert "polonium" in kbnav.ask("What is the element with the symbol Po?", kb=kb, language="en").text
+
+
+def test_a_follow_up_knows_the_answer_before(kb: kbnav.KB):
+    first = kbnav.ask("Who discovered polonium?", kb=kb)
+    model = explorer()
+    second = kbnav.ask("And who found it?", kb=kb, model=model, after=first)
+    third = kbnav.ask("Really?", kb=kb, model=explorer(), after=second)
+    assert [turn.question for turn in third.run.history] == ["Who discovered polonium?", "And who found it?"]
+    assert "Who discovered polonium?" in [message.text for message in model.seen[0]]
+
+
+def test_any_chat_model_may_be_given_and_what_it_is_asked_is_traced(kb: kbnav.KB):
+    class Listener(BaseCallbackHandler):
+        def __init__(self) -> None:
+            self.names: dict[object, str] = {}
+            self.models: list[tuple[str | None, bool]] = []
+
+        def on_chain_start(self, serialized, inputs, *, run_id, **told):
+            self.names[run_id] = told["name"]
+
+        def on_chat_model_start(self, serialized, messages, *, parent_run_id, tags, **told):
+            self.models.append((self.names.get(parent_run_id), "mine" in tags))
+
+    listener = Listener()
+    answer = kbnav.ask("Who?", kb=kb, model=explorer(), config={"callbacks": [listener], "tags": ["mine"]})
+    assert (answer.text, answer.run.model, len(answer.rows)) == ("The Curies.", "scripted", 2)
+    assert [name for name in listener.names.values() if name in ("think", "act", "report")] == [
+        "think", "act", "think", "act", "report",
+    ]  # fmt: skip
+    assert listener.models == [("think", True), ("think", True), ("report", True)]
+
+
+def test_a_knowledge_base_of_ones_own_is_asked_by_a_system_that_is_named(tmp_path: Path):
+    model = ScriptedModel(replies=[says(("execute_query", {"query": "SELECT 2"})), says(("finish", {}))])
+    settings = kbnav.Settings(home=tmp_path, language="en")
+    answer = kbnav.ask("How many?", kb=NumbersKB(), model=model, system="spinach", settings=settings)
+    assert answer.rows == [{"n": "0"}, {"n": "1"}]
+    with pytest.raises(UsageError, match="nobody"):
+        kbnav.ask("How many?", kb=NumbersKB(), system="nobody")
+    with pytest.raises(CredentialsError, match="OPENAI_API_KEY"):
+        kbnav.ask("How many?", kb=NumbersKB(), model="gpt-4o")
+
+
+def test_nodes_of_an_skb_are_rows_too(demo_home: Path):
+    with kbnav.open("demo", settings=kbnav.Settings(home=demo_home)) as demo:
+        answer = kbnav.ask("Which instrument made by somebody from Little Mew has a love letter in it?", kb=demo)
+    assert (answer.rows[0]["rank"], answer.rows[0]["type"]) == (1, "instrument")
+    assert (answer.query, answer.link) == ("", "")
+
+
+def test_questions_are_awaited_side_by_side_and_a_cancelled_one_ends(kb: kbnav.KB):
+    async def both() -> list[str]:
+        asked = ("Who discovered polonium?", MARIE)
+        return [answer.text for answer in await asyncio.gather(*(kbnav.aask(text, kb=kb) for text in asked))]
+
+    async def cancelled(model: Explorer) -> None:
+        asking = asyncio.create_task(kbnav.aask("Who?", kb=kb, model="stub", base_url=model.base_url))
+        assert await asyncio.to_thread(model.waiting.wait, 60)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+    assert asyncio.run(both()) == ["Marie Curie, Pierre Curie", "polonium, radium"]
+    with Explorer(held=1) as model:
+        asyncio.run(cancelled(model))
+    last = max((kb.settings.home / "runs").glob("*.json"), key=lambda path: path.stat().st_mtime)
+    assert load_run(last).outcome.note == "Stopped on request."
+
+
+def test_a_stream_tells_of_calls_steps_and_the_answer_and_ends_when_it_is_left(kb: kbnav.KB):
+    again = says(("search_entities", {"query": "polonium"}))
+    events = list(kbnav.stream("Who?", kb=kb, model=explorer(again, again)))
+    kinds = ["call", "step", "dropped", "dropped", "call", "step", "call", "step", "answer"]
+    assert [event.kind for event in events] == kinds
+    assert [event.step.dropped for event in events if event.kind == "dropped"] == ["rolled back", "repeat"]
+    assert events[-1].answer.text == "The Curies."
+    leaving = kbnav.stream("Who?", kb=kb, model=(left := explorer(again, again)))
+    assert next(leaving).call.tool == "search_entities"
+    leaving.close()
+    assert len(left.seen) <= 2
+    with pytest.raises(UsageError, match="the question is empty"):
+        next(kbnav.stream(" ", kb=kb))
+
+
+def test_what_strict_types_let_a_caller_write_works(monkeypatch: pytest.MonkeyPatch, mini_home: Path):
+    monkeypatch.setenv("KBNAV_HOME", str(mini_home))
+    with kbnav.open() as kb:
+        assert typed_caller.names(kb) == ["radium"]
+        assert typed_caller.tools(kb)[0].name == "search_entities"
+    assert typed_caller.answered(MARIE).rows == ROWS
+    assert asyncio.run(typed_caller.awaited(MARIE)) == typed_caller.graphed(MARIE) == "polonium, radium"
+    assert list(typed_caller.watched(MARIE))[-1] == "finish"
+
+
+def test_a_table_becomes_rows_and_a_data_frame_whatever_is_in_it(tmp_path: Path):
+    number, wrong = (
+        Term("literal", "3", "http://www.w3.org/2001/XMLSchema#integer"),
+        "http://www.w3.org/2001/XMLSchema#int",
+    )
+    who = Term("uri", "http://www.wikidata.org/entity/Q7186")
+    table = AnswerTable(
+        ("who", "n"), ((who, number), (None, Term("literal", "many", wrong))), labels={"Q7186": "Marie"}
+    )
+    rows = [{"who": "Q7186", "whoLabel": "Marie", "n": 3}, {"who": None, "whoLabel": None, "n": "many"}]
+    assert table.records() == rows
+    named = replace(table, columns=("who", "whoLabel"))
+    assert list(named.records()[0].values()) == ["Q7186", 3]
+    assert AnswerTable(("a",)).records() == []
+    run = kbnav.ask("?", kb=NumbersKB(), model=ScriptedModel(replies=[]), system="spinach").run
+    answer = kbnav.Answer(replace(run, outcome=Outcome("answered", "finish", table=table)))
+    pandas = pytest.importorskip("pandas")
+    assert answer.to_dataframe()["n"].tolist() == [3, "many"]
+    empty = kbnav.Answer(replace(run, outcome=Outcome("answered", "finish", table=AnswerTable(("a",)))))
+    assert list(empty.to_dataframe().columns) == ["a"]
+    assert isinstance(kbnav.Answer(run).to_dataframe(), pandas.DataFrame)
+
+
+def test_a_notebook_shows_the_answer_its_rows_query_and_steps_and_runs_nothing_of_them(kb: kbnav.KB):
+    answer = kbnav.ask(MARIE, kb=kb)
+    shown = answer._repr_html_()
+    assert "<b>polonium, radium</b>" in shown
+    assert "<td>Q1128</td><td>radium</td>" in shown
+    assert "<summary>7 steps</summary>" in shown
+    evil = Ranking((Ranked("x", 1.0, "<script>alert(1)</script>"),) * 25)
+    run = replace(answer.run, outcome=Outcome("answered", "finish", ranking=evil, text="<img src=x>"))
+    shown = kbnav.Answer(run)._repr_html_()
+    assert "<script" not in shown
+    assert "<img" not in shown
+    assert "5 more rows" in shown
