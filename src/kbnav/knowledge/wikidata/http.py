@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Literal, TypeVar
 from urllib.parse import urlencode, urlsplit
 
-from kbnav import __version__
 from kbnav.errors import CredentialsError, KbnavError, ServiceError
 from kbnav.knowledge.wikidata.cache import HttpCache
 from kbnav.knowledge.wikidata.limits import Rules, Slot, Throttle
@@ -113,7 +113,7 @@ def user_agent(settings: Settings, urls: Sequence[str] | None = None) -> str:
         )
     if not (contact.isascii() and contact.isprintable()):
         raise CredentialsError("the contact (KBNAV_CONTACT, or contact in kbnav.toml) must be plain ASCII on one line")
-    return f"kbnav/{__version__} ({contact or 'local mirror'})"
+    return f"kbnav/{version('kbnav')} ({contact or 'local mirror'})"
 
 
 class HttpClient:
