@@ -326,13 +326,13 @@ def test_whatever_a_model_says_the_rules_hold_and_langgraph_changes_nothing(tmp_
     }
     observed = {step.number for event in heard.events if event.kind == "step" for step in event.steps}
     assert observed == {step.number for step in run.steps if step.dropped in ("", "rolled back")}
-    assert run.outcome.status in ("answered", "best effort", "no answer")
+    assert run.outcome.status in ("answered", "best effort", "no answer", "refused")
     finished = [index for index, step in enumerate(run.path) if step.call.tool == "finish" and step.ok]
     assert finished in ([], [len(run.path) - 1])
     assert (run.outcome.status == "answered") == bool(finished)
     if run.outcome.status == "no answer":
         assert run.outcome.table is None
-    else:
+    elif run.outcome.status != "refused":
         assert len(run.outcome.table) > 0
     assert isinstance(agent.kb, NumbersKB)
     assert load_run(tmp_path / "runs" / f"{run.id}.json") == run
