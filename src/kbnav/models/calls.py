@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbnav.blobs import Blobs
 from kbnav.errors import FATAL, Stopped, StopRun, UsageError
-from kbnav.models.chat import REPLAY, check_key, invoke, open_chat_model, usage_of
+from kbnav.models.chat import REPLAY, Several, check_key, invoke, open_chat_model, usage_of
 from kbnav.retrieval.base import Observed, Trace
 from kbnav.settings import Settings
 from kbnav.trajectory import Usage
@@ -93,6 +93,8 @@ class ModelCalls:
         self._room = (window - min(REPLY, window // 4)) * BYTES_PER_TOKEN
         self._jobs, self._temperature = jobs, temperature
         self._free = threading.BoundedSemaphore(jobs)
+        self._several = hasattr(model, "n")  # LangChain's models of OpenAI's protocol have it
+        self._waiting: dict[str, tuple[AIMessage, Usage, float]] = {}
 
     def ask(
         self,
@@ -153,6 +155,44 @@ class ModelCalls:
             raise (hopeless or failures)[0]
         return [answer.reply for answer in answers]
 
+    def ask_samples(
+        self, prompt: str, samples: int, trace: Trace, *, purpose: str, temperature: float
+    ) -> list[str | StopRun]:
+        """Several replies to one prompt: by one request for ``n`` of them where the endpoint can, else side by side.
+
+        At temperature 0 they would all be the same, and one is asked for. Raises as ``ask_many``.
+        """
+        if temperature == 0 or self._temperature is None:
+            samples = min(samples, 1) if temperature == 0 else samples
+        elif samples > 1 and self._several:
+            self._keep_several(prompt, samples, temperature)
+        return self.ask_many(
+            [prompt] * samples, trace, purpose=purpose, temperature=temperature, samples=range(samples)
+        )
+
+    def _keep_several(self, prompt: str, samples: int, temperature: float) -> None:
+        """Ask for the replies that are not kept yet in one request, for ``_answer`` to find them."""
+        sent, _ = _cut(prompt, self._room)
+        keys = [self._key(sent, temperature, sample) for sample in range(samples)]
+        missing = [key for key in keys if not (self._replies and self._replies.get(key))]
+        if len(missing) < 2:
+            return
+        several = Several(self._model, len(missing), temperature)
+        with self._free:
+            began = time.perf_counter()
+            try:
+                first = invoke(several, sent)
+            except FATAL:
+                raise
+            except StopRun:  # an endpoint that refuses ``n``; one that is down says so again below
+                self._several = False
+                return
+        seconds = round(time.perf_counter() - began, 4)
+        said = several.replies or [first]
+        self._several = len(said) > 1
+        for place, (key, message) in enumerate(zip(missing, said, strict=False)):
+            self._waiting[key] = (message, usage_of(message) if place == 0 else Usage(), seconds if place == 0 else 0.0)
+
     def _answer(self, prompt: str, temperature: float | None, sample: int) -> _Answer:
         """Ask, or look up what was answered before."""
         if temperature is None or self._temperature is None:
@@ -164,11 +204,12 @@ class ModelCalls:
         if kept:
             reply, usage, seconds = kept
         else:
-            said, seconds = self._call(sent, temperature)
+            waiting = self._waiting.pop(key, None)
+            said, seconds = (waiting[0], waiting[2]) if waiting else self._call(sent, temperature)
             if isinstance(said, StopRun):
                 reply, usage = said, Usage()
             else:
-                reply, usage = str(said.text), usage_of(said)
+                reply, usage = str(said.text), waiting[1] if waiting else usage_of(said)
                 if self._replies and _is_whole(said):
                     self._replies.put(key, sent, reply, usage, seconds)
         return _Answer(reply, usage, bool(kept), key, left_out, seconds, temperature, sample)

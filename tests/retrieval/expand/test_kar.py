@@ -18,15 +18,19 @@ from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
+from kbnav.models.calls import ModelCalls, open_calls
 from kbnav.retrieval.attempt import attempt
 from kbnav.retrieval.base import Trace
 from kbnav.retrieval.build import build_retriever
 from kbnav.retrieval.expand.expansion import ExpandedRetriever
+from kbnav.retrieval.expand.hyde import HyDE
 from kbnav.retrieval.expand.kar import KAR
 from kbnav.retrieval.expand.neighbours import Surroundings
 from kbnav.retrieval.expand.similarity import Meaning, Words, similarity_for
+from kbnav.retrieval.vss import VSS
 from kbnav.settings import Settings
 from kbnav.trajectory import save_run
+from tests.models.stub import Canned, ModelStub, completion, failure
 from tests.retrieval.expand.conftest import QUERY, CountingEncoder, Listening, Script
 from tests.retrieval.expand.test_expansion import LARK, STRUCTURES, WREN
 
@@ -50,7 +54,9 @@ def test_every_step_is_as_worked_out_by_hand(skb: SKB, said: Said):
     script, base, trace = Script(NAMES_ANN, "one", "two", "three"), Listening("wren", "finch"), Trace()
     ExpandedRetriever(kar(skb, script, base), base).retrieve(QUERY, 5, trace)
     parse, *generate = script.prompts
-    assert STRUCTURES in parse
+    named = STRUCTURES.replace("person:", "person (such as Ann Reed; Bob Reed):")
+    named = named.replace("guitar:", "guitar (such as Lark; Wren; Finch):")
+    assert named.replace("town:", "town (such as Mew; Lark; Nowhere):") in parse
     assert parse.endswith(f"Query: {QUERY}\nEntities:")
     assert said(trace, "entities") == ["Ann Reed (person)"]
     assert said(trace, "linked_nodes") == [
@@ -326,3 +332,118 @@ def test_an_skb_without_nodes_has_no_answer_and_no_error(tmp_path: Path, base: s
     with SKB.open(tmp_path / "none.skb") as empty:
         settings = Settings(kb="none", model="offline", options={"base": base})
         assert len(build_retriever("kar", SkbKB(empty), settings).retrieve(QUERY, 3)) == 0
+
+
+def films(tmp_path: Path) -> SKB:
+    """An actor with three films, a language that twelve others speak, and two Chicagos."""
+    nodes = [("ann", "actor", "Ann Reed", "Born by the sea."), ("english", "language", "English", "A language.")]
+    nodes += [(f"f{n}", "film", f"Film {n}", "A quiet comedy.") for n in range(3)]
+    nodes += [(f"o{n}", "actor", f"Other {n}", "Cast member in comedy.") for n in range(12)]
+    nodes += [(f"x{n}", "film", f"Aside {n}", "Of something else.") for n in range(60)]
+    nodes += [("band", "band", "Chicago", "Rock and horns."), ("city", "city", "Chicago", "By a lake.")]
+    edges = [(f"f{n}", "cast member", "ann") for n in range(3)]
+    edges += [(f"o{n}", "language", "english") for n in range(12)]
+    edges += [("ann", "language", "english"), ("ann", "born in", "city"), ("f0", "soundtrack by", "band")]
+    lines = [json.dumps({"id": i, "type": kind, "name": name, "description": text}) for i, kind, name, text in nodes]
+    (tmp_path / "n.jsonl").write_text("\n".join(lines))
+    (tmp_path / "e.tsv").write_text("\n".join(["source\trelation\ttarget", *("\t".join(edge) for edge in edges)]))
+    source = TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"])
+    build(source, tmp_path / "films.skb", Options(vectors=False, sparql=False))
+    return SKB.open(tmp_path / "films.skb")
+
+
+def test_what_an_actor_is_in_comes_before_what_a_hub_joins_with_her(tmp_path: Path):
+    kept = {}
+    with films(tmp_path) as skb:
+        for paths in ("plain", "useful"):
+            trace = Trace()
+            options = {"paths": paths, "neighbours": 5, "samples": 1}
+            script = Script('[{"actor": {"name": "Ann Reed"}}]', "x")
+            KAR(skb, Listening(), script.calls, similarity_for(skb, "bm25"), **options).expand(  # type: ignore[arg-type]
+                "comedy with Ann Reed as a cast member", trace
+            )
+            kept[paths] = next(step.nodes for step in trace.steps if step.call.tool == "document_triples")
+    assert all(node.startswith("o") for node in kept["plain"])  # the paper's equation: none of her films
+    assert set(kept["useful"][:3]) == {"f0", "f1", "f2"}
+
+
+@pytest.mark.parametrize(
+    ("query", "meant"),
+    [("Which actor was born in Chicago?", "city"), ("Which film has a soundtrack by Chicago?", "band")],
+)
+def test_of_two_things_of_one_name_the_querys_words_say_which_is_meant(tmp_path: Path, query: str, meant: str):
+    script, trace = Script('[{"thing": {"name": "Chicago"}}]', "x"), Trace()
+    with films(tmp_path) as skb:
+        KAR(skb, Listening(), script.calls, similarity_for(skb, "bm25"), samples=1).expand(query, trace)
+    linked = next(step for step in trace.steps if step.call.tool == "linked_nodes")
+    assert linked.nodes == (meant,)
+    assert "city (such as Chicago): name, description" in script.prompts[0]
+    assert "be it a common noun: a genre, a profession" in script.prompts[0]
+
+
+def test_the_neighbours_kept_are_candidates_of_the_last_ranking(skb: SKB):
+    script, base = Script(NAMES_ANN, "one"), Listening("wren", "finch", "mew")
+    system = ExpandedRetriever(kar(skb, script, base, samples=1, candidates=True), base, skb=skb)
+    # Lark and Bob, which the base did not find: each counts half of a place in its ranking.
+    ranking = system.retrieve(QUERY, 5)
+    assert ranking.ids == ["wren", "finch", "mew", "lark", "bob"]
+    assert [node.score for node in ranking.nodes[3:]] == pytest.approx([0.5 / 61, 0.5 / 62], abs=1e-6)
+    assert system.retrieve(QUERY, 2).ids == ["wren", "finch"]
+
+
+def test_with_the_mean_an_encoder_that_reads_little_reads_every_expansion(guitars: SkbKB):
+    """The words behind the first expansion change the mean, where an encoder with a window never sees them."""
+    found = {}
+    for combine in ("join", "mean"):
+        for samples in (["storm"], ["storm", "wood wood wood"]):
+            script = Script(*samples)
+            base = build_retriever("vss", guitars, Settings(kb="guitars"))
+            assert isinstance(base, VSS)
+            system = ExpandedRetriever(HyDE(guitars.skb, script.calls, samples=len(samples)), base, combine=combine)
+            found[combine, len(samples)] = [node.score for node in system.retrieve("salt", 9).nodes]
+    assert found["mean", 1] != found["mean", 2]
+    # salt, storm and wood in equal parts: the town Lark, (1, 0, 1, 1)/√3, is at cosine 1.
+    assert max(found["mean", 2]) == pytest.approx(1.0)
+    assert max(found["join", 2]) < 0.99  # 1, 0, 1, 3 words
+    with pytest.raises(
+        UsageError, match="combine=mean takes the mean of vectors: it needs the base vss, not listening"
+    ):
+        ExpandedRetriever(HyDE(guitars.skb, Script().calls), Listening(), combine="mean")
+
+
+def several(*texts: str) -> Canned:
+    document = json.loads(completion("").body)
+    choice = document["choices"][0]
+    document["choices"] = [
+        {**choice, "index": place, "message": {"role": "assistant", "content": text}}
+        for place, text in enumerate(texts)
+    ]
+    return Canned(json.dumps(document).encode())
+
+
+def open_stub(stub: ModelStub, home: Path, **given: object) -> ModelCalls:
+    return open_calls(
+        Settings(home=home, base_url=stub.base_url, api_key="none", model="stub", model_retries=0, **given)  # type: ignore[arg-type]
+    )
+
+
+def test_samples_are_one_request_where_the_endpoint_can_and_several_where_it_cannot(tmp_path: Path):
+    with ModelStub([several("one", "two", "three")]) as stub:
+        calls, trace = open_stub(stub, tmp_path / "a"), Trace()
+        assert calls.ask_samples("p", 3, trace, purpose="x", temperature=0.7) == ["one", "two", "three"]
+        assert [(request["n"], request["temperature"]) for request in stub.requests] == [(3, 0.7)]
+        assert (trace.usage.calls, trace.usage.prompt, trace.usage.completion) == (1, 100, 20)
+        again = Trace()
+        assert calls.ask_samples("p", 3, again, purpose="x", temperature=0.7) == ["one", "two", "three"]
+        assert len(stub.requests) == 1  # kept by sample
+    for first in (completion("one"), failure(400, "n is not supported")):
+        with ModelStub([first, completion("more")]) as stub:
+            calls = open_stub(stub, tmp_path / str(first.status))
+            replies = calls.ask_samples("p", 3, Trace(), purpose="x", temperature=0.7)
+            assert sorted(map(str, replies)) == sorted((["one"] if first.status == 200 else ["more"]) + ["more"] * 2)
+            calls.ask_samples("q", 2, Trace(), purpose="x", temperature=0.7)
+            assert sum("n" in request and request["n"] > 1 for request in stub.requests) == 1  # not tried again
+    with ModelStub([completion("same")]) as stub:
+        calls = open_stub(stub, tmp_path / "c")
+        assert calls.ask_samples("p", 3, Trace(), purpose="x", temperature=0.0) == ["same"]
+        assert len(stub.requests) == 1

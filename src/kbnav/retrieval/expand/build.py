@@ -13,9 +13,9 @@ from kbnav.retrieval.base import Retriever
 from kbnav.retrieval.build import build_stage
 from kbnav.retrieval.common import ComposedOptions
 from kbnav.retrieval.expand.agr import AGR
-from kbnav.retrieval.expand.expansion import INITIAL, SAMPLES, TEMPERATURE, ExpandedRetriever
+from kbnav.retrieval.expand.expansion import INITIAL, SAMPLES, TEMPERATURE, Combine, ExpandedRetriever
 from kbnav.retrieval.expand.hyde import HyDE
-from kbnav.retrieval.expand.kar import KAR, Linking, Part
+from kbnav.retrieval.expand.kar import KAR, Linking, Part, Paths
 from kbnav.retrieval.expand.neighbours import EDGES, Surroundings
 from kbnav.retrieval.expand.prf import PRF
 from kbnav.retrieval.expand.rar import RAR
@@ -32,6 +32,8 @@ class ExpansionOptions(ComposedOptions):
     """The system that is asked with the expanded query."""
     repeats: Count = 1
     """How often the query itself stands in the expanded query."""
+    combine: Combine = "join"
+    """Whether query and expansions are one text, or ``mean``: the mean of their vectors is asked (base ``vss``)."""
 
     @property
     def made_of(self) -> Sequence[str]:
@@ -75,6 +77,10 @@ class KAROptions(SampledOptions):
     """Documents that are looked up for the query, and for each entity it names."""
     linking: Linking = "names"
     """Whether a node with an entity's very name is taken, or ``documents``: that with the document most like it."""
+    paths: Paths = "useful"
+    """Whether neighbours are weighed by the way to them, or ``plain``: by their documents alone, as in the paper."""
+    with_neighbours: bool = True
+    """Whether the neighbours kept are among the candidates of the last ranking by themselves."""
     without: tuple[Part, ...] = ()
     """``kg``: no links of the graph. ``drf``: neighbours are filtered by their names."""
 
@@ -82,13 +88,15 @@ class KAROptions(SampledOptions):
 def build_prf(kb: SkbKB, settings: Settings, options: PRFOptions) -> Retriever:
     """See ``PRF``."""
     base = _base(kb, settings, options)
-    return ExpandedRetriever(PRF(kb.skb, base, initial=options.initial), base, repeats=options.repeats)
+    return ExpandedRetriever(
+        PRF(kb.skb, base, initial=options.initial), base, repeats=options.repeats, combine=options.combine
+    )
 
 
 def build_hyde(kb: SkbKB, settings: Settings, options: SampledOptions) -> Retriever:
     """See ``HyDE``."""
     hyde = HyDE(kb.skb, open_calls(settings), samples=options.samples, temperature=options.temperature)
-    return ExpandedRetriever(hyde, _base(kb, settings, options), repeats=options.repeats)
+    return ExpandedRetriever(hyde, _base(kb, settings, options), repeats=options.repeats, combine=options.combine)
 
 
 def build_rar(kb: SkbKB, settings: Settings, options: FeedbackOptions) -> Retriever:
@@ -116,8 +124,10 @@ def build_kar(kb: SkbKB, settings: Settings, options: KAROptions) -> Retriever:
         samples=options.samples,
         temperature=options.temperature,
         without=options.without,
+        paths=options.paths,
+        candidates=options.with_neighbours,
     )
-    return ExpandedRetriever(kar, base, repeats=options.repeats)
+    return ExpandedRetriever(kar, base, repeats=options.repeats, combine=options.combine, skb=kb.skb)
 
 
 def _with_feedback(
@@ -132,7 +142,7 @@ def _with_feedback(
         samples=options.samples,
         temperature=options.temperature,
     )
-    return ExpandedRetriever(expander, base, repeats=options.repeats)
+    return ExpandedRetriever(expander, base, repeats=options.repeats, combine=options.combine)
 
 
 def _base(kb: SkbKB, settings: Settings, options: ExpansionOptions) -> Retriever:

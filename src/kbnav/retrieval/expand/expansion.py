@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, Protocol
+
+import numpy as np
 
 from kbnav.answers import Ranking
+from kbnav.errors import UsageError
+from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
+from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.retrieval.base import Observed, Retriever, Trace
+from kbnav.retrieval.common import as_ranking, numbers, told
 from kbnav.retrieval.expand.replies import document
+from kbnav.retrieval.vss import VSS
 
+Combine = Literal["join", "mean"]
 TEMPERATURE = 0.7
 """Of sampled documents. KAR names none; this is that of HyDE's published code."""
 SAMPLES = 3
 """Documents written for a query (KAR, section 5.3)."""
+_NODES = 0.5
+"""Of the ranking of nodes that an expansion was written from, beside the last ranking's 1."""
 INITIAL = 3
 """Documents of an initial retrieval that are used (KAR, section 5.3)."""
+
+
+class Expansions(list[str]):
+    """Expansions, and ``nodes`` (numbers, best first) that are candidates of the last ranking by themselves."""
+
+    def __init__(self, texts: Iterable[str], nodes: Sequence[int] = ()) -> None:
+        super().__init__(texts)
+        self.nodes = tuple(nodes)
 
 
 class Expander(Protocol):
@@ -40,13 +58,34 @@ class Expander(Protocol):
 
 
 class ExpandedRetriever:
-    """A retriever that is asked with the query and its expansions in one text."""
+    """A retriever that is asked with the query and its expansions, in one text or with the mean of their vectors."""
 
-    def __init__(self, expander: Expander, base: Retriever, *, repeats: int = 1) -> None:
-        """``repeats`` is how often the query itself stands in the text; more gives it more weight with BM25."""
-        self._expander = expander
-        self._base = base
-        self._repeats = repeats
+    def __init__(
+        self,
+        expander: Expander,
+        base: Retriever,
+        *,
+        repeats: int = 1,
+        combine: Combine = "join",
+        skb: SKB | None = None,
+    ) -> None:
+        """Expand queries to ``base``.
+
+        Args:
+            expander: makes the expansions.
+            base: is asked with them.
+            repeats: how often the query itself counts; more gives it more weight with BM25, and in the mean.
+            combine: ``mean`` embeds the query and each expansion apart and takes the mean, so that an encoder that
+                reads 256 tokens reads the beginning of every expansion and not the first alone. Of ``vss`` only.
+            skb: what is searched, where expansions may name nodes.
+
+        Raises UsageError for ``mean`` with another base.
+        """
+        if combine == "mean" and not isinstance(base, VSS):
+            raise UsageError(f"combine=mean takes the mean of vectors: it needs the base vss, not {base.name}")
+        self._expander, self._base, self._repeats = expander, base, repeats
+        self._mean = base if combine == "mean" and isinstance(base, VSS) else None
+        self._skb = skb
 
     @property
     def name(self) -> str:
@@ -69,7 +108,24 @@ class ExpandedRetriever:
             return self._base.retrieve(query, k, trace)
         expanded = join(query, expansions, self._repeats)
         trace.record("expanded_query", Observed(expanded))
-        return self._base.retrieve(expanded, k, trace)
+        nodes = expansions.nodes if isinstance(expansions, Expansions) else ()
+        if self._mean:
+            texts = [*[query] * self._repeats, *expansions]
+            vector = np.mean([self._mean.index.embed(text) for text in texts], axis=0)
+            length = float(np.linalg.norm(vector)) or 1.0
+            found = self._mean.nearest((vector / length).astype(np.float32), max(k, len(nodes)), trace)
+        else:
+            found = self._base.retrieve(expanded, max(k, len(nodes)), trace)
+        return self._with(found, nodes, k, trace)
+
+    def _with(self, found: Ranking, nodes: Sequence[int], k: int, trace: Trace) -> Ranking:
+        """The ranking with nodes that the expansion was written from, their ranks summed, these counting half."""
+        if not nodes or self._skb is None:
+            return Ranking(found.nodes[:k])
+        fused = reciprocal_rank_fusion([numbers(self._skb, found), list(nodes)], weights=[1.0, _NODES])[:k]
+        with trace.step("candidates", nodes=len(nodes)) as seen:
+            seen.text, seen.nodes = told(self._skb, fused), [self._skb.id(node) for node, _ in fused]
+        return as_ranking(self._skb, fused)
 
 
 def join(query: str, expansions: Sequence[str], repeats: int = 1) -> str:
@@ -80,12 +136,10 @@ def join(query: str, expansions: Sequence[str], repeats: int = 1) -> str:
 def write_documents(
     calls: ModelCalls, prompt: str, trace: Trace, *, samples: int, temperature: float, purpose: str = "write a document"
 ) -> list[str]:
-    """Documents sampled for one prompt, side by side; replies that failed or say nothing are left out.
+    """Documents sampled for one prompt; replies that failed or say nothing are left out.
 
-    Raises as ``ModelCalls.ask_many``.
+    Raises as ``ModelCalls.ask_samples``.
     """
-    replies = calls.ask_many(
-        [prompt] * samples, trace, purpose=purpose, temperature=temperature, samples=range(samples)
-    )
+    replies = calls.ask_samples(prompt, samples, trace, purpose=purpose, temperature=temperature)
     written = [document(reply) for reply in replies if isinstance(reply, str)]
     return [text for text in written if text]

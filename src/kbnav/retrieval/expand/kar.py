@@ -10,25 +10,34 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from kbnav.knowledge.base import Direction
+from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
+from kbnav.knowledge.skb.graph import WAYS
 from kbnav.knowledge.skb.rendering import arrow
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.prompts import prompt_hashes, render
+from kbnav.relevance import relevance
 from kbnav.retrieval.base import Observed, Retriever, Trace
-from kbnav.retrieval.common import numbers
+from kbnav.retrieval.common import Hits, numbers
 from kbnav.retrieval.expand.documents import shown, structures
-from kbnav.retrieval.expand.expansion import SAMPLES, TEMPERATURE, write_documents
-from kbnav.retrieval.expand.neighbours import Link, Surroundings
+from kbnav.retrieval.expand.expansion import SAMPLES, TEMPERATURE, Expansions, write_documents
+from kbnav.retrieval.expand.neighbours import Link, Scores, Surroundings
 from kbnav.retrieval.expand.replies import Entity, entities
 from kbnav.retrieval.expand.similarity import Place, Similarity
 
 Part = Literal["kg", "drf"]
 """What an ablation leaves out: the links of the graph, or document-based relation filtering (KAR, section 5.2)."""
 Linking = Literal["names", "documents"]
+Paths = Literal["useful", "plain"]
+"""Whether neighbours are weighed by the way to them too."""
 
 QUERY = "the query itself"
 """The pseudo entity that stands for what is looked for (KAR, equation 3)."""
+_EXAMPLES = 3
+"""Names of each type that the model is told before it says what a query names."""
 _NAMESAKES = 200
 """Nodes of one name that are told apart by their documents."""
 
@@ -69,6 +78,8 @@ class KAR:
         samples: int = SAMPLES,
         temperature: float = TEMPERATURE,
         without: Sequence[Part] = (),
+        paths: Paths = "plain",
+        candidates: bool = False,
     ) -> None:
         """Serve an SKB.
 
@@ -85,13 +96,21 @@ class KAR:
             samples: expansions that are written (the paper's n).
             temperature: of the model when it writes them.
             without: parts left out.
+            paths: ``useful`` weighs neighbours by the way to them (see ``neighbours``), ``plain`` by their documents
+                alone, as in the paper.
+            candidates: whether the neighbours kept are among the candidates of the last ranking by themselves.
         """
         self.prompts = prompt_hashes("kar")
         self._skb, self._structures = skb, structures(skb)
+        self._names = {
+            kind.name: _spread(skb, start, kind.count)
+            for kind, start in zip(skb.meta.types, skb.meta.type_start, strict=False)
+        }
         self._base, self._calls, self._similarity = base, calls, similarity
         self._surroundings = surroundings or Surroundings(skb.graph)
         self._neighbours, self._documents, self._linking = neighbours, documents, linking
         self._samples, self._temperature, self._without = samples, temperature, frozenset(without)
+        self._paths, self._candidates = paths, candidates
 
     def expand(self, query: str, trace: Trace) -> list[str]:
         """See ``Expander``."""
@@ -105,11 +124,13 @@ class KAR:
             linked=bool(triples),
             documents=list(self._shown(linked, triples)),
         )
-        return write_documents(self._calls, prompt, trace, samples=self._samples, temperature=self._temperature)
+        written = write_documents(self._calls, prompt, trace, samples=self._samples, temperature=self._temperature)
+        tails = list(dict.fromkeys(relation.tail for found in triples.values() for relation in found))
+        return Expansions(written, tails if self._candidates else ())
 
     def _parse(self, query: str, trace: Trace) -> list[Entity]:
         """Entity parsing: what the query names, as documents the model writes for it."""
-        prompt = render("kar/parse.md", query=query, structures=self._structures)
+        prompt = render("kar/parse.md", query=query, structures=self._structures, names=self._names)
         reply = self._calls.ask(prompt, trace, purpose="parse entities", needed=False)
         named = entities(reply, tuple(self._structures))
         lines = [f"{entity.name} ({entity.kind or 'of no known type'})" for entity in named]
@@ -126,7 +147,10 @@ class KAR:
                 (None, same) if same else (self._ranges(entity.kind), None)
                 for entity, same in zip(named, namesakes, strict=True)
             ]
-            hits = self._similarity.nearest([entity.text for entity in named], places, self._documents)
+            # The query's words stand beside a namesake's: of two Chicagos "born in Chicago" means the city.
+            texts = [f"{one.text}\n{query}" if same else one.text for one, same in zip(named, namesakes, strict=True)]
+            hits = self._similarity.nearest(texts, places, max(self._documents, *map(len, namesakes), 0))
+            hits = [self._told_apart(near, same, query) for near, same in zip(hits, namesakes, strict=True)]
             for entity, same, near in zip(named, namesakes, hits, strict=True):
                 # Namesakes that are like the entity's document in nothing are still its namesakes.
                 nodes = list(dict.fromkeys([*(node for node, _ in near), *same]))[: self._documents]
@@ -145,6 +169,20 @@ class KAR:
                 return [match.number for match in found]
         return []
 
+    def _told_apart(self, near: Hits, same: Sequence[int], query: str) -> Hits:
+        """Namesakes by their documents and by their relations, whose names the query may have; others as they are."""
+        if len(same) < 2:
+            return near
+        likely = self._likely(query)
+        fit = {
+            node: sum(
+                float(likely[r]) for r in {int(r) for way in WAYS for r in self._skb.graph.row(node, way).relations}
+            )
+            for node in same
+        }
+        by_links = sorted((node for node in same if fit[node] > 0), key=lambda node: -fit[node])
+        return reciprocal_rank_fusion([[node for node, _ in near], by_links])
+
     def _ranges(self, kind: str) -> list[tuple[int, int]] | None:
         return [self._skb.type_range(kind)] if kind else None
 
@@ -154,7 +192,8 @@ class KAR:
         with trace.step("document_triples", limit=self._neighbours, filter="names" if by_name else "documents") as seen:
             scorer = self._similarity.names(query) if by_name else self._similarity.documents(query)
             nodes = dict.fromkeys(one.node for one in linked)
-            chosen = {node: self._surroundings.best(node, scorer, self._neighbours) for node in nodes}
+            likely = self._likely(query) if self._paths == "useful" else None
+            chosen = {node: self._surroundings.best(node, scorer, self._neighbours, likely) for node in nodes}
             lines: list[str] = []
             relations: dict[int, list[Relation]] = {}
             for node, found in chosen.items():
@@ -168,6 +207,12 @@ class KAR:
             seen.text = "\n".join(lines)
             seen.nodes = list(dict.fromkeys(self._skb.id(t.tail) for found in chosen.values() for t in found.triples))
         return relations
+
+    def _likely(self, query: str) -> Scores:
+        """How well each relation's name fits the query, in shares of the best; shape [relations]."""
+        names = [name.replace("_", " ") for name in self._skb.relation_names]
+        found = np.array(relevance(query, names), np.float32)
+        return found / (found.max(initial=0.0) or 1.0)
 
     def _shown(self, linked: Sequence[Linked], triples: Mapping[int, Sequence[Relation]]) -> Iterator[str]:
         """The document triples as lines, node by node; each document is written out where it comes first."""
@@ -205,3 +250,9 @@ class KAR:
 
     def _label(self, node: int) -> str:
         return f"{self._skb.nodes.label(node)} ({self._skb.id(node)})"
+
+
+def _spread(skb: SKB, start: int, count: int) -> list[str]:
+    """Names from the beginning, the middle and the end of a type's nodes."""
+    few = min(_EXAMPLES, count)
+    return [skb.nodes.label(start + count * part // few) for part in range(few)]

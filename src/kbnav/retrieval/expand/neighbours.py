@@ -1,4 +1,13 @@
-"""The documents around a node that fit a query best, and how they are linked to it (KAR, section 4, equations 4-6)."""
+"""The documents around a node that fit a query best, and how they are linked to it (KAR, section 4, equations 4-6).
+
+By the paper's equation a neighbour's score is the similarity of its document alone. Where hubs join everything (the
+language "English" every actor with every other) most of what is two hops away is beside the point, and outnumbers
+what is near. So a
+neighbour may be weighed by the way to it too: its similarity, brought between 0 and 1, is divided by 1 + log10(d) for
+each node of degree d that the way passes through, and multiplied by 1 + r, with r from 0 to 1 for how well the
+relation that leads to it fits the query. A direct neighbour is divided by nothing, and comes first where much else is
+equal. Of several ways that over the smallest hubs counts.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +22,9 @@ from kbnav.knowledge.skb.graph import WAYS, Graph, Hop, Nodes
 Scores = npt.NDArray[np.float32]
 Scorer = Callable[[Nodes], Scores]
 """How well nodes [n] fit the query, shape [n]."""
+
+_NAMED = 300
+"""Neighbours, beside the direct ones, whose relations are compared with the query: those best without that."""
 
 EDGES = 200_000
 """Edges that one hop follows. Behind a hub there may be millions, to most of the graph."""
@@ -63,15 +75,55 @@ class Surroundings:
         self._edges = edges
         self._degrees = graph.degrees("out") + graph.degrees("in")
 
-    def best(self, node: int, scorer: Scorer, k: int) -> Chosen:
-        """Triples to the ``k`` neighbours that fit best, best first; equal ones by distance and number."""
+    def best(self, node: int, scorer: Scorer, k: int, likely: Scores | None = None) -> Chosen:
+        """Triples to the ``k`` neighbours that fit best, best first; equal ones by distance and number.
+
+        ``likely`` has for each relation how well it fits the query, from 0 to 1, shape [relations]; with it neighbours
+        are weighed by the way to them, without it they are not.
+        """
         distance, cut = self._distances(node, scorer)
         found = np.concatenate([np.flatnonzero(distance == hop).astype(np.int32) for hop in range(1, self._hops + 1)])
         scores = scorer(found)
+        if likely is not None and len(found):
+            return Chosen(tuple(self._weighed(node, found, scores, distance, likely, k)), len(found), cut)
         triples = [
             Triple(node, self._links(int(found[at]), distance, scorer), float(scores[at])) for at in _top(scores, k)
         ]
         return Chosen(tuple(triples), len(found), cut)
+
+    def _weighed(
+        self, node: int, found: Nodes, scores: Scores, distance: npt.NDArray[np.int8], likely: Scores, k: int
+    ) -> list[Triple]:
+        """See the module: similarity, hubs on the way, and the relation that leads to a neighbour."""
+        cost = self._costs(node, distance)
+        base = scores - min(0.0, float(scores.min()))
+        whole = base / (float(base.max()) or 1.0) * np.exp(-cost[found])
+        near = np.flatnonzero(distance[found] == 1)
+        places = np.unique(np.concatenate([_top(whole.astype(np.float32), max(k, _NAMED)), near[:_NAMED]]))
+        triples = []
+        for place in places.tolist():
+            links = self._links(int(found[place]), distance, lambda nodes: -cost[nodes] - self._toll(nodes))
+            by = [float(likely[relation]) for relation in (*links[-1].out, *links[-1].into)]
+            triples.append(Triple(node, links, float(whole[place]) * (1 + max(by, default=0.0))))
+        return sorted(triples, key=lambda triple: (-triple.score, len(triple.links), triple.tail))[:k]
+
+    def _costs(self, node: int, distance: npt.NDArray[np.int8]) -> Scores:
+        """What the cheapest shortest way to each node passes through, as the sum of ``_toll``; shape [nodes]."""
+        cost = np.full(self._graph.nodes, np.inf, np.float32)
+        cost[node] = 0
+        for hop in range(1, self._hops + 1):
+            level = np.flatnonzero(distance == hop - 1).astype(np.int32)
+            through = cost[level] + (self._toll(level) if hop > 1 else np.float32(0))
+            for place in np.argsort(-through, kind="stable").tolist():  # the cheapest last, to stand
+                for way in WAYS:
+                    near = self._graph.row(int(level[place]), way).nodes
+                    cost[near[distance[near] == hop]] = through[place]
+        return cost
+
+    def _toll(self, nodes: Nodes) -> Scores:
+        """Logarithm of what a way through these nodes is divided by."""
+        toll: Scores = np.log1p(np.log10(np.maximum(self._degrees[nodes], 1))).astype(np.float32)
+        return toll
 
     def _distances(self, node: int, scorer: Scorer) -> tuple[npt.NDArray[np.int8], bool]:
         """How far each node is from one, -1 where it is not reached; and whether edges were left out."""
