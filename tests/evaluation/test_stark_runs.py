@@ -11,11 +11,16 @@ import pytest
 
 from kbnav.answers import Ranked, Ranking
 from kbnav.errors import UsageError
+from kbnav.evaluation.compat import stark_compat
 from kbnav.evaluation.evaluate import Plan, evaluate, find_dataset, score_folder
 from kbnav.evaluation.records import read_saved_run
+from kbnav.evaluation.report import html_report, load_report, markdown_report
+from kbnav.evaluation.scoring import score_run
 from kbnav.evaluation.systems import System
 from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.open import open_kb
 from kbnav.settings import Settings
+from tests.apps.test_cli_skb import Cli
 from tests.evaluation.parts import Script
 
 
@@ -75,3 +80,62 @@ def test_human_questions_have_no_recall_at_20_and_ten_nodes_are_scored(data: Pat
     assert asked(data, tmp_path / "t", "stark-prime-test", "rerank")[1]["top_v"] == 20
     assert "recall@20" in score_folder(tmp_path / "t").metrics
     assert read_saved_run(tmp_path / "t").info.sample == {}
+
+
+@pytest.fixture
+def demo_run(demo_home: Path, tmp_path: Path) -> tuple[Path, list[str]]:
+    """A run on the demo with two equal scores, and one of 100 nodes without the answer; and the SKB's ids in order."""
+    settings = Settings(kb="demo", home=demo_home)
+    with open_kb(settings) as kb:
+        skb = kb.skb  # type: ignore[attr-defined]
+        ids = [skb.id(node) for node in range(len(skb.nodes))]
+    records = [
+        {"id": "tie", "question": "tie?", "nodes": [ids[3]]},
+        {"id": "deep", "question": "deep?", "nodes": [ids[9]]},
+    ]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    rankings = {
+        "tie?": Ranking((Ranked(ids[7], 2.0), Ranked(ids[5], 1.0), Ranked(ids[3], 1.0))),
+        "deep?": Ranking(tuple(Ranked(one, -float(place)) for place, one in enumerate(ids[100:200]))),
+    }
+    dataset = find_dataset(str(tmp_path / "q.jsonl"), tmp_path)
+    build = lambda *_: Script(rankings.__getitem__).system  # noqa: E731
+    assert evaluate(Plan("bm25", dataset, settings), tmp_path / "run", build=build) == "done"
+    return tmp_path / "run", ids
+
+
+def test_a_run_is_scored_as_starks_code_does(demo_run: tuple[Path, list[str]], demo_home: Path):
+    folder, ids = demo_run
+    run = read_saved_run(folder)
+    standard = score_run(run)
+    assert [one.values["mrr"] for one in standard.questions] == [pytest.approx(1 / 3), 0.0]
+    assert (standard.mode, standard.cut) == ("standard", 1)
+    assert (
+        "1 question has no answer there, and of whole rankings it may be higher by 0.50 at most" in standard.notes()[0]
+    )
+    like_stark = stark_compat(run, Settings(home=demo_home))
+    assert list(like_stark.candidates) == ids
+    scores = score_run(like_stark)
+    # ids[3] comes before its equal ids[5]; ids[9] is the tenth of those behind the 100 that were listed.
+    assert [one.values["mrr"] for one in scores.questions] == [pytest.approx(1 / 2), pytest.approx(1 / 110)]
+    assert (scores.mode, scores.cut, len(scores.notes())) == ("stark-compat", 0, 1)
+
+
+def test_the_commands_say_how_rankings_were_scored(
+    demo_run: tuple[Path, list[str]],
+    demo_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    folder, _ = demo_run
+    kbnav = Cli(monkeypatch, capsys)
+    monkeypatch.setenv("KBNAV_HOME", str(demo_home))
+    assert "MRR is of the first 100 nodes" in kbnav("eval", "score", str(folder))[1]
+    out = kbnav("eval", "score", str(folder), "--stark-compat")[1]
+    assert "mrr        25.45" in out
+    assert "stark-compat: all candidates are ranked" in out
+    assert json.loads((folder / "scores.json").read_text())["mode"] == "stark-compat"
+    assert "- run: stark-compat" in kbnav("eval", "report", str(folder), "--stark-compat")[1]
+    assert kbnav("eval", "score", str(folder), "--kb", "demo")[0] == 2
+    report = load_report([folder])
+    assert all("MRR is of the first 100 nodes" in page for page in (html_report(report), markdown_report(report)))

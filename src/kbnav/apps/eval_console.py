@@ -106,6 +106,8 @@ def print_scores(name: str, run: SavedRun, scores: Scores) -> None:
     for metric in scores.metrics:
         one = spread[metric]
         print(f"  {metric:<10} {_percent(one.mean)}   95 % interval {_percent(one.low)} to {_percent(one.high)}")
+    for note in scores.notes():
+        print(f"  {note}")
     if scores.all.qald:
         print(f"  GERBIL     {_percent(scores.all.qald['f1'])}   QALD macro F1 {_percent(scores.all.qald['qald_f1'])}")
     if scores.attempted.questions < scores.all.questions:

@@ -15,7 +15,7 @@ from kbnav.evaluation import gold as golden
 from kbnav.evaluation.datasets import FORMATS, Dataset, Question, load_dataset, load_file
 from kbnav.evaluation.datasets.stark import HUMAN_TOP_V, is_human
 from kbnav.evaluation.journal import json_line, write_whole
-from kbnav.evaluation.records import GOLD, SCORES, RunInfo, read_info, read_saved_run
+from kbnav.evaluation.records import GOLD, SCORES, RunInfo, SavedRun, read_info, read_saved_run
 from kbnav.evaluation.runner import Ended, Limits, Progress, begin_run, check_limits, run_questions
 from kbnav.evaluation.scoring import Scores, score_run
 from kbnav.evaluation.systems import System, build_system, kb_state
@@ -128,9 +128,12 @@ def evaluate(
         )
 
 
-def score_folder(folder: Path) -> Scores:
-    """Score the run in a folder from its recordings and write ``scores.json``. Raises UsageError, DataError."""
-    scores = score_run(read_saved_run(folder))
+def score_folder(folder: Path, run: SavedRun | None = None) -> Scores:
+    """Score the run in a folder from its recordings and write ``scores.json``. Raises UsageError, DataError.
+
+    ``run`` is the run as it was read before, to be scored with its candidates.
+    """
+    scores = score_run(run or read_saved_run(folder))
     write_whole(folder / SCORES, to_json(scores) + "\n")
     return scores
 

@@ -114,6 +114,9 @@ class SavedRun:
     gold_info: GoldInfo
     gold: Mapping[str, GoldAnswer]
     records: Mapping[str, QuestionRecord]
+    candidates: tuple[str, ...] = ()
+    """All nodes that may answer, in the order in which STaRK ranks equals: given where it is to be scored as STaRK's
+    code does, see ``stark_compat``."""
 
 
 def read_saved_run(folder: Path) -> SavedRun:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from kbnav.answers import AnswerTable
+from kbnav.answers import AnswerTable, Ranking
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.datasets.stark import HUMAN_LEFT_OUT, is_human
 from kbnav.evaluation.metrics import (
@@ -19,6 +19,7 @@ from kbnav.evaluation.metrics import (
     row_major,
     set_f1,
 )
+from kbnav.evaluation.metrics.ranking import Mode
 from kbnav.evaluation.records import GoldAnswer, QuestionRecord, SavedRun
 from kbnav.evaluation.statistics import (
     Interval,
@@ -27,6 +28,7 @@ from kbnav.evaluation.statistics import (
     minimum_detectable_difference,
     paired_test,
 )
+from kbnav.retrieval.attempt import KEPT
 from kbnav.trajectory import FINISH, Status
 
 TABLE_METRICS = ("f1", "em")
@@ -64,6 +66,24 @@ class Scores:
     all: Means
     without_gold: tuple[str, ...]
     questions: tuple[QuestionScore, ...]
+    mode: Mode = "standard"
+    """``stark-compat``: rankings were completed, and their equals ordered, as STaRK's published evaluation does."""
+    cut: int = 0
+    """Questions none of whose answers is among the nodes that were kept of a ranking that may have been longer."""
+
+    def notes(self) -> list[str]:
+        """What must be known beside the figures, a line each."""
+        notes = []
+        if self.mode == "stark-compat":
+            notes.append("stark-compat: all candidates are ranked, equal scores in the order of the candidates")
+        if self.cut:
+            most = 100 * self.cut / (KEPT + 1) / self.all.questions
+            have = "questions have" if self.cut > 1 else "question has"
+            notes.append(
+                f"MRR is of the first {KEPT} nodes of a ranking, which a run keeps: {self.cut} {have} no answer there, "
+                f"and of whole rankings it may be higher by {most:.2f} at most"
+            )
+        return notes
 
 
 def score_run(run: SavedRun) -> Scores:
@@ -82,7 +102,9 @@ def score_run(run: SavedRun) -> Scores:
         raise DataError("some gold answers are tables and some are nodes; one run is scored in one way")
     records = [run.records.get(one.id) for one in gold]
     metrics = _ranking_metrics(run.info.dataset, records) if ranked == {True} else TABLE_METRICS
-    values = _ranking_values(gold, records, metrics) if ranked == {True} else _table_values(gold, records)
+    values = (
+        _ranking_values(gold, records, metrics, run.candidates) if ranked == {True} else _table_values(gold, records)
+    )
     questions = [
         QuestionScore(one.id, record.run.outcome.status if record else "missing", scores)
         for one, record, scores in zip(gold, records, values, strict=True)
@@ -95,7 +117,14 @@ def score_run(run: SavedRun) -> Scores:
         all=_means(everything, metrics),
         without_gold=tuple(name for name in run.info.questions if name not in known),
         questions=tuple(questions),
+        mode="stark-compat" if run.candidates and ranked == {True} else "standard",
+        cut=0 if run.candidates else sum(map(_is_cut, gold, records)),
     )
+
+
+def _is_cut(gold: GoldAnswer, record: QuestionRecord | None) -> bool:
+    ranking = record.run.outcome.ranking if record else None
+    return bool(gold.nodes) and ranking is not None and len(ranking) >= KEPT and not set(ranking.ids) & set(gold.nodes)
 
 
 def _table_values(gold: Sequence[GoldAnswer], records: Sequence[QuestionRecord | None]) -> list[dict[str, float]]:
@@ -110,16 +139,31 @@ def _ranking_metrics(dataset: str, records: Sequence[QuestionRecord | None]) -> 
 
 
 def _ranking_values(
-    gold: Sequence[GoldAnswer], records: Sequence[QuestionRecord | None], metrics: Sequence[str]
+    gold: Sequence[GoldAnswer],
+    records: Sequence[QuestionRecord | None],
+    metrics: Sequence[str],
+    candidates: Sequence[str],
 ) -> list[dict[str, float]]:
     rankings = [record.run.outcome.ranking if record else None for record in records]
-    lists = [ranking.ids if ranking else [] for ranking in rankings]
-    scores = ranking_scores(ranks_in_lists(lists, [one.nodes for one in gold])).values
+    answers = [one.nodes for one in gold]
+    if candidates:
+        places = {node: place for place, node in enumerate(candidates)}
+        lists = [_in_order(ranking, places) if ranking else [] for ranking in rankings]
+        ranks = ranks_in_lists(lists, answers, candidates, mode="stark-compat")
+    else:
+        ranks = ranks_in_lists([ranking.ids if ranking else [] for ranking in rankings], answers)
+    scores = ranking_scores(ranks).values
     values = [{name: float(scores[name][index]) for name in metrics if name in scores} for index in range(len(gold))]
     if SET_METRIC in metrics:
         for own, ranking, one in zip(values, rankings, gold, strict=True):
             own[SET_METRIC] = set_f1([node.id for node in ranking.chosen] if ranking else [], one.nodes)
     return values
+
+
+def _in_order(ranking: Ranking, places: Mapping[str, int]) -> list[str]:
+    """The candidates of a ranking by their scores, equals in the candidates' order."""
+    listed = [node for node in ranking.nodes if node.id in places]
+    return [node.id for node in sorted(listed, key=lambda node: (-node.score, places[node.id]))]
 
 
 def _names_answers(record: QuestionRecord | None) -> bool:

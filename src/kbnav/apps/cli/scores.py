@@ -2,28 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kbnav.apps.cli.arguments import DataOption, DatasetGiven, JsonOption, load
 
+if TYPE_CHECKING:
+    from kbnav.evaluation.records import SavedRun
+
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
 
 
-def score(folder: RunArgument, as_json: JsonOption = False) -> None:
+CompatOption = Annotated[
+    bool,
+    typer.Option(
+        "--stark-compat", help="Score rankings as STaRK's code: all candidates ranked, equals in their order."
+    ),
+]
+SkbOption = Annotated[
+    str | None,
+    typer.Option("--kb", metavar="SKB", help="With --stark-compat, the run's SKB where it is elsewhere now."),
+]
+
+
+def score(folder: RunArgument, compat: CompatOption = False, kb: SkbOption = None, as_json: JsonOption = False) -> None:
     """Score a run anew from its recordings, and write scores.json beside them."""
     from kbnav.apps.eval_console import print_scores
     from kbnav.evaluation.evaluate import score_folder
     from kbnav.evaluation.records import read_saved_run
     from kbnav.trajectory import to_json
 
-    scores = score_folder(folder)
+    run = _prepared(compat, kb)(read_saved_run(folder))
+    scores = score_folder(folder, run)
     if as_json:
         print(to_json(scores))
     else:
-        print_scores(str(folder), read_saved_run(folder), scores)
+        print_scores(str(folder), run, scores)
+
+
+def _prepared(compat: bool, kb: str | None) -> Callable[[SavedRun], SavedRun]:
+    """What makes a run ready to be scored. Raises UsageError."""
+    from kbnav.errors import UsageError
+    from kbnav.evaluation.compat import stark_compat
+
+    if kb and not compat:
+        raise UsageError("--kb goes with --stark-compat, which ranks the candidates of an SKB")
+    settings = load()
+    return (lambda run: stark_compat(run, settings, kb or "")) if compat else (lambda run: run)
 
 
 def compare(a: RunArgument, b: RunArgument, as_json: JsonOption = False) -> None:
@@ -52,12 +80,14 @@ def report(
     plots: Annotated[
         Path | None, typer.Option("--plots", metavar="FOLDER", help="Folder for PNG plots; needs kbnav[plot].")
     ] = None,
+    compat: CompatOption = False,
+    kb: SkbOption = None,
 ) -> None:
     """Report on runs: scores, actions, tokens, cost, classes of errors, every question."""
     from kbnav.evaluation import report as reports
     from kbnav.evaluation.journal import write_whole
 
-    found = reports.load_report(folders)
+    found = reports.load_report(folders, _prepared(compat, kb))
     if html:
         write_whole(html, reports.html_report(found))
     if markdown:

@@ -137,16 +137,16 @@ def build_report(runs: Mapping[str, SavedRun]) -> Report:
     return Report(reports, tuple(_against(first, name, run) for name, run in others), _effort(reports), gold)
 
 
-def load_report(folders: Sequence[Path]) -> Report:
+def load_report(folders: Sequence[Path], prepared: Callable[[SavedRun], SavedRun] = lambda run: run) -> Report:
     """A report on saved runs, each called by its folder's name, or by its whole path where two have the same.
 
-    Raises UsageError, DataError.
+    ``prepared`` gives back a run as it is to be scored. Raises UsageError, DataError.
     """
     names = Counter(folder.resolve().name for folder in folders)
     runs = {}
     for folder in folders:
         name = folder.resolve().name
-        runs[name if names[name] == 1 else str(folder)] = read_saved_run(folder)
+        runs[name if names[name] == 1 else str(folder)] = prepared(read_saved_run(folder))
     return build_report(runs)
 
 

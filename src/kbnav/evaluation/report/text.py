@@ -48,7 +48,9 @@ def _scores(report: Report) -> str:
         took = (run.seconds.text(), cost)
         rows.append((run.name, run.info.system, run.info.model, run.info.dataset, *counts, *means, *took))
     head = ("Run", "System", "Model", "Dataset", "Questions", "Reached")
-    return table((*head, *map(metric_name, metrics), "Seconds", "Cost, $"), rows)
+    made = table((*head, *map(metric_name, metrics), "Seconds", "Cost, $"), rows)
+    notes = [f"- {plain(run.name)}: {note}\n" for run in report.runs for note in run.scores.notes()]
+    return "\n".join([made, "".join(notes)]) if notes else made
 
 
 def _against(report: Report) -> str:
