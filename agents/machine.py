@@ -72,6 +72,10 @@ class Ending(Protocol):
         """Whether this finish must be dropped, after the path's steps and the chat's earlier turns."""
         ...
 
+    def chosen(self, call: Call, path: Sequence[Step]) -> bool:
+        """Whether a call that repeats a step of the path does so to name its result as the answer."""
+        ...
+
     def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
         """The outcome of a run that stopped; the best so far where it did not finish."""
         ...
@@ -134,6 +138,11 @@ def spent(state: State) -> int:
     return len(state["path"]) + len(state["discarded"])
 
 
+def room(state: State, budget: Budget) -> int:
+    """Actions that the budget leaves; below 0 where a finish that cost none was not accepted."""
+    return min(budget.steps - len(state["path"]), budget.actions - spent(state))
+
+
 def step_limit(budget: Budget) -> int:
     """A bound on graph steps that no run within the budget reaches, for LangGraph's ``recursion_limit``."""
     return 4 * budget.actions + 10
@@ -158,10 +167,12 @@ class Machine:
         except StopRun as error:
             return _failed(error, run)
         usage = state["usage"] + reply.usage
-        if not reply.calls:
-            return {"usage": usage, "stop": "refusal" if reply.refusal else "gave up", "failure": reply.refusal}
-        room = min(self.budget.steps - len(state["path"]), self.budget.actions - spent(state))
-        return {"usage": usage, "pending": [call.encodable() for call in reply.calls[:room]]}
+        if reply.refusal:
+            return {"usage": usage, "stop": "refusal", "failure": reply.refusal}
+        calls = _affordable(reply.calls, state, self.ending, self.budget)
+        if not calls:
+            return {"usage": usage, "stop": "gave up" if room(state, self.budget) > 0 else _used_up(state, self.budget)}
+        return {"usage": usage, "pending": [call.encodable() for call in calls]}
 
     def act(self, state: State, run: RunContext) -> Update:
         """Run the pending calls that are fresh; those beside them that repeat a step are dropped."""
@@ -200,7 +211,7 @@ class Machine:
             "path": state["path"][:keep],
             "discarded": [*state["discarded"], *cut, *refused],
             "pending": [],
-            "depth": state["depth"] * 2,
+            "depth": state["depth"] * (2 if self.budget.escalate else 1),
         }
 
     def report(self, state: State, run: RunContext) -> Update:
@@ -275,25 +286,28 @@ def sort_out(state: State, ending: Ending, budget: Budget) -> Sorted:
 
     Nothing to run means a rollback: every call repeats a step of the path, or the finish is premature. Where a turn
     holds fresh calls beside repeats, the policy is not going round in circles: the fresh ones run, the repeats are
-    only dropped. A finish beside other calls waits until they have run. Without the rollback rule a step of the path
-    may be taken again; without the rule on premature finishes no finish is one.
+    only dropped. A finish beside other calls waits until they have run. A repeat that names its result as the answer
+    is an action like others. Without the rollback rule a step of the path may be taken again; without the rule on
+    premature finishes no finish is one.
     """
     pending, path = state["pending"], state["path"]
     known = {step.call.key for step in path} if budget.rollback else set()
     fresh: list[Call] = []
     finishes: list[Call] = []
     repeats: list[Call] = []
+    asked: set[str] = set()
     for call in pending:
-        if call.key in known:
+        if call.key in known and (call.key in asked or not ending.chosen(call, path)):
             repeats.append(call)
         elif call.tool == FINISH and not call.problem:
             finishes.append(call)
         else:
             fresh.append(call)
         known.add(call.key)
+        asked.add(call.key)
     if fresh:
         return Sorted(fresh, finishes[:1], repeats + finishes[1:])
-    if finishes and not (budget.premature_finish and ending.premature(finishes[0], path, state["history"])):
+    if finishes and not _premature(finishes[0], state, ending, budget):
         return Sorted(finishes[:1], [], repeats + finishes[1:])
     return Sorted([], [], list(pending))
 
@@ -315,9 +329,33 @@ def _why_stopped(state: State, budget: Budget) -> Stop | None:
     path = state["path"]
     if path and path[-1].call.tool == FINISH and path[-1].ok:
         return "finish"
-    if len(path) >= budget.steps:
-        return "step budget"
-    return "action budget" if spent(state) >= budget.actions else None
+    left = room(state, budget)
+    return _used_up(state, budget) if left < 0 or (left == 0 and not budget.free_finish) else None
+
+
+def _used_up(state: State, budget: Budget) -> Stop:
+    return "step budget" if len(state["path"]) >= budget.steps else "action budget"
+
+
+def _affordable(calls: Sequence[Call], state: State, ending: Ending, budget: Budget) -> list[Call]:
+    """The calls of a turn that the budget has room for; a finish needs none, but must be accepted where there is none.
+
+    None are left where the budget is used up.
+    """
+    taken: list[Call] = []
+    room_left = left = room(state, budget)
+    for call in calls if budget.parallel else calls[:1]:
+        free = budget.free_finish and call.tool == FINISH and not call.problem
+        if room_left > 0 and (free or left > 0):
+            taken.append(call)
+            left -= not free
+        elif room_left <= 0 and free and not _premature(call, state, ending, budget):
+            return [call]
+    return taken
+
+
+def _premature(finish: Call, state: State, ending: Ending, budget: Budget) -> bool:
+    return budget.premature_finish and ending.premature(finish, state["path"], state["history"])
 
 
 def _failed(error: StopRun, run: RunContext) -> Update:
@@ -340,13 +378,14 @@ def _run_side_by_side(
     calls: Sequence[Call], first: int, toolbox: Toolbox, state: State, run: RunContext
 ) -> tuple[list[Step], Usage, StopRun | None]:
     """Run the calls of one turn; steps come back in the order asked for, and are streamed in the order they end."""
-    context = replace(run.tools, seen=seen_text(state))
+    contexts = _contexts(calls, first, state, run.tools)
     for call in calls:
         run.tell(Event("call", call=call))
     numbered = list(enumerate(calls, start=first))
     with ThreadPoolExecutor(max_workers=len(calls)) if len(calls) > 1 else _Inline() as pool:
         futures = [
-            pool.submit(copy_context().run, _run_one, number, call, toolbox, context) for number, call in numbered
+            pool.submit(copy_context().run, _run_one, number, call, toolbox, context)
+            for (number, call), context in zip(numbered, contexts, strict=True)
         ]
         for future in as_completed(futures):
             run.tell(Event("step", steps=(future.result()[0],)))
@@ -354,6 +393,18 @@ def _run_side_by_side(
     errors = [error for _, _, error in results if error]
     used = side_by_side(usage for _, usage, _ in results)
     return [step for step, _, _ in results], used, errors[0] if errors else None
+
+
+def _contexts(calls: Sequence[Call], first: int, state: State, tools: Context) -> list[Context]:
+    """What each call of a turn is given; the queries before it count as seen, so that no id is named twice a turn."""
+    seen = [seen_text(state)]
+    ran = {step.number: step for step in (*state["path"], *state["discarded"]) if step.rows is not None}
+    earlier = tuple(turn.question for turn in state["history"])
+    contexts = []
+    for number, call in enumerate(calls, first):
+        contexts.append(replace(tools, seen="\n".join(seen), number=number, ran=ran, earlier=earlier))
+        seen.append(str(call.arguments.get("query", "")))
+    return contexts
 
 
 class _Inline(Executor):

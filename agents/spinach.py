@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding
+from kbnav.agents.common.options import SpinachOptions
 from kbnav.agents.common.writers import ModelWriter, write_plainly
+from kbnav.agents.machine import Policy
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.models.policy import ChatPolicy
-from kbnav.settings import Settings
+from kbnav.settings import Budget, Settings
 from kbnav.tools.observation import Shown
+from kbnav.tools.paper import PAPER_TOOLS
 from kbnav.tools.prune import pruner
-from kbnav.tools.toolbox import Toolbox
+from kbnav.tools.toolbox import WIKIDATA_TOOLS, Toolbox
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -31,32 +35,65 @@ def spinach_with(
     policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb: KnowledgeBase, settings: Settings
 ) -> Agent:
     """SPINACH on any LangChain chat model; without a ``writer_model``, entries are ranked and answers are plain."""
-    toolbox, shown = Toolbox.for_kb(kb, without=settings.without_tools), Shown()
-    return Agent(
-        name="spinach",
-        model=settings.model,
-        kb=kb,
-        settings=settings,
-        policy=ChatPolicy(policy_model, toolbox, "spinach/policy.md", settings.budget, partial=is_mirror(kb.state())),
-        toolbox=toolbox,
-        ending=QueryEnding(ModelWriter(writer_model, shown) if writer_model else write_plainly),
-        prune=pruner(settings, writer_model, shown),
-        prompts=("spinach",),
-    )
+    parts = _Parts.of(kb, settings)
+    policy = ChatPolicy(policy_model, parts.toolbox, parts.prompt, parts.settings.budget, partial=is_mirror(kb.state()))
+    return parts.agent(kb, policy, settings.model, writer_model)
 
 
 def spinach_offline(kb: KnowledgeBase, settings: Settings) -> Agent:
     """The same graph and tools with no language model: a baseline that needs no key."""
     from kbnav.models.offline.wikidata.policy import OfflinePolicy
 
-    toolbox = Toolbox.for_kb(kb, without=settings.without_tools)
-    return Agent(
-        name="spinach",
-        model="offline",
-        kb=kb,
-        settings=settings,
-        policy=OfflinePolicy(toolbox),
-        toolbox=toolbox,
-        ending=QueryEnding(write_plainly),
-        prune=pruner(settings, None, Shown()),
+    parts = _Parts.of(kb, settings)
+    return parts.agent(kb, OfflinePolicy(parts.toolbox), "offline", None)
+
+
+def paper_settings(settings: Settings) -> Settings:
+    """The settings of the paper's own agent: one call a turn, fixed rollback, pruning by the model, nothing told."""
+    return settings.model_copy(update={"budget": paper_budget(settings.budget), "pruning": "model"})
+
+
+def paper_budget(budget: Budget) -> Budget:
+    """The same budget without the rules that the paper does not have."""
+    return budget.model_copy(
+        update={"hint": False, "escalate": False, "parallel": False, "free_finish": False, "told": False}
     )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What the presets differ in."""
+
+    settings: Settings
+    options: SpinachOptions
+    toolbox: Toolbox
+    shown: Shown
+    prompt: str
+
+    @classmethod
+    def of(cls, kb: KnowledgeBase, settings: Settings) -> _Parts:
+        options = SpinachOptions.model_validate(settings.options)
+        if options.preset == "paper":
+            toolbox = Toolbox.for_kb(kb, PAPER_TOOLS, without=settings.without_tools)
+            return cls(paper_settings(settings), options, toolbox, Shown(whole_rows=0), "spinach/paper.md")
+        toolbox = Toolbox.for_kb(kb, WIKIDATA_TOOLS, without=settings.without_tools)
+        return cls(settings, options, toolbox, Shown(), "spinach/policy.md")
+
+    def agent(self, kb: KnowledgeBase, policy: Policy, model: str, writer: BaseChatModel | None) -> Agent:
+        ending = QueryEnding(
+            ModelWriter(writer, self.shown) if writer else write_plainly,
+            last_executed=self.options.preset == "paper" or not self.settings.budget.premature_finish,
+            sentence=self.options.wording == "finish",
+        )
+        return Agent(
+            name="spinach",
+            model=model,
+            kb=kb,
+            settings=self.settings,
+            policy=policy,
+            toolbox=self.toolbox,
+            ending=ending,
+            prune=pruner(self.settings, writer, self.shown),
+            prompts=("spinach",),
+            shown=self.shown,
+        )

@@ -124,7 +124,7 @@ def replay(recorded: Mapping[str, Any], home: Path) -> Run:
         settings=settings,
         policy=ChatPolicy(ScriptedModel(replies=replies), tools, "spinach/policy.md", settings.budget),
         toolbox=tools,
-        ending=QueryEnding(write_plainly),
+        ending=QueryEnding(write_plainly, last_executed=True),
         prune=lambda entry, question: (entry, Usage()),  # noqa: ARG005
     )
     return ask(agent, recorded["question"])

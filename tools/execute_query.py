@@ -3,44 +3,77 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kbnav.answers import AnswerTable
 from kbnav.errors import TellModel
 from kbnav.knowledge.sparql.diagnose import diagnose_empty
 from kbnav.knowledge.sparql.prefixes import entity_ids
+from kbnav.relevance import relevance, words
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import table_text
+from kbnav.trajectory import Call, Step
 
+QUERY = "execute_query"
 _NAMED = 20
 """Ids of one query that are named at most."""
+_COMMON_QUALIFIERS = frozenset(
+    ["P580", "P582", "P585", "P1545", "P518", "P642", "P3831", "P2868", "P1810", "P1365", "P1366", "P1480"]
+)
+"""Start, end and point in time, series ordinal, applies to part, of, roles, named as, replaces, replaced by,
+sourcing circumstances: qualifiers so common that every policy knows them."""
+_NOT_IDS = re.compile(r"\b\w+:[QPL]\d+\b|\b[A-Z]{2,}\b")
+"""Ids and keywords of a query; what remains are its variables, texts and comments."""
 
 
 def execute_query(context: Context, thought: str, query: str) -> Observation:
-    """Run a SPARQL query (SELECT, ASK or CONSTRUCT) and see the first and last rows and the number of rows.
+    """Run a SPARQL query (SELECT, ASK or CONSTRUCT) and see its rows, or the first and the last of many, and counts.
 
     Start with a small query, look at the result, then build on it. Use only ids that you have seen in a result. The
-    usual prefixes (wd, wdt, p, ps, pq, rdfs, ...) need not be declared.
+    usual prefixes (wd, wdt, p, ps, pq, rdfs, ...) need not be declared. Results are numbered; a query that is run once
+    more is not sent again but makes its result the last one.
 
     Args:
         thought: Why this step comes next, in one or two sentences.
         query: The whole SPARQL query.
     """
-    unseen, seen = _unseen(context, query), run_query(context, query)
+    before = _ran_before(context, query)
+    if before is not None:
+        return Observation(
+            f"This is result {before.number} again. It is the answer now, unless finish names another.",
+            rows=before.rows,
+        )
+    unseen, seen = _unseen(context, thought, query), run_query(context, query)
     return replace(seen, text=unseen + seen.text)
 
 
-def run_query(context: Context, query: str) -> Observation:
+def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observation:
     """The rows that are shown, or why there are none; the whole table is kept in the context."""
     try:
         table = context.kb.execute_query(query, language=context.language)
     except TellModel as error:
         return Observation(str(error), ok=False)
     context.tables[query] = table
-    text = table_text(table, context.shown)
-    if not len(table) and (reason := diagnose_empty(query, lambda probe: _holds(context, probe))):
+    text = table_text(table, context.shown, name=_name(context))
+    if diagnose and not len(table) and (reason := diagnose_empty(query, lambda probe: _holds(context, probe))):
         text += f"\n{reason}"
     return Observation(text, rows=_rows_with_values(table))
+
+
+def _name(context: Context) -> str:
+    """What a result is called, where it can be named later on."""
+    return f"Result {context.number}" if context.number and context.shown.whole_rows else ""
+
+
+def _ran_before(context: Context, query: str) -> Step | None:
+    """The step that ran this query already and had rows; the table is kept under the new text as well."""
+    key = Call(QUERY, {"query": query}).key
+    for step in context.ran.values():
+        if step.rows and step.call.key == key and (table := context.tables.get(str(step.call.arguments["query"]))):
+            context.tables[query] = table
+            return step
+    return None
 
 
 def _rows_with_values(table: AnswerTable) -> int:
@@ -54,12 +87,23 @@ def _holds(context: Context, ask: str) -> bool:
     return bool(context.kb.execute_query(ask, language=context.language).boolean)
 
 
-def _unseen(context: Context, query: str) -> str:
-    """Names the ids that the model has not been shown, so that an invented one is noticed."""
-    ids = [used for used in entity_ids(query) if not re.search(rf"\b{used}\b", context.seen)][:_NAMED]
+def _unseen(context: Context, thought: str, query: str) -> str:
+    """Names the ids that the model has not been shown, so that an invented one is noticed.
+
+    An id whose label is what the model or the question speaks of is no invention.
+    """
+    ids = [used for used in entity_ids(query) if not re.search(rf"\b{used}\b", context.seen)]
+    ids = [used for used in ids if used not in _COMMON_QUALIFIERS][:_NAMED]
     if not ids:
         return ""
     names = context.kb.labels(ids, language=context.language)
-    known = [f'{used} is "{names[used]}"' for used in ids if used in names]
+    spoken = words(f"{context.asked} {thought} {_NOT_IDS.sub(' ', query)}")
+    doubtful = [f'{used} is "{names[used]}"' for used in ids if used in names and not _fits(names[used], spoken)]
     unknown = [f"{used} is unknown here" for used in ids if used not in names]
-    return f"(Check the ids that you have not seen before: {'; '.join(known + unknown)}.)\n"
+    told = [*doubtful, *unknown]
+    return f"(Check the ids that you have not seen before: {'; '.join(told)}.)\n" if told else ""
+
+
+def _fits(label: str, spoken: Sequence[str]) -> bool:
+    """Whether a label shares a word with what was spoken of, whatever the word's ending."""
+    return any(relevance(label, [word])[0] for word in spoken)

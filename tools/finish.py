@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from kbnav.errors import BadArguments
 from kbnav.tools.observation import Context, Observation
 
 
-def finish(context: Context, thought: str, no_answer: bool = False) -> Observation:
-    """End the work: the result of the last query that was run is the answer.
+def finish(context: Context, thought: str, result: int = 0, answer: str = "", no_answer: bool = False) -> Observation:
+    """End the work: the result that you name is the answer, whole, also the rows that were not shown.
 
-    Call it alone, after you have seen a result that answers the whole question.
+    Call it after you have seen a result that answers the whole question. It costs no action.
 
     Args:
-        thought: Why the last result answers the question, or why there is none; what a reader should know of it.
+        thought: Why this result answers the question, or why there is none; what a reader should know of it.
+        result: Number of the result that is the answer; 0 for the last one with rows.
+        answer: The answer in one to three plain sentences, in the language of the question, from that result alone:
+            what it does not show is not said. Of a list that was shown whole, name all; else say how many there are.
         no_answer: True if queries have shown that the knowledge base does not hold the answer.
     """
+    if result and not no_answer:
+        with_rows = [number for number, step in context.ran.items() if step.rows]
+        if result not in with_rows:
+            known = f"Results with rows: {', '.join(map(str, with_rows))}." if with_rows else "No result has rows."
+            raise BadArguments(f"There is no result {result} with rows. {known}")
+        return Observation(f"Finished: result {result} is the answer.")
     return Observation("Finished.")

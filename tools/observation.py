@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kbnav.answers import AnswerTable
 from kbnav.knowledge.base import Entry, KnowledgeBase
-from kbnav.trajectory import Fact, Usage
+from kbnav.trajectory import Fact, Step, Usage
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,11 @@ class Shown:
     entities: int = 8
     properties: int = 4
     rows: int = 5
-    """Rows from the start, and as many from the end."""
+    """Rows from the start, and as many from the end, of a result that is cut."""
+    whole_rows: int = 30
+    """Rows up to which a result is not cut; 0: the paper's way, which cuts any with more than twice ``rows``."""
+    whole_bytes: int = 8_000
+    """Bytes of text up to which it is not, about 2,000 tokens."""
     statements: int = 40
     values: int = 8
     """Values of one property in an entry."""
@@ -45,6 +49,10 @@ class Shown:
     examples: int = 5
     cell: int = 200
     """Characters of one value."""
+
+
+_EARLIER = 3
+"""Earlier questions beside which a question is read."""
 
 
 @dataclass
@@ -58,3 +66,14 @@ class Context:
     shown: Shown = Shown()
     seen: str = ""
     tables: dict[str, AnswerTable] = field(default_factory=dict)
+    number: int = 0
+    """The action's number in its run, by which its result can be named; 0 outside a run."""
+    ran: Mapping[int, Step] = field(default_factory=dict)
+    """Steps of the run whose queries ran, by number, those taken back too."""
+    earlier: tuple[str, ...] = ()
+    """The conversation's earlier questions, oldest first."""
+
+    @property
+    def asked(self) -> str:
+        """The question with the last earlier ones before it, one a line: what "her husband" is about."""
+        return "\n".join((*self.earlier[-_EARLIER:], self.question))

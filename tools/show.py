@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from kbnav.answers import AnswerTable, Cell, Ranking
+from kbnav.answers import ENTITY_IRI, AnswerTable, Cell, Ranking
 from kbnav.knowledge.base import Entity, Entry, Example, Neighborhood, SearchResult, Statement, Value
 from kbnav.tools.observation import Shown
 
@@ -92,32 +92,99 @@ def examples_text(examples: Sequence[Example], property_id: str) -> str:
     )
 
 
-def table_text(table: AnswerTable, shown: Shown) -> str:
-    """The first and last rows of a result and the number of rows; cells with their labels."""
+def table_text(table: AnswerTable, shown: Shown, *, name: str = "") -> str:
+    """The rows of a result, or the first and the last of many, and what the whole is like; cells with their labels.
+
+    ``name`` is what the result is called, such as ``Result 3``.
+    """
     if table.boolean is not None:
-        return str(table.boolean)
+        return f"{name}: {table.boolean}" if name else str(table.boolean)
     if not table.rows:
         return "The query ran and returned no rows."
-    left_out = len(table.rows) - 2 * shown.rows
-    few = table.rows if left_out <= 0 else (*table.rows[: shown.rows], *table.rows[-shown.rows :])
-    rows = ["\t".join(cell_text(cell, table.labels, shown.cell) for cell in row[:_COLUMNS]) for row in few]
-    if left_out > 0:
-        rows.insert(shown.rows, f"… {left_out} rows not shown …")
-    total = f"{len(table.rows)} row{'s' if len(table.rows) != 1 else ''}."
-    if len(table.columns) > _COLUMNS:
-        total += f" {len(table.columns) - _COLUMNS} more columns are not shown."
-    return "\n".join(["\t".join(table.columns[:_COLUMNS]), *rows, total])
+    lines = [_row_text(row, table.labels, shown) for row in table.rows]
+    first, last = _ends(lines, shown)
+    left_out = len(lines) - first - last
+    middle = [f"… {left_out} rows not shown …"] if left_out else []
+    few = (*range(first), *range(len(lines) - last, len(lines)))
+    body = [*lines[:first], *middle, *lines[len(lines) - last :]]
+    return "\n".join(["\t".join(table.columns[:_COLUMNS]), *body, *_about(table, few, shown, name)])
+
+
+def rows_text(table: AnswerTable, shown: Shown, *, start: int, contains: str) -> str:
+    """A page of a result's rows from row ``start`` (counted from 1), of those only that hold a text in any case."""
+    lines = [(number, _row_text(row, table.labels, shown)) for number, row in enumerate(table.rows, 1)]
+    wanted = [(number, line) for number, line in lines if contains.casefold() in line.casefold()]
+    page: list[str] = []
+    later = [(number, line) for number, line in wanted if number >= start]
+    for number, line in later[: max(1, shown.whole_rows)]:
+        page.append(f"{number}\t{line}")
+        if sum(len(text.encode()) for text in page) > shown.whole_bytes:
+            break
+    head = "\t".join(["row", *table.columns[:_COLUMNS]])
+    total = f"{len(wanted)} of {len(lines)} rows contain “{contains}”" if contains else _count(len(lines), "row")
+    more = len(later) - len(page)
+    total += f"; {more} more after these." if more else "."
+    return "\n".join([head, *page, total])
+
+
+def _row_text(row: Sequence[Cell], labels: Mapping[str, str], shown: Shown) -> str:
+    return "\t".join(cell_text(cell, labels, shown.cell) for cell in row[:_COLUMNS])
+
+
+def _ends(lines: Sequence[str], shown: Shown) -> tuple[int, int]:
+    """How many rows are shown from the start and from the end.
+
+    A cut hides two rows or more: its own line is as long as one.
+    """
+    few = 2 * shown.rows
+    if shown.whole_rows:
+        size = sum(len(line.encode()) + 1 for line in lines[: shown.whole_rows + 1])
+        if len(lines) <= few + 1 or (len(lines) <= shown.whole_rows and size <= shown.whole_bytes):
+            return len(lines), 0
+    return (len(lines), 0) if len(lines) <= few else (shown.rows, shown.rows)
+
+
+def _about(table: AnswerTable, few: Sequence[int], shown: Shown, name: str) -> list[str]:
+    """How many rows there are; unless the paper's way is asked for, different values and empty cells by column."""
+    total = _count(len(table.rows), "row")
+    total = f"{name}: {total}" if name else total
+    columns = table.columns[:_COLUMNS]
+    hidden = len(table.columns) - len(columns)
+    more = f" {hidden} more columns are not shown." if hidden else ""
+    if not shown.whole_rows:
+        return [f"{total}.{more}"]
+    counts = [(len({row[place] for row in table.rows} - {None}), _empty(table, place)) for place in range(len(columns))]
+    if len(table.rows) > 1:
+        total += "; distinct: " + ", ".join(f"{one} {own}" for one, (own, _) in zip(columns, counts, strict=True))
+    empty = [f"{one} {none}" for one, (_, none) in zip(columns, counts, strict=True) if none]
+    lines = [total + (f"; empty: {', '.join(empty)}" if empty else "") + f".{more}"]
+    ids = {cell.entity_id for place in few for cell in table.rows[place][:_COLUMNS] if cell}
+    if any(one and one not in table.labels for one in ids):
+        lines.append("Ids that stand alone have no label.")
+    return lines
+
+
+def _empty(table: AnswerTable, place: int) -> int:
+    return sum(row[place] is None for row in table.rows)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
 def cell_text(cell: Cell, labels: Mapping[str, str], width: int) -> str:
-    """An entity as ``ID (label)``, a text with its language, anything else as it is."""
+    """An entity as ``ID (label)``, also inside a text, a text with its language, anything else as it is."""
     if cell is None:
         return "(none)"
     used = cell.entity_id
     if used:
-        return f"{used} ({cut(labels[used], width)})" if used in labels else used
-    text = cut(cell.value, width)
+        return _labelled(used, labels, width)
+    text = cut(ENTITY_IRI.sub(lambda found: _labelled(found[1], labels, width), cell.value), width)
     return f"{text}@{cell.language}" if cell.language else text
+
+
+def _labelled(used: str, labels: Mapping[str, str], width: int) -> str:
+    return f"{used} ({cut(labels[used], width)})" if used in labels else used
 
 
 def neighborhood_text(neighborhood: Neighborhood, shown: Shown) -> str:

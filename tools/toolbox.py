@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from kbnav.errors import BadArguments, TellModel, UsageError
 from kbnav.knowledge.base import Capability, KnowledgeBase
+from kbnav.tools.execute_query import QUERY as QUERY
 from kbnav.tools.execute_query import execute_query
 from kbnav.tools.finish import finish
 from kbnav.tools.get_entry import get_entry
@@ -20,11 +21,12 @@ from kbnav.tools.get_property_examples import get_property_examples
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.search_entities import search_entities
 from kbnav.tools.search_neighbors import search_neighbors
+from kbnav.tools.show_rows import show_rows
 from kbnav.tools.vector_query import vector_query
 from kbnav.trajectory import FINISH as FINISH
 
 ToolFunction = Callable[..., Observation]
-QUERY = "execute_query"
+SHOW_ROWS = show_rows.__name__
 _NOT_GIVEN = ("self", "context")
 """Parameters that are not the model's to give."""
 
@@ -33,6 +35,7 @@ WIKIDATA_TOOLS: tuple[ToolFunction, ...] = (
     get_entry,
     get_property_examples,
     execute_query,
+    show_rows,
     search_neighbors,
     vector_query,
     finish,
@@ -88,6 +91,8 @@ class Toolbox:
         """Keep the functions that ``capabilities`` allow; one named after no capability (finish) is always kept."""
         missing = _CAPABILITIES - capabilities
         self._tools = {function.__name__: Tool(function) for function in functions if function.__name__ not in missing}
+        if QUERY not in self._tools:
+            self._tools.pop(SHOW_ROWS, None)
 
     @classmethod
     def for_kb(

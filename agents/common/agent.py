@@ -9,7 +9,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.prompts import prompt_hashes
 from kbnav.settings import Settings
 from kbnav.tools.observation import Context, Pruner, Shown
-from kbnav.tools.toolbox import FINISH, Toolbox
+from kbnav.tools.toolbox import FINISH, SHOW_ROWS, Toolbox
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Agent:
 
     @property
     def lookups(self) -> Toolbox:
-        """What a program of somebody else's may call: ``finish`` ends nothing there."""
-        return self.tools.less(FINISH)
+        """What a program of somebody else's may call: ``finish`` ends nothing there, and no run has results to page."""
+        return self.tools.less(FINISH, SHOW_ROWS)
 
     @property
     def machine(self) -> Machine:

@@ -27,19 +27,32 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class QueryEnding:
-    """The last executed query is the answer (SPINACH, section 4.1); out of budget, the last query with rows."""
+    """The result that finish names is the answer, or else the last with rows; out of budget, the last with rows.
+
+    ``last_executed``: finish takes the last executed query, whatever it gave (SPINACH, section 4.1). ``sentence``: the
+    sentence that came with finish is the answer in words, and no model is asked for another.
+    """
 
     write: Writer
+    last_executed: bool = False
+    sentence: bool = True
 
     def premature(self, finish: Call, path: Sequence[Step], history: Sequence[Turn]) -> bool:  # noqa: ARG002 - an Ending
-        """A finish is premature while the last executed query has no rows, or there is none (SPINACH, section 4.2).
+        """A finish is premature while no query has rows; the last executed one where that is the answer (section 4.2).
 
-        That there is no answer may be said once a query has run.
+        That there is no answer may be said once a query has run. Whether a result that is named exists says the tool.
         """
         queries = [step for step in path if step.call.tool == QUERY]
         if finish.arguments.get("no_answer"):
             return all(step.rows is None for step in queries)
-        return not queries or not queries[-1].rows
+        if finish.arguments.get("result"):
+            return False
+        return not any(step.rows for step in (queries[-1:] if self.last_executed else queries))
+
+    def chosen(self, call: Call, path: Sequence[Step]) -> bool:
+        """A query with rows may be run once more: it becomes the last, and with that the answer."""
+        same = [step for step in path if step.call.key == call.key]
+        return not self.last_executed and len(same) == 1 and bool(same[0].rows)
 
     def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
         """The final query is run once more without the LIMIT it was probed with; its whole table is the answer."""
@@ -48,9 +61,14 @@ class QueryEnding:
         outcome = Outcome(status, stop, note=state["failure"])
         if stop == "finish" and (given_up := state["path"][-1].call).arguments.get("no_answer"):
             return replace(outcome, status="no answer", note=given_up.thought), Usage()
-        query = _last_with_rows(state)
-        if query is None:
+        taken = self._taken(state)
+        if taken is None:
             return replace(outcome, status=status if status in ("refused", "failed") else "no answer"), Usage()
+        query = str(taken.call.arguments["query"])
+        if not taken.rows:
+            return replace(outcome, status="no answer", query=query, table=context.tables.get(query)), Usage()
+        if status == "best effort" and self._was_chosen(state):
+            outcome = replace(outcome, status="answered")
         if status == "failed":
             return replace(outcome, query=query, table=context.tables.get(query)), Usage()
         try:
@@ -61,20 +79,42 @@ class QueryEnding:
         try:
             names = context.kb.labels(entity_ids(final), language=context.language)
             outcome = replace(outcome, table=replace(table, labels={**table.labels, **names}))
-            text, usage = self.write(outcome, state, context)
+            said = self._said(state) if final == query else ""
+            text, usage = (said, Usage()) if said else self.write(outcome, state, context)
         except StopRun as error:  # the rows are there; only the words for them are missing
             note = " ".join(filter(None, [outcome.note, f"Not put into words: {error}."]))
             return replace(outcome, text=plain_answer(table), note=note), Usage()
         return replace(outcome, text=text), usage
 
+    def _taken(self, state: State) -> Step | None:
+        """The step whose result is the answer; None where there is none."""
+        path = state["path"]
+        if state["stop"] == "finish":
+            number = path[-1].call.arguments.get("result")
+            if number:
+                return next((step for step in (*path, *state["discarded"]) if step.number == number), None)
+            if self.last_executed:
+                return next(
+                    (step for step in reversed(path) if step.call.tool == QUERY and step.rows is not None), None
+                )
+        return last_with_rows(path) or last_with_rows(state["discarded"])
 
-def _last_with_rows(state: State) -> str | None:
-    """The last query with rows on the path, else among what was rolled back."""
-    for steps in (state["path"], state["discarded"]):
-        for step in sorted(steps, key=lambda item: -item.number):
-            if step.call.tool == QUERY and step.rows:
-                return str(step.call.arguments["query"])
-    return None
+    def _was_chosen(self, state: State) -> bool:
+        """Whether the last action, before the budget was used up, repeated a query to name it as the answer."""
+        path = state["path"]
+        return bool(path) and self.chosen(path[-1].call, path[:-1])
+
+    def _said(self, state: State) -> str:
+        """The sentence that came with finish."""
+        if not self.sentence or state["stop"] != "finish":
+            return ""
+        return str(state["path"][-1].call.arguments.get("answer", "")).strip()
+
+
+def last_with_rows(steps: Sequence[Step]) -> Step | None:
+    """The last query with rows."""
+    queries = [step for step in steps if step.call.tool == QUERY and step.rows]
+    return max(queries, key=lambda step: step.number, default=None)
 
 
 def _final_table(query: str, question: str, context: Context) -> tuple[str, AnswerTable, str]:

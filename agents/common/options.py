@@ -12,6 +12,16 @@ from kbnav.options import Options
 from kbnav.planning.open import Name
 
 
+class SpinachOptions(Options):
+    """``preset``: ``kbnav``, or ``paper`` for the agent as the paper has it, without what kbnav adds.
+
+    ``wording``: whether the sentence that comes with finish is the answer in words, or a further call makes one.
+    """
+
+    preset: Literal["kbnav", "paper"] = "kbnav"
+    wording: Literal["finish", "call"] = "finish"
+
+
 class PlanOptions(Options):
     """Options of every system with a plan."""
 

@@ -39,6 +39,10 @@ class RankingEnding:
         shown = {node for steps in (path, *(turn.steps for turn in history)) for step in steps for node in step.nodes}
         return not shown.issuperset(nodes) if nodes else not path
 
+    def chosen(self, call: Call, path: Sequence[Step]) -> bool:  # noqa: ARG002 - an Ending
+        """Never: the answer is named by finish."""
+        return False
+
     def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
         """The ranking with names and types, put into words; the note is what finish said of it."""
         outcome = self.outcome(state)

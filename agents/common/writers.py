@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.beam import facts_for
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _NAMED = 10
 """Rows that a plain answer names."""
+WORDED = 50
+"""Rows up to which a model puts a result into words whole."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class ModelWriter:
             earlier=state["history"],
             question=state["question"],
             query=comment_labels(outcome.query, outcome.table.labels),
-            table=table_text(outcome.table, self.shown),
+            table=table_text(outcome.table, replace(self.shown, whole_rows=WORDED)),
+            most=WORDED,
             remark=last.thought if last and last.tool == FINISH else "",
             best_effort=outcome.status == "best effort",
             language=context.language,

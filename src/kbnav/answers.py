@@ -21,6 +21,8 @@ def encodable(text: str) -> str:
 
 TermType = Literal["uri", "literal", "bnode"]
 _ENTITY = re.compile(r"/(?:entity|prop(?:/[a-z/-]+)?)/([QPL][1-9]\d*(?:-[FS]\d+)?)$")
+ENTITY_IRI = re.compile(r"https?://\S+?/entity/([QPL][1-9]\d*(?:-[FS]\d+)?)(?![\w-])")
+"""The IRI of a Wikibase entity inside a text, as GROUP_CONCAT makes them."""
 SKB_NODE = "urn:kbnav:node/"
 """What the IRIs of an SKB's nodes begin with; the id follows, percent-encoded."""
 _XSD = "http://www.w3.org/2001/XMLSchema#"

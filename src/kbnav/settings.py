@@ -74,8 +74,16 @@ class Budget(Strict):
     rollback: bool = True
     """False: a repeated action is run again, and nothing is taken off the path."""
     premature_finish: bool = True
-    """False: a finish is accepted though the last query has no rows."""
+    """False: a finish is accepted though no query has rows, and takes the last executed query."""
     hint: bool = True
+    escalate: bool = True
+    """Whether a rollback right after another goes back twice as far."""
+    parallel: bool = True
+    """Whether a turn may hold several calls; False: only the first is taken."""
+    free_finish: bool = True
+    """Whether finishing costs no action: when all are used, the policy is asked once more, and may only finish."""
+    told: bool = True
+    """Whether a model is told at every turn how many actions it has used."""
 
 
 class Price(Strict):

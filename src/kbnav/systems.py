@@ -115,7 +115,13 @@ def _retriever(
 
 _EXPAND = "expand.build:build_"
 BUILT_IN: tuple[SystemEntry, ...] = (
-    _agent("spinach", "Explores Wikidata step by step and writes SPARQL.", kbs=("wikibase",), uses=("model",)),
+    _agent(
+        "spinach",
+        "Explores Wikidata step by step and writes SPARQL.",
+        "SpinachOptions",
+        kbs=("wikibase",),
+        uses=("model",),
+    ),
     _agent("skb", "Finds and ranks the nodes of an SKB by its graph and documents.", kbs=("skb",), uses=("model",)),
     _agent(
         "pasemiqa",

@@ -50,7 +50,7 @@ def test_a_tool_left_out_is_neither_offered_nor_named_to_the_model(tmp_path, min
     model = ScriptedModel(replies=[says(("get_entry", {"entity_id": "Q42"}))])
     agent = spinach_with(model, None, mini_kb, settings)
     run = ask(agent, "Who discovered polonium?")
-    assert agent.toolbox.names == ["search_entities", "get_property_examples", "execute_query", "finish"]
+    assert agent.toolbox.names == ["search_entities", "get_property_examples", "execute_query", "show_rows", "finish"]
     assert "There is no tool 'get_entry'" in run.steps[0].observation
     system = str(model.seen[0][0].content)
     assert "search_entities, and see how a property is used with get_property_examples." in system

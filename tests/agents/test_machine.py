@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,8 +80,8 @@ def test_a_repeat_right_after_a_rollback_doubles_the_depth_and_a_fresh_action_re
     assert [name for name, reason in dropped(run) if reason == "repeat"] == ["look a", "look b", "look a"]
 
 
-@pytest.mark.parametrize("before", [[], [runs(0)], [runs("broken")], [runs(3), runs(0)]])
-def test_finish_without_rows_in_the_last_query_is_dropped_and_the_path_goes_back(tmp_path, before):
+@pytest.mark.parametrize("before", [[], [runs(0)], [runs("broken")], [runs("broken"), runs(0)]])
+def test_finish_while_no_query_has_rows_is_dropped_and_the_path_goes_back(tmp_path, before):
     run = asked([looks("a"), looks("b"), *before, finishes(), runs(5), finishes()], tmp_path)
     assert run.outcome.query == "SELECT 5"
     taken_back = on_path_before = ["look a", "look b", *[f"execute_query {_query(reply)}" for reply in before]]
@@ -284,6 +285,7 @@ CALLS = st.one_of(
         st.fixed_dictionaries({"query": st.sampled_from(["SELECT 0", "SELECT 1", "SELECT 2", "SELECT broken"])}),
     ),
     st.tuples(st.just("finish"), st.just({})),
+    st.tuples(st.just("finish"), st.fixed_dictionaries({"result": st.integers(1, 4)})),
     st.tuples(
         st.sampled_from(["look", "finish", "nothing", ""]), st.dictionaries(st.text(max_size=3), st.text(), max_size=2)
     ),
@@ -316,10 +318,12 @@ def test_whatever_a_model_says_the_rules_hold_and_langgraph_changes_nothing(tmp_
     assert (alone.path != (), alone.outcome, alone.usage) == (run.path != (), run.outcome, run.usage)
     assert [event.kind for event in heard_alone.events] == [event.kind for event in heard.events]
     rules = agent.settings.budget
-    keys = [step.call.key for step in run.path]
-    assert len(keys) == len(set(keys)), "the path holds a repeat"
-    assert len(run.path) <= rules.steps
-    assert len(run.path) + len(run.discarded) <= rules.actions
+    keys = Counter(step.call.key for step in run.path)
+    with_rows = {step.call.key for step in run.path if step.rows}
+    assert all(keys[key] == 1 + (key in with_rows and keys[key] == 2) for key in keys), "the path holds a repeat"
+    free = {step.number for step in run.steps if step.call.tool == "finish" and not step.call.problem}
+    assert len([step for step in run.path if step.number not in free]) <= rules.steps
+    assert len(run.steps) - len(free) <= rules.actions
     assert [step.number for step in run.steps] == list(range(1, len(run.steps) + 1)), "an action was lost"
     assert {step.number: step.dropped for step in run.discarded} == {
         step.number: step.dropped for event in heard.events if event.kind == "dropped" for step in event.steps
@@ -329,7 +333,8 @@ def test_whatever_a_model_says_the_rules_hold_and_langgraph_changes_nothing(tmp_
     assert run.outcome.status in ("answered", "best effort", "no answer", "refused")
     finished = [index for index, step in enumerate(run.path) if step.call.tool == "finish" and step.ok]
     assert finished in ([], [len(run.path) - 1])
-    assert (run.outcome.status == "answered") == bool(finished)
+    chosen = bool(run.path) and keys[run.path[-1].call.key] == 2
+    assert (run.outcome.status == "answered") == bool(finished or (chosen and run.outcome.stop.endswith("budget")))
     if run.outcome.status == "no answer":
         assert run.outcome.table is None
     elif run.outcome.status != "refused":

@@ -61,7 +61,7 @@ def test_a_question_that_names_nothing_is_answered_by_text(village, tmp_path):
 @pytest.mark.parametrize("steps", [1, 2, 3])
 def test_it_keeps_within_the_budget(village, tmp_path, steps):
     run = asked(village, tmp_path, "What does Ann Reed own?", OWNED, OWNED_IN, budget={"steps": steps})
-    assert len(run.path) <= steps
+    assert len([step for step in run.path if step.call.tool != "finish"]) <= steps
     assert run.outcome.status in ("answered", "best effort")
 
 

@@ -324,7 +324,7 @@ def test_the_best_so_far_is_exit_code_0_and_the_words_are_asked_to_say_so(kbnav)
     assert code == 0
     assert "Out of budget; the best found so far: So far: polonium and radium." in out
     assert "The work ran out of budget" in stub.requests[-1]["messages"][0]["content"]
-    assert "1 action left." in stub.requests[-2]["messages"][-1]["content"]
+    assert "Only finish is left" in stub.requests[-2]["messages"][-1]["content"]
 
 
 def test_a_model_on_a_mirror_is_told_that_much_is_missing(kbnav):

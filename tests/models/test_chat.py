@@ -92,13 +92,14 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch, var
     assert (headers["host"], headers["connection"]) == (host, "close" if braked else "keep-alive")
 
 
-def test_the_model_is_sent_the_tools_with_a_required_thought():
+def test_the_model_is_sent_the_tools_with_a_thought_that_one_call_of_a_turn_needs():
     with ModelStub([completion("hello")]) as stub:
         policy_for(stub)(start("How many?", [], Budget()), context())
     tools = {tool["function"]["name"]: tool["function"] for tool in stub.requests[0]["tools"]}
     assert list(tools) == ["look", "execute_query", "finish"]
     for tool in tools.values():
-        assert "thought" in tool["parameters"]["required"]
+        assert "thought" not in tool["parameters"].get("required", [])
+        assert tool["parameters"]["properties"]["thought"]["description"].endswith("Once a turn, in its first call.")
         assert "context" not in tool["parameters"]["properties"]
     assert tools["look"]["description"] == "Look at something."
     assert tools["look"]["parameters"]["properties"]["at"]["description"] == "What to look at."
@@ -110,7 +111,7 @@ def test_several_calls_of_one_reply_become_calls_of_one_turn_and_tokens_are_coun
         said = policy_for(stub)(start("How many?", [], Budget()), context())
     assert [(call.tool, call.arguments, call.thought, call.turn, call.problem) for call in said.calls] == [
         ("look", {"at": "a"}, "first", 1, ""),
-        ("finish", {"no_answer": False}, "then", 1, ""),
+        ("finish", {"result": 0, "answer": "", "no_answer": False}, "then", 1, ""),
     ]
     assert said.usage == Usage(prompt=100, completion=20, calls=1)
 

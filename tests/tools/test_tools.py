@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kbnav.agents.machine import WELL_KNOWN
+from kbnav.answers import AnswerTable, Term
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.tools.observation import Context, Observation, Shown
 from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.show import table_text
 from kbnav.tools.toolbox import WIKIDATA_TOOLS, Toolbox
+from kbnav.trajectory import Call, Step
 
 QUESTION = "Which elements were discovered by Marie Curie?"
 
@@ -100,7 +105,7 @@ def test_neighbors_show_both_directions_best_match_first(context):
 def test_a_result_shows_labels_and_the_number_of_rows(context):
     context.seen += " P61 Q7186"
     done = use(context, "execute_query", query="SELECT ?x { ?x wdt:P61 wd:Q7186 } ORDER BY ?x")
-    assert done.text == "x\nQ1128 (radium)\nQ979 (polonium)\n2 rows."
+    assert done.text == "x\nQ1128 (radium)\nQ979 (polonium)\n2 rows; distinct: x 2."
     assert done.rows == 2
 
 
@@ -109,18 +114,22 @@ def test_a_long_result_shows_its_first_and_last_five_rows_and_is_kept_whole(cont
     done = use(context, "execute_query", query=query)
     lines = done.text.splitlines()
     table = context.tables[query]
-    assert len(table) == done.rows > 20
+    assert len(table) == done.rows > 30
     values = [row[0].value for row in table.rows]
-    assert lines[-12:] == [*values[:5], f"… {len(values) - 10} rows not shown …", *values[-5:], f"{len(values)} rows."]
+    assert lines[-12:-6] == [*values[:5], f"… {len(values) - 10} rows not shown …"]
+    assert lines[-6:] == [*values[-5:], f"{len(values)} rows; distinct: n {len(set(values))}."]
 
 
 def test_ids_that_no_result_has_shown_are_named_before_the_query_runs(context):
     text = use(context, "execute_query", query="SELECT ?x { ?x wdt:P61 wd:Q7186 ; wdt:P31 wd:Q424242424 }").text
     head = text.splitlines()[0]
-    assert 'P61 is "discoverer or inventor"' in head
-    assert 'Q7186 is "Marie Curie"' in head
-    assert "Q424242424 is unknown here" in head
-    assert "P31" not in head  # the prompt itself names it
+    assert (
+        head == "(Check the ids that you have not seen before: Q424242424 is unknown here.)"
+    )  # the others fit the words
+    context.question = "Which planets are there?"
+    text = use(context, "execute_query", query="SELECT ?x { ?x wdt:P61 wd:Q7186 ; pq:P580 ?since }").text
+    assert 'P61 is "discoverer or inventor"; Q7186 is "Marie Curie".' in text.splitlines()[0]
+    assert "P580" not in text.splitlines()[0]  # too common a qualifier to be an invention
 
 
 def test_an_empty_result_says_which_part_makes_it_empty(context):
@@ -159,3 +168,89 @@ def test_yes_and_no(context):
 def test_labels_come_in_the_language_of_the_question(mini_kb):
     context = Context(mini_kb, "?", "de", prune_by_ranking(Shown()), seen="P61 Q7186")
     assert "Q979 (Polonium)" in use(context, "execute_query", query="SELECT ?x { ?x wdt:P61 wd:Q7186 }").text
+
+
+def table(columns: str, *rows: tuple[object, ...], **labels: str) -> AnswerTable:
+    terms = [
+        tuple(
+            None if cell is None else Term("uri" if str(cell).startswith("http") else "literal", str(cell))
+            for cell in row
+        )
+        for row in rows
+    ]
+    return AnswerTable(tuple(columns.split()), tuple(terms), labels=labels)
+
+
+Q = "http://www.wikidata.org/entity/"
+
+
+@pytest.mark.parametrize(("rows", "shown"), [(12, 12), (30, 30), (31, 10), (500, 10)])
+def test_a_result_is_whole_up_to_thirty_rows(rows, shown):
+    text = table_text(table("n", *((number,) for number in range(rows))), Shown())
+    assert len(text.splitlines()) == 1 + shown + (shown < rows) + 1
+    assert text.endswith(f"{rows} rows; distinct: n {rows}.")
+
+
+def test_a_result_of_long_rows_is_cut_by_its_size_but_not_where_the_cut_would_hide_one_row():
+    long = [("x" * 199 + str(number % 10), "y" * 190 + str(number)) for number in range(25)]
+    assert "… 15 rows not shown …" in table_text(table("a b", *long), Shown())
+    assert "not shown" not in table_text(
+        table("a b", *[(one[0] * 5, one[1] * 5) for one in long[:11]]), Shown(cell=3000)
+    )
+    assert "… 2 rows not shown …" in table_text(table("a b", *long[:12]), Shown(whole_bytes=1000))
+
+
+def test_below_a_result_stand_its_rows_different_values_and_empty_cells():
+    mixed = table("x y", (Q + "Q1", 1), (Q + "Q1", None), (Q + "Q2", None), Q1="one")
+    assert table_text(mixed, Shown(), name="Result 4").splitlines()[1:] == [
+        "Q1 (one)\t1",
+        "Q1 (one)\t(none)",
+        "Q2\t(none)",
+        "Result 4: 3 rows; distinct: x 2, y 1; empty: y 2.",
+        "Ids that stand alone have no label.",
+    ]
+    assert table_text(table("x", (7,)), Shown()) == "x\n7\n1 row."
+
+
+def test_entities_inside_a_text_are_labelled_too(context):
+    query = 'SELECT (GROUP_CONCAT(STR(?x); separator=", ") AS ?all) { ?x wdt:P61 wd:Q7186 }'
+    line = use(context, "execute_query", query=query).text.splitlines()[-2]
+    assert sorted(line.split(", ")) == ["Q1128 (radium)", "Q979 (polonium)"]
+
+
+def numbered(context: Context, query: str) -> Context:
+    context.number = 3
+    seen = use(context, "execute_query", query=query)
+    step = Step(3, Call("execute_query", {"query": query}), seen.text, rows=seen.rows)
+    return replace(context, number=4, ran={3: step})
+
+
+def test_a_long_result_is_paged_and_filtered_without_a_new_query(context):
+    again = numbered(context, "SELECT ?n ?x { ?x wdt:P1086 ?n } ORDER BY ?n ?x")
+    rows = again.tables[again.ran[3].call.arguments["query"]].rows
+    again = replace(again, kb=Labels(context.kb))
+    page = use(again, "show_rows", start=2).text.splitlines()
+    assert page[:2] == ["Result 3:", "row\tn\tx"]
+    assert page[2].startswith(f"2\t{rows[1][0].value}\t{rows[1][1].entity_id} (")
+    assert len(page) == 2 + 30 + 1
+    assert page[-1] == f"{len(rows)} rows; {len(rows) - 31} more after these."
+    found = use(again, "show_rows", contains="POLONIUM").text.splitlines()
+    assert found[2].endswith("\t84\tQ979 (polonium)")
+    assert found[-1] == f"1 of {len(rows)} rows contain “POLONIUM”."
+    assert use(again, "show_rows", result=9).text == "There is no result 9 with rows. Results with rows: 3."
+    assert use(context, "show_rows").text == "No query has had rows yet."
+
+
+def test_a_query_run_once_more_is_not_sent_but_makes_its_result_the_last(context):
+    again = numbered(context, "SELECT ?x { ?x wdt:P61 wd:Q7186 }")
+    again = replace(again, kb=Labels(context.kb))
+    told = use(again, "execute_query", query=" SELECT ?x  { ?x wdt:P61 wd:Q7186 }")
+    assert (told.rows, told.text.split(". ")[0]) == (2, "This is result 3 again")
+
+
+class Labels:
+    """A knowledge base that gives labels and nothing else."""
+
+    def __init__(self, kb: KnowledgeBase) -> None:
+        self.labels = kb.labels
+        self.capabilities = kb.capabilities

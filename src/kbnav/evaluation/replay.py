@@ -13,8 +13,9 @@ from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.common.ranking import RankingEnding
 from kbnav.agents.common.walking import LABEL, WalkEnding
 from kbnav.agents.gog import GENERATE, TRIED, GogEnding
-from kbnav.agents.machine import Ending, Reply, State
+from kbnav.agents.machine import Ending, Reply, State, room
 from kbnav.agents.pasemiqa import rounds_budget
+from kbnav.agents.spinach import paper_budget
 from kbnav.answers import AnswerTable
 from kbnav.errors import QueryTimeout, ServiceError, StopRun, UsageError
 from kbnav.evaluation.journal import open_journal, write_whole
@@ -43,6 +44,7 @@ def replay_run(source: Path, out: Path) -> int:
         raise UsageError(f"{source} was not asked for here but comes from {saved.info.origin}: it can only be scored")
     budget = _budget(saved.info)
     left_out = saved.info.settings.get("without_tools", ())
+    last_executed = _is_papers(saved.info) or not budget.premature_finish
     begin_run(out, replace(saved.info, origin=f"replay of {source.name}"))
     write_whole(out / GOLD, (source / GOLD).read_text(encoding="utf-8"))
     with open_journal(out / QUESTIONS) as journal:
@@ -50,18 +52,25 @@ def replay_run(source: Path, out: Path) -> int:
             raise UsageError(f"{out} holds questions already; choose another folder")
         for record in saved.records.values():
             acted = record.run.steps and record.run.language  # a retriever's run has none
-            journal.append(_replayed(record, budget, left_out) if acted else record)
+            journal.append(_replayed(record, budget, left_out, last_executed) if acted else record)
     return len(saved.records)
 
 
 def _budget(info: RunInfo) -> Budget:
     """The budget that the run had: PASemiQA's is that of its rounds, where a model chose its actions."""
     budget = Budget.model_validate(info.settings.get("budget", {}))
+    if _is_papers(info):
+        return paper_budget(budget)
     rounds = info.settings.get("options", {}).get("rounds")
     return rounds_budget(budget, rounds) if rounds and info.model != "offline" else budget
 
 
-def _ending(run: Run, left_out: Sequence[str]) -> Ending:
+def _is_papers(info: RunInfo) -> bool:
+    """Whether SPINACH ran as its paper has it."""
+    return bool(info.settings.get("options", {}).get("preset") == "paper")
+
+
+def _ending(run: Run, left_out: Sequence[str], last_executed: bool) -> Ending:
     """The ending of the agent that ran; the names and types of its nodes are those of the recorded ranking."""
 
     def write(outcome: Outcome, state: State, context: Context) -> tuple[str, Usage]:  # noqa: ARG001 - a Writer
@@ -76,19 +85,19 @@ def _ending(run: Run, left_out: Sequence[str]) -> Ending:
         if run.system == "gog":
             return GogEnding(write, describe, tabled=tabled, tried=() if GENERATE in left_out else TRIED)
         return WalkEnding(write, describe, tabled=tabled)
-    return RankingEnding(write, describe) if run.system == "skb" else QueryEnding(write)
+    return RankingEnding(write, describe) if run.system == "skb" else QueryEnding(write, last_executed=last_executed)
 
 
-def _replayed(record: QuestionRecord, budget: Budget, left_out: Sequence[str]) -> QuestionRecord:
+def _replayed(record: QuestionRecord, budget: Budget, left_out: Sequence[str], last_executed: bool) -> QuestionRecord:
     run = record.run
     agent = Agent(
         name=run.system,
         model=run.model,
         kb=_RecordedKB(run),  # type: ignore[arg-type]
         settings=load_settings(model=run.model, language=run.language, budget=budget),
-        policy=_RecordedPolicy(run),
+        policy=_RecordedPolicy(run, budget),
         toolbox=_RecordedTools(run),
-        ending=_ending(run, left_out),
+        ending=_ending(run, left_out, last_executed),
         prune=lambda entry, question: (entry, Usage()),  # noqa: ARG005
     )
     again, failure = attempt(agent, run.question)
@@ -107,7 +116,8 @@ def _name(failure: StopRun) -> str:
 class _RecordedPolicy:
     """Asks for the recorded calls turn by turn, and ends as the recorded policy did."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, budget: Budget) -> None:
+        self._budget = budget
         turns: dict[int, list[Call]] = defaultdict(list)
         for step in run.steps:
             turns[step.call.turn].append(step.call)
@@ -120,7 +130,8 @@ class _RecordedPolicy:
             return Reply(self._turns.pop(0))
         if self._outcome.stop == "refusal":
             return Reply(refusal=self._outcome.note)
-        if self._outcome.stop == "gave up":
+        used_up = self._outcome.stop in ("step budget", "action budget") and room(state, self._budget) <= 0
+        if self._outcome.stop == "gave up" or used_up:
             return Reply()
         if self._outcome.stop == "error":
             raise ServiceError(self._outcome.note)

@@ -7,7 +7,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kbnav.agents.machine import Reply, State, spent
+from kbnav.agents.common.answering import last_with_rows
+from kbnav.agents.machine import Reply, State, room, spent
 from kbnav.errors import BadArguments, PromptTooLong
 from kbnav.models.chat import invoke, is_cut_off, usage_of
 from kbnav.prompts import render
@@ -55,9 +56,14 @@ class ChatPolicy:
 
         ``notice`` is the file of the hint on what was dropped and what is left.
         """
-        self._model = model.bind_tools(toolbox.schemas)
+        self._model = (
+            model.bind_tools([_thought_once(schema) for schema in toolbox.schemas])
+            if budget.parallel
+            else model.bind_tools(toolbox.schemas, parallel_tool_calls=False)
+        )
         self._toolbox = toolbox
-        self._system = render(prompt, **{"tools": toolbox.names, "steps": budget.steps, "partial": False, **values})
+        known = {"tools": toolbox.names, "steps": budget.steps, "partial": False, "parallel": budget.parallel}
+        self._system = render(prompt, **{**known, **values})
         self._budget = budget
         self._notice_file = notice
 
@@ -90,7 +96,7 @@ class ChatPolicy:
 
         Observations are cut to ``width`` characters, if it is given, and say so.
         """
-        from langchain_core.messages import HumanMessage, SystemMessage
+        from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 
         messages: list[BaseMessage] = [SystemMessage(self._system)]
         offered = self._toolbox.names
@@ -99,21 +105,43 @@ class ChatPolicy:
         messages.append(HumanMessage(state["question"]))
         messages += path_messages(state["path"], width=width, offered=offered)
         notice = self._notice(state)
-        return _joined([*messages, HumanMessage(notice)] if notice else messages)
+        if not notice:
+            return _joined(messages)
+        last = messages[-1]
+        if isinstance(last, ToolMessage) and not self._dropped(state):
+            told = ToolMessage(f"{last.text}\n\n{notice}", tool_call_id=last.tool_call_id)
+            return [*messages[:-1], told]
+        return _joined([*messages, HumanMessage(notice)])
 
-    def _notice(self, state: State) -> str:
-        """What was dropped lately, so that it is not done again at temperature 0, and a budget that runs out."""
+    def _dropped(self, state: State) -> dict[str, list[Step]]:
+        """What was dropped lately, by the reason, each action once."""
         recent = [step for step in state["discarded"] if step.number > spent(state) - _RECENT and self._budget.hint]
         different = {(step.call.key, step.dropped): step for step in recent}
-        left = min(self._budget.steps - len(state["path"]), self._budget.actions - spent(state))
-        if not different and left > _WARN_LEFT:
+        found: dict[str, list[Step]] = {}
+        for step in different.values():
+            found.setdefault(step.dropped, []).append(step)
+        return found
+
+    def _notice(self, state: State) -> str:
+        """What was dropped lately, so that it is not done again at temperature 0, and what is left of the budget."""
+        dropped = self._dropped(state)
+        left = room(state, self._budget)
+        own = (*self._toolbox.names, NO_TOOL)  # what the agent's program did before is not the model's to count
+        told = self._budget.told and any(step.call.tool in own for step in (*state["path"], *state["discarded"]))
+        if not dropped and not told:
             return ""
-        dropped = {
-            reason: [step for step in different.values() if step.dropped == reason]
-            for reason in ("repeat", "rolled back", "premature finish")
-        }
+        last, was = last_with_rows(state["path"]), last_with_rows(state["discarded"])
         return render(
-            self._notice_file, dropped=dropped, arguments=_arguments, left=left if left <= _WARN_LEFT else None
+            self._notice_file,
+            dropped={reason: dropped.get(reason, []) for reason in ("repeat", "rolled back", "premature finish")},
+            arguments=_arguments,
+            used=len(state["path"]) if told else None,
+            steps=self._budget.steps,
+            spent=spent(state),
+            actions=self._budget.actions,
+            left=left if self._budget.told and left <= _WARN_LEFT else None,
+            last=last.number if last else None,
+            was=was.number if was else None,
         )
 
 
@@ -128,6 +156,8 @@ def parse_calls(reply: AIMessage, turn: int, toolbox: Toolbox) -> list[Call]:
     text = reply.text.strip()
     asked = [(call["id"] or "", call["name"], call["args"]) for call in reply.tool_calls]
     cut_off = " Your reply was cut off because it was too long: write less." if is_cut_off(reply) else ""
+    given = (str(args["thought"]) for _, _, args in asked if args.get("thought"))
+    text = text or next(given, "")  # one thought in a turn is enough
     calls = [_call(toolbox, turn, number, text, *parts) for number, parts in enumerate(asked)]
     for bad in reply.invalid_tool_calls:
         name = bad["name"] or NO_TOOL
@@ -157,6 +187,22 @@ def _call(toolbox: Toolbox, turn: int, number: int, text: str, call_id: str, nam
         thought = str(given.pop("thought", ""))
         return Call(name, given, thought, call_id, turn, str(error))
     return Call(name, values, thought, call_id, turn)
+
+
+def _thought_once(schema: dict[str, Any]) -> dict[str, Any]:
+    """A tool's schema in which the thought may be left out, as calls beside the first of a turn may."""
+    function = schema["function"]
+    parameters = function["parameters"]
+    thought = parameters["properties"].get("thought")
+    if thought is None:
+        return schema
+    needed = [name for name in parameters.get("required", ()) if name != "thought"]
+    told = {**thought, "description": f"{thought['description']} Once a turn, in its first call."}
+    properties = {**parameters["properties"], "thought": told}
+    return {
+        **schema,
+        "function": {**function, "parameters": {**parameters, "properties": properties, "required": needed}},
+    }
 
 
 def _refusal(reply: AIMessage) -> str:
@@ -190,8 +236,12 @@ def path_messages(
             yield AIMessage(
                 "",
                 tool_calls=[
-                    {"name": s.call.tool, "args": {"thought": s.call.thought, **s.call.arguments}, "id": s.call.id}
-                    for s in called
+                    {
+                        "name": step.call.tool,
+                        "args": {**_thought(step, called[0]), **step.call.arguments},
+                        "id": step.call.id,
+                    }
+                    for step in called
                 ],
             )
             for step in called:
@@ -200,6 +250,12 @@ def path_messages(
             if step.call.tool == NO_TOOL:
                 yield AIMessage(step.call.thought or step.call.arguments.get("unreadable") or "(empty)")
                 yield HumanMessage(_cut(step.observation, width))
+
+
+def _thought(step: Step, first: Step) -> dict[str, str]:
+    """A step's thought, unless it is that of the turn's first call."""
+    shared = step is not first and step.call.thought == first.call.thought
+    return {} if shared else {"thought": step.call.thought}
 
 
 def _joined(messages: Iterable[BaseMessage]) -> list[BaseMessage]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from kbnav.answers import AnswerTable, Ranked, Ranking
+from kbnav.answers import ENTITY_IRI, AnswerTable, Ranked, Ranking
 from kbnav.errors import BadArguments, QuerySyntaxError, UnknownId
 from kbnav.knowledge.base import (
     Capability,
@@ -218,6 +218,8 @@ def _ids_to_label(table: AnswerTable) -> list[str]:
     """Ids of the entities in a result, from the first and the last rows, as many as are labelled."""
     half = LABELLED // 2
     rows = table.rows if len(table.rows) <= LABELLED else (*table.rows[:half], *table.rows[-half:])
-    cells = chain.from_iterable(rows)
-    ids = (entity_id(cell.value) for cell in cells if cell is not None and cell.type == "uri")
+    ids: list[str] = []
+    for cell in chain.from_iterable(rows):
+        if cell is not None:
+            ids += [entity_id(cell.value)] if cell.type == "uri" else ENTITY_IRI.findall(cell.value)
     return [one for one in dict.fromkeys(ids) if one][:LABELLED]

@@ -1,0 +1,183 @@
+"""How a run ends: which result is the answer, what finishing costs, and what a model is told on the way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from kbnav.agents.spinach import spinach_with
+from kbnav.models.scripted import ScriptedModel, says
+from kbnav.session import ask
+from kbnav.settings import Settings
+from kbnav.trajectory import Run
+from tests.agents.parts import agent_of, finishes, looks, runs
+
+
+def asked(replies: list[AIMessage], home: Path, **budget: object) -> Run:
+    return ask(agent_of(replies, home, **budget), "How many?")
+
+
+def told(replies: list[AIMessage], home: Path, **budget: object) -> list[str]:
+    """The last message of each conversation that the model was shown."""
+    agent = agent_of(replies, home, **budget)
+    ask(agent, "How many?")
+    return [messages[-1].text for messages in agent.policy._model.seen]
+
+
+def names(result: int) -> AIMessage:
+    return says(("finish", {"result": result}))
+
+
+def test_finish_takes_the_last_result_with_rows_so_that_a_probe_does_not_replace_it(tmp_path):
+    run = asked([runs(3), runs(0), finishes()], tmp_path)
+    assert (run.outcome.status, run.outcome.query, run.discarded) == ("answered", "SELECT 3", ())
+    beside = says(("execute_query", {"query": "SELECT 3"}), ("execute_query", {"query": "SELECT 0"}), ("finish", {}))
+    assert asked([beside], tmp_path).outcome.query == "SELECT 3"
+
+
+def test_finish_names_its_result_also_one_that_was_taken_back(tmp_path):
+    assert asked([runs(3), runs(5), names(1)], tmp_path).outcome.query == "SELECT 3"
+    run = asked([looks("a"), runs(4), looks("a"), runs(2), names(2)], tmp_path)
+    assert [step.dropped for step in run.discarded] == ["rolled back", "repeat"]
+    assert (run.outcome.query, run.path[-1].observation) == ("SELECT 4", "Finished: result 2 is the answer.")
+
+
+def test_a_result_that_is_not_there_is_no_end(tmp_path):
+    run = asked([runs(3), runs(0), names(2), names(1)], tmp_path)
+    assert run.path[2].observation == "There is no result 2 with rows. Results with rows: 1."
+    assert run.outcome.query == "SELECT 3"
+
+
+def test_a_good_query_run_once_more_is_the_choice_and_a_third_time_a_repeat(tmp_path):
+    run = asked([runs(3), runs(5), runs(3), finishes()], tmp_path)
+    assert (run.outcome.query, run.discarded) == ("SELECT 3", ())
+    run = asked([runs(3), runs(5), runs(3), runs(3), finishes()], tmp_path)
+    assert [step.dropped for step in run.discarded] == ["rolled back", "repeat"]
+    empty = asked([looks("a"), runs(0), looks("b"), runs(0), runs(1), finishes()], tmp_path)
+    assert [step.dropped for step in empty.discarded] == ["rolled back", "repeat"]
+
+
+def test_a_query_chosen_with_the_last_action_is_an_answer(tmp_path):
+    run = asked([runs(3), runs(5), runs(3)], tmp_path, steps=3)
+    assert (run.outcome.status, run.outcome.stop, run.outcome.query) == ("answered", "step budget", "SELECT 3")
+    assert asked([runs(3), runs(5), runs(4)], tmp_path, steps=3).outcome.status == "best effort"
+
+
+@pytest.mark.parametrize(
+    ("free", "status", "stop"), [(True, "answered", "finish"), (False, "best effort", "step budget")]
+)
+def test_finishing_costs_no_action(tmp_path, free, status, stop):
+    run = asked([runs(3), runs(5), names(1)], tmp_path, steps=2, free_finish=free)
+    assert (run.outcome.status, run.outcome.stop) == (status, stop)
+    assert run.outcome.query == ("SELECT 3" if free else "SELECT 5")
+
+
+def test_with_no_action_left_anything_but_finish_ends_the_run(tmp_path):
+    run = asked([runs(3), looks("a"), looks("b"), finishes()], tmp_path, steps=2)
+    assert [step.call.tool for step in run.steps] == ["execute_query", "look"]
+    assert (run.outcome.status, run.outcome.query) == ("best effort", "SELECT 3")
+
+
+def test_the_budget_is_told_every_turn_and_what_to_do_at_its_end(tmp_path):
+    two = says(("look", {"at": "a"}), ("look", {"at": "b"}))
+    texts = told([two, looks("c"), runs(2), looks("d"), finishes()], tmp_path, steps=5)
+    assert texts[0] == "How many?"
+    assert texts[1].startswith("seen: b\n\n2 of 5 actions used.\nRun your best query, then call finish")
+    assert "4 of 5 actions used.\nCall finish when a result answers the question; it takes result 4" in texts[3]
+    assert "Run your best query" not in texts[3]
+    assert (
+        "5 of 5 actions used.\nOnly finish is left: call it now, and name a result if it is not result 4." in texts[4]
+    )
+    assert told([looks("a"), looks("b")], tmp_path, told=False)[1] == "seen: a"
+
+
+def test_a_rollback_says_what_came_back_and_which_result_is_the_last_now(tmp_path):
+    lost = told([looks("a"), runs(4), looks("a"), runs(1), finishes()], tmp_path)[3]
+    assert "Not carried out again" in lost
+    assert '- execute_query {"query": "SELECT 4"}: 4 rows' in lost
+    assert "free again among the 15 actions, and counts only among the 30 in all." in lost
+    assert "No result with rows is left above; result 2, which was taken back, can still be named" in lost
+    assert "1 of 15 actions used, 3 of 30 with those taken back." in lost
+    kept = told([runs(2), runs(4), looks("a"), runs(0), looks("a"), finishes()], tmp_path)[5]
+    assert "The last result with rows is result 2." in kept
+
+
+def test_one_thought_in_a_turn_is_enough_and_is_sent_back_once(tmp_path):
+    first = {"name": "look", "args": {"thought": "Both at once.", "at": "a"}, "id": "1"}
+    second = {"name": "look", "args": {"at": "b"}, "id": "2"}
+    agent = agent_of([AIMessage("", tool_calls=[first, second]), runs(1), finishes()], tmp_path)
+    run = ask(agent, "?")
+    assert [(step.call.thought, step.ok) for step in run.path[:2]] == [("Both at once.", True)] * 2
+    said = next(message for message in agent.policy._model.seen[1] if isinstance(message, AIMessage))
+    assert [call["args"] for call in said.tool_calls] == [{"thought": "Both at once.", "at": "a"}, {"at": "b"}]
+
+
+def test_the_sentence_that_comes_with_finish_is_the_answer_and_saves_a_call(tmp_path):
+    ends = says(("finish", {"answer": " There are three. "}))
+    agent = agent_of([runs(3), ends], tmp_path)
+    assert ask(agent, "?").outcome.text == "There are three."
+    other = replace(agent_of([runs(3), ends], tmp_path), ending=replace(agent.ending, sentence=False))
+    assert ask(other, "?").outcome.text == "0, 1, 2"
+
+
+def test_a_sentence_about_a_probe_is_not_said_of_the_whole_result(tmp_path, mini_kb):
+    ends = says(("finish", {"answer": "One element."}))
+    query = "SELECT ?e { ?e wdt:P61 wd:Q7186 } LIMIT 1"
+    model = ScriptedModel(replies=[says(("execute_query", {"query": query})), ends])
+    run = ask(spinach_with(model, None, mini_kb, Settings(home=tmp_path, language="en")), "What did she discover?")
+    assert len(run.outcome.table) == 2
+    assert "One element" not in run.outcome.text
+
+
+PAPER = {"preset": "paper"}
+
+
+def paper(replies: list[AIMessage], home: Path, kb, question: str = "Who discovered polonium?"):
+    model = ScriptedModel(replies=replies)
+    agent = spinach_with(model, None, kb, Settings(home=home, language="en", options=PAPER))
+    return ask(agent, question), agent, model
+
+
+def test_the_papers_own_agent_has_five_actions_one_a_turn_and_is_told_nothing_more(tmp_path, mini_kb):
+    queries = [f"SELECT ?x {{ ?x wdt:P61 wd:Q7186 }} LIMIT {number}" for number in (1, 2)]
+    both = says(*[("execute_query", {"query": query}) for query in queries])
+    replies = [both, says(("execute_query", {"query": queries[1]})), says(("finish", {}))]
+    run, agent, model = paper(replies, tmp_path, mini_kb)
+    assert agent.toolbox.names == ["search_entities", "get_entry", "get_property_examples", "execute_query", "finish"]
+    assert [step.call.arguments.get("query") for step in run.path] == [*queries, None]
+    assert [message.text.count("actions used") for message in model.seen[1]] == [0, 0, 0, 0]
+    assert agent.toolbox.validate("finish", {"thought": "t"}) == ("t", {})
+    assert (agent.settings.pruning, agent.shown.whole_rows) == ("model", 0)
+    assert "no_answer" not in str(agent.toolbox.schemas)
+
+
+def test_the_papers_own_agent_goes_back_by_two_each_time_and_says_nothing_of_it(tmp_path, mini_kb):
+    searches = [says(("search_entities", {"query": name})) for name in "abcd"]
+    run, _, model = paper([*searches, searches[0], searches[1]], tmp_path, mini_kb)
+    assert [step.dropped for step in sorted(run.discarded, key=lambda step: step.number)][:4] == [
+        "rolled back", "rolled back", "repeat", "repeat",
+    ]  # fmt: skip
+    assert not any(isinstance(message, HumanMessage) for message in model.seen[5][2:])
+
+
+def test_the_papers_own_agent_takes_the_last_executed_query_and_diagnoses_nothing(tmp_path, mini_kb):
+    nothing = "SELECT ?x { ?x wdt:P61 wd:Q11344 . ?x wdt:P31 wd:Q11344 }"
+    good = "SELECT ?x { ?x wdt:P61 wd:Q7186 }"
+    replies = [says(("execute_query", {"query": query})) for query in (good, nothing)]
+    run, _, model = paper([*replies, says(("finish", {})), says(("finish", {}))], tmp_path, mini_kb)
+    shown = [message.text for message in model.seen[2] if isinstance(message, ToolMessage)]
+    assert shown[1] == "The query ran and returned no rows."
+    assert [step.dropped for step in run.discarded] == ["rolled back", "premature finish"]
+    assert run.outcome.query == good
+    assert shown[0].endswith("\n2 rows.")
+
+
+def test_without_the_rule_on_premature_finishes_the_last_executed_query_is_the_answer(tmp_path, mini_kb):
+    settings = Settings(home=tmp_path, language="en", budget={"premature_finish": False})
+    queries = ["SELECT ?x { ?x wdt:P61 wd:Q7186 }", "SELECT ?x { ?x wdt:P61 wd:Q11344 }"]
+    model = ScriptedModel(replies=[*(says(("execute_query", {"query": query})) for query in queries), finishes()])
+    run = ask(spinach_with(model, None, mini_kb, settings), "?")
+    assert (run.outcome.status, run.outcome.query, len(run.outcome.table.rows)) == ("no answer", queries[1], 0)

@@ -1,0 +1,45 @@
+"""show_rows: more of a result that was cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kbnav.answers import AnswerTable, Cell
+from kbnav.errors import BadArguments
+from kbnav.tools.observation import Context, Observation, Shown
+from kbnav.tools.show import rows_text
+
+_LABELLED = 500
+"""Entities without a label so far that one call fetches labels of."""
+
+
+def show_rows(context: Context, thought: str, result: int = 0, start: int = 1, contains: str = "") -> Observation:
+    """See further rows of a result that was cut, or those only that contain a text; no query is run.
+
+    Args:
+        thought: Why this step comes next, in one or two sentences.
+        result: Number of the result; 0 for the last one with rows.
+        start: The first row to see, counted from 1.
+        contains: Only rows that contain this text, such as a name or an id.
+    """
+    with_rows = {number: step for number, step in context.ran.items() if step.rows}
+    step = with_rows.get(result or max(with_rows, default=0))
+    if step is None:
+        known = f"Results with rows: {', '.join(map(str, with_rows))}." if with_rows else "No query has had rows yet."
+        raise BadArguments(f"There is no result {result} with rows. {known}" if result else known)
+    query = str(step.call.arguments["query"])
+    table = context.tables.get(query)
+    if table is None:  # the run was killed and goes on
+        table = context.tables[query] = context.kb.execute_query(query, language=context.language)
+    ids = [cell.entity_id for row in _wanted(table, start, contains, context.shown) for cell in row if cell]
+    missing = [one for one in dict.fromkeys(ids) if one and one not in table.labels][:_LABELLED]
+    if missing:
+        names = context.kb.labels(missing, language=context.language)
+        table = context.tables[query] = replace(table, labels={**table.labels, **names})
+    return Observation(f"Result {step.number}:\n" + rows_text(table, context.shown, start=start, contains=contains))
+
+
+def _wanted(table: AnswerTable, start: int, contains: str, shown: Shown) -> Sequence[tuple[Cell, ...]]:
+    """The rows whose labels matter: those of the page, or all where a text is looked for."""
+    return table.rows if contains else table.rows[max(0, start - 1) :][: shown.whole_rows or None]
