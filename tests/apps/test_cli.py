@@ -295,14 +295,6 @@ def test_a_chat_understands_a_follow_up_and_goes_on_by_its_id(kbnav):
     assert sent[9]["content"] == "And who was her husband?"
 
 
-def test_what_looks_like_a_command_is_not_asked(kbnav):
-    with ModelStub(curie()) as stub:
-        code, out, _ = kbnav("chat", *model(stub), typed="/help\n\n")
-    assert code == 0
-    assert "an empty line or Ctrl-D ends the session" in out
-    assert stub.requests == []
-
-
 def test_a_link_to_live_wikidata_says_that_it_is_not_this_copy(kbnav):
     _, out, _ = kbnav("ask", "-q", QUESTION)
     assert "the link asks live Wikidata" in out
@@ -369,3 +361,56 @@ def test_a_corrupt_slice_is_named_with_its_line(kbnav, home):
     assert "bad.nt" in error
     assert "2" in error
     assert not (home / "m").exists()
+
+
+def test_a_question_is_read_from_standard_input(kbnav):
+    code, out, _ = kbnav("ask", "-q", "--json", "-", typed="Which elements were\ndiscovered by Marie Curie?\n")
+    assert code == 0
+    assert json.loads(out)["question"] == QUESTION
+
+
+def test_ask_continue_is_a_follow_up_to_the_last_question(kbnav):
+    assert kbnav("ask", "--continue", "And her husband?")[0] == 2
+    with ModelStub(curie()) as stub:
+        kbnav("ask", "-q", *model(stub), QUESTION)
+    follow = curie(query="SELECT ?spouse WHERE { wd:Q7186 wdt:P26 ?spouse }", said="Pierre Curie.")
+    with ModelStub(follow) as second:
+        code, out, _ = kbnav("ask", "-q", "--continue", "--base-url", second.base_url, "And who was her husband?")
+    assert code == 0
+    assert f"after: {QUESTION}" in out
+    assert "Pierre Curie." in out
+    sent = second.requests[0]
+    assert sent["model"] == "stub"
+    assert [message["content"] for message in sent["messages"] if message["role"] == "user"][:2] == [
+        QUESTION,
+        "And who was her husband?",
+    ]
+
+
+def test_what_can_be_typed_in_a_chat_beside_questions(kbnav, home):
+    lines = [
+        "/sparql", "/nonsense", "/help", QUESTION, "/sparql", "/steps", "/model", "/kb", "/model gpt-4o", "/kb nowhere",
+        "/save", "/save answers.json", "/save table.csv", "/save table.txt", "/kb demo", "/save",
+    ]  # fmt: skip
+    code, out, error = kbnav("chat", "--quiet", typed="\n".join(lines) + "\n")
+    assert code == 0
+    before, after = out.split("polonium, radium", 1)
+    assert "there is no /nonsense; /help lists what there is" in before
+    assert [line for line in ("/help", "/sparql", "/steps", "/model", "/kb", "/save") if line not in before] == []
+    assert "→" not in before
+    assert after.count("SELECT DISTINCT ?answer WHERE { ?answer wdt:P61 wd:Q7186 .") == 4
+    assert "→ search_entities" in after
+    assert "model: offline" in after
+    assert "kb: mini" in after
+    assert "nothing was asked yet" in error
+    assert "set OPENAI_API_KEY" in error
+    assert "no knowledge base 'nowhere'" in error
+    assert "must end in .md, .json or .csv" in error
+    assert "from now on on demo with offline" in after
+    session = out.split("session ")[1].split()[0]
+    assert f"kbnav chat --session {session} --kb demo" in after
+    assert json.loads((home / "answers.json").read_text())[0]["question"] == QUESTION
+    assert (home / "table.csv").read_text().splitlines()[0] == "answer,answerLabel"
+    told = (home / f"{session}.md").read_text()
+    assert told.startswith(f"## {QUESTION}\n\npolonium, radium\n\n| answer |\n| --- |\n| Q979 (polonium) |\n")
+    assert "# P61: discoverer or inventor\n" in told

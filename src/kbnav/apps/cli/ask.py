@@ -1,18 +1,28 @@
-"""``kbnav ask``: one question."""
+"""``kbnav ask``: one question, or a follow-up to the last."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbnav.apps.cli.arguments import AskedOf, JsonOption
+from kbnav.apps.cli.arguments import AskedOf, JsonOption, load
 from kbnav.apps.cli.terminal import ended_by_ctrl_c, print_outcome, say_baseline
+
+if TYPE_CHECKING:
+    from kbnav.trajectory import Run, Turn
 
 
 def ask(
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="In any language.")],
+    question: Annotated[
+        str, typer.Argument(metavar="QUESTION", help="In any language; - reads it from standard input.")
+    ],
     of: AskedOf,
+    follow_up: Annotated[
+        bool, typer.Option("--continue", "-c", help="Ask it as a follow-up to the last question, of whom that was.")
+    ] = False,
     as_json: JsonOption = False,
     as_csv: Annotated[
         bool, typer.Option("--csv", help="Print the whole table or ranking as CSV; steps go to standard error.")
@@ -27,11 +37,15 @@ def ask(
 
     if as_json and as_csv:
         raise typer.BadParameter("give --json or --csv, not both")
+    question = checked_question(sys.stdin.read() if question == "-" else question)
+    earlier = _last_run() if follow_up else None
+    if earlier:
+        of = _as_before(of, earlier)
     settings = of.settings()
-    checked_question(question)
     check_key(settings)  # before the imports that take seconds
     from kbnav.agents.common.choice import build_agent
     from kbnav.apps.cli.progress import Progress
+    from kbnav.apps.console import printable
     from kbnav.knowledge.open import open_kb
     from kbnav.session import ask as ask_agent
 
@@ -39,7 +53,37 @@ def ask(
     with open_kb(settings) as base, ended_by_ctrl_c() as brake:
         agent = build_agent(base, settings, of.system or "")
         say_baseline(console, agent)
-        with Progress(console, agent.model, steps=not quiet) as listener:
-            run = ask_agent(agent, question, on_event=listener, brake=brake)
+        if earlier:
+            console.print(f"after: {printable(earlier.question)}", style="dim", highlight=False, markup=False)
+        with Progress(console, agent.model, steps=not quiet) as seen:
+            run = ask_agent(agent, question, on_event=seen, brake=brake, history=_history(earlier))
     print_outcome(run, settings, as_json, as_csv)
     raise typer.Exit(0 if run.outcome.status in ("answered", "best effort") else 1)
+
+
+def _last_run() -> Run:
+    """Raises UsageError where nothing was asked before."""
+    from kbnav.trajectory import find_run, load_run
+
+    return load_run(find_run("last", load().home / "runs"))
+
+
+def _as_before(of: AskedOf, earlier: Run) -> AskedOf:
+    """The same knowledge base, model and system as before, where no other is named."""
+    before = earlier.settings
+    return replace(
+        of,
+        kb=of.kb or before.get("kb"),
+        model=of.model or before.get("model"),
+        base_url=of.base_url or before.get("base_url") or None,
+        system=of.system or (earlier.system if of.kb in (None, before.get("kb")) else None),
+    )
+
+
+def _history(earlier: Run | None) -> list[Turn]:
+    """What was asked and found before, as a chat has it; whole tables stay with their own run."""
+    from kbnav.trajectory import Turn
+
+    if earlier is None:
+        return []
+    return [*earlier.history, Turn(earlier.question, earlier.path, replace(earlier.outcome, table=None))]

@@ -1,20 +1,23 @@
-"""``kbnav chat``: a session with follow-up questions."""
+"""``kbnav chat``: a session with follow-up questions, and what can be typed beside questions."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kbnav.apps.cli.arguments import AskedOf
+from kbnav.apps.cli.prompt import Prompt
 from kbnav.apps.cli.terminal import ended_by_ctrl_c, print_outcome, say_baseline, say_error
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from kbnav.agents.common.agent import Agent
     from kbnav.apps.cli.progress import Progress
+    from kbnav.session import Chat
     from kbnav.settings import Settings
     from kbnav.stopping import Brake
     from kbnav.trajectory import Run
@@ -25,71 +28,188 @@ def chat(
     session: Annotated[
         str | None, typer.Option("--session", metavar="ID", help="Go on with an earlier session.")
     ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the steps.")] = False,
 ) -> None:
-    """A session with follow-up questions, saved after every step; --session goes on with it, also after a kill."""
-    from rich.console import Console
+    """Ask question after question, each knowing those before it; /help lists what else can be typed.
 
-    from kbnav.agents.common.choice import build_agent
-    from kbnav.knowledge.open import open_kb
-    from kbnav.session import Chat, sqlite_sessions
+    A session is saved after every step; --session goes on with it, also after a kill.
+    """
+    from kbnav.session import sqlite_sessions
     from kbnav.trajectory import new_id
 
     settings = of.settings()
-    console = Console()
-    with open_kb(settings) as base, sqlite_sessions(settings.home) as saver:
-        agent = build_agent(base, settings, of.system or "")
-        talk = Chat(agent, session or new_id("chat"), saver)
-        if session and not talk.exists:
+    with ExitStack() as stack:
+        saver = stack.enter_context(sqlite_sessions(settings.home))
+        talk = Conversation(settings, of, session or new_id("chat"), saver, quiet=quiet)
+        stack.callback(talk.close)
+        talk.open(settings, of.system or "")
+        if session and not talk.chat.exists:
             from kbnav.errors import UsageError
 
             raise UsageError(f"there is no session {session!r}")
-        say_baseline(console, agent)
-        where = f"session {talk.id} on {settings.kb} with {agent.model}"
-        console.print(f"{where}; an empty line or Ctrl-D ends it", style="dim", highlight=False, markup=False)
+        talk.greet()
+        stack.callback(talk.say_how_to_go_on)
+        with Prompt(settings.home, [f"/{name}" for name in COMMANDS]) as prompt:
+            talk.finish_what_was_begun()
+            while line := prompt.read():
+                talk.take(line)
+
+
+class Conversation:
+    """A chat at a terminal: the knowledge base and the model of the moment, and what was answered last."""
+
+    def __init__(self, settings: Settings, of: AskedOf, session: str, saver: Any, *, quiet: bool) -> None:
+        """``saver`` keeps the session ``session``; ``of`` is what the command was given."""
+        from rich.console import Console
+
+        self.console = Console()
+        self.settings = settings
+        self.runs: list[Run] = []
+        """Those of this sitting."""
+        self._of, self._first = of, settings
+        self._id = session
+        self._saver = saver
+        self._quiet = quiet
+        self._system = ""
+        self._opened = ExitStack()
+
+    chat: Chat
+    agent: Agent
+
+    def open(self, settings: Settings, system: str) -> None:
+        """Ask under these settings from now on; what was asked before stays known. Raises StopRun, nothing changed."""
+        from kbnav.agents.common.choice import build_agent
+        from kbnav.knowledge.open import open_kb
+        from kbnav.models.chat import check_key
+        from kbnav.session import Chat
+
+        check_key(settings)
+        with ExitStack() as opened:
+            base = opened.enter_context(open_kb(settings))
+            agent = build_agent(base, settings, system)
+            self.chat = Chat(agent, self._id, self._saver)
+            self._opened.close()
+            self._opened = opened.pop_all()
+        self.agent, self.settings, self._system = agent, settings, system
+
+    def close(self) -> None:
+        """Close the knowledge base."""
+        self._opened.close()
+
+    def greet(self) -> None:
+        """Say what is asked, and how to end."""
+        say_baseline(self.console, self.agent)
+        self.say(f"session {self._id} on {self.settings.kb} with {self.agent.model}")
+        self.say("/help lists commands; an empty line or Ctrl-D ends the session")
+
+    def say_how_to_go_on(self) -> None:
+        """The command that goes on with this session."""
+        given = {
+            "kb": self._of.kb if self.settings.kb == self._first.kb else self.settings.kb,
+            "model": self._of.model if self.settings.model == self._first.model else self.settings.model,
+            "base-url": self._of.base_url,
+            "language": self._of.language,
+            "system": self._system,
+        }
+        pairs = [(name, value) for name, value in given.items() if value]
+        pairs += [("set", one) for one in self._of.chosen or ()]
+        options = "".join(f" --{name} {shlex.quote(value)}" for name, value in pairs)
+        self.say(f"to go on later: kbnav chat --session {self._id}{options}")
+
+    def say(self, text: str) -> None:
+        """A line beside questions and answers."""
+        from kbnav.apps.console import printable
+
+        self.console.print(printable(text), style="dim", highlight=False, markup=False, soft_wrap=True)
+
+    def finish_what_was_begun(self) -> None:
+        """Go on with a question during which the session was killed."""
+        if self.chat.unfinished:
+            self.say(f"going on with: {self.chat.unfinished}")
+            self._turn(lambda brake, seen: self.chat.resume(on_event=seen, brake=brake))
+
+    def take(self, line: str) -> None:
+        """A question, or a command: a line that looks like one is never asked, because asking may cost money."""
+        from kbnav.errors import KbnavError
+
+        if not line.startswith("/"):
+            self._turn(lambda brake, seen: self.chat.ask(line, on_event=seen, brake=brake))
+            return
+        name, _, rest = line[1:].partition(" ")
+        if name not in COMMANDS:
+            self.say(f"there is no /{name}; /help lists what there is")
+            return
         try:
-            if talk.unfinished:
-                console.print(f"going on with: {talk.unfinished}", style="dim", highlight=False, markup=False)
-                _turn(lambda brake, seen: talk.resume(on_event=seen, brake=brake), settings, console)
-            while question := _next_question(console):
-                _turn(
-                    lambda brake, seen, asked=question: talk.ask(asked, on_event=seen, brake=brake),  # type: ignore[misc]
-                    settings,
-                    console,
-                )
-        finally:
-            options = _options(
-                kb=of.kb, model=of.model, base_url=of.base_url, language=of.language, system=of.system, set=of.chosen
-            )
-            console.print(f"to go on later: kbnav chat --session {talk.id}{options}", style="dim", soft_wrap=True)
+            COMMANDS[name][1](self, rest.strip())
+        except KbnavError as error:
+            say_error(error)
+
+    def _turn(self, answer: Callable[[Brake, Progress], Run]) -> None:
+        """One turn: what stops it is said, and the session goes on."""
+        from kbnav.apps.cli.progress import Progress
+        from kbnav.errors import StopRun
+
+        try:
+            progress = Progress(self.console, self.agent.model, steps=not self._quiet)
+            with ended_by_ctrl_c() as brake, progress:
+                self.runs.append(answer(brake, progress))
+            print_outcome(self.runs[-1], self.settings, False, False)
+        except StopRun as error:
+            say_error(error)
+
+    def show_help(self, _: str) -> None:
+        """List the commands."""
+        for name, (said, _action) in COMMANDS.items():
+            self.say(f"/{name:8} {said}")
+
+    def last(self) -> Run:
+        """The last answer. Raises UsageError where there is none."""
+        from kbnav.errors import UsageError
+
+        if not self.runs:
+            raise UsageError("nothing was asked yet in this sitting")
+        return self.runs[-1]
+
+    def show_query(self, _: str) -> None:
+        """The query of the last answer."""
+        from kbnav.apps.console import labelled_query, query_lines
+
+        run = self.last()
+        if run.outcome.query:
+            self.console.print(query_lines(labelled_query(run)), crop=False)
+        else:
+            self.say("the last answer has no query")
+
+    def show_steps(self, _: str) -> None:
+        """Every step of the last answer."""
+        from kbnav.apps.console import print_run
+
+        print_run(self.console, self.last(), self.settings.endpoints.query_page)
+
+    def change(self, setting: str, value: str) -> None:
+        """Say or change the model or the knowledge base."""
+        if not value:
+            self.say(f"{setting}: {getattr(self.settings, setting)}")
+            return
+        self.open(self.settings.model_copy(update={setting: value}), self._system if setting == "model" else "")
+        self.say(f"from now on on {self.settings.kb} with {self.agent.model}")
+
+    def save(self, name: str) -> None:
+        """Write the questions and answers of this sitting to a file. Raises UsageError where it cannot be written."""
+        from kbnav.apps.cli.transcript import write_transcript
+
+        self.last()
+        path = Path(name or f"{self._id}.md")
+        write_transcript(self.runs, path, self.settings.endpoints.query_page)
+        self.say(f"{path}: {len(self.runs)} question{'s' if len(self.runs) != 1 else ''}")
 
 
-def _turn(answer: Callable[[Brake, Progress], Run], settings: Settings, console: Console) -> None:
-    """One turn of a chat: what stops it is said, and the session goes on."""
-    from kbnav.apps.cli.progress import Progress
-    from kbnav.errors import StopRun
-
-    try:
-        with ended_by_ctrl_c() as brake, Progress(console, settings.model) as seen:
-            run = answer(brake, seen)
-        print_outcome(run, settings, False, False)
-    except StopRun as error:
-        say_error(error)
-
-
-def _options(**given: str | list[str] | None) -> str:
-    """The options that a command was given, to be given again."""
-    pairs = (
-        (name, one) for name, value in given.items() for one in ([value] if isinstance(value, str) else value or [])
-    )
-    return "".join(f" --{name.replace('_', '-')} {shlex.quote(value)}" for name, value in pairs if value)
-
-
-def _next_question(console: Console) -> str:
-    """What is typed; empty at the end. A line that looks like a command is not asked, because asking may cost money."""
-    try:
-        while (typed := console.input("[bold]?[/bold] ").strip()).startswith("/"):
-            console.print("questions only; an empty line or Ctrl-D ends the session", style="dim")
-    except (EOFError, KeyboardInterrupt):
-        console.print()
-        return ""
-    return typed
+COMMANDS: dict[str, tuple[str, Callable[[Conversation, str], None]]] = {
+    "help": ("this list", Conversation.show_help),
+    "sparql": ("the query of the last answer", Conversation.show_query),
+    "steps": ("every step of the last answer", Conversation.show_steps),
+    "model": ("the model; /model NAME changes it", lambda talk, value: talk.change("model", value)),
+    "kb": ("the knowledge base; /kb NAME changes it", lambda talk, value: talk.change("kb", value)),
+    "save": ("write questions and answers; /save FILE: .md, .json, or .csv of the last table", Conversation.save),
+}
+"""What can be typed beside questions: one line of help, and what is done with the rest of the line."""

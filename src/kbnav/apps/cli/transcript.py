@@ -1,0 +1,49 @@
+"""Questions and answers as a file: Markdown to read, JSON for programs, CSV of one table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from kbnav.apps.console import answer_record, labelled_query, printable, spent_words
+from kbnav.errors import UsageError
+from kbnav.evaluation.markdown import table
+from kbnav.knowledge.sparql.present import query_link
+from kbnav.tools.show import cell_text
+from kbnav.trajectory import Run
+
+
+def write_transcript(runs: Sequence[Run], path: Path, query_page: str) -> None:
+    """Write the runs in the format that the file's name ends in. Raises UsageError."""
+    if path.suffix == ".json":
+        text = json.dumps([answer_record(run, query_page) for run in runs], ensure_ascii=False, indent=1) + "\n"
+    elif path.suffix == ".csv":
+        text = _csv(runs[-1])
+    elif path.suffix == ".md":
+        text = "\n".join(_markdown(run, query_page) for run in runs)
+    else:
+        raise UsageError(f"{path}: the name must end in .md, .json or .csv")
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _csv(run: Run) -> str:
+    found = run.outcome.table or run.outcome.ranking
+    if found is None:
+        raise UsageError("the last answer has no table")
+    return found.to_csv()
+
+
+def _markdown(run: Run, query_page: str) -> str:
+    outcome = run.outcome
+    parts = [f"## {printable(run.question)}", printable(outcome.text or outcome.note or outcome.status)]
+    if outcome.table is not None and outcome.table.columns:
+        rows = [[printable(cell_text(cell, outcome.table.labels, 200)) for cell in row] for row in outcome.table.rows]
+        parts.append(table(list(outcome.table.columns), rows).rstrip())
+    if outcome.query:
+        parts.append(f"```sparql\n{labelled_query(run)}\n```\n\n<{query_link(outcome.query, query_page)}>")
+    parts.append(f"{spent_words(run)}; {run.system} with {run.model}; kbnav show {run.id}")
+    return "\n\n".join(parts) + "\n"
