@@ -1,13 +1,13 @@
-# On a fresh machine: `make demo` or `make test`. PYTHON chooses the interpreter (3.11 to 3.13), VENV the environment.
+# On a fresh machine: `make demo` or `make test`. PYTHON chooses the interpreter (3.11 to 3.14), VENV the environment.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test long-test train-test model-test lint bench wheel-test cassettes lock clean
+.PHONY: demo test long-test train-test model-test lint bench wheel-test cassettes site cut release lock clean
 
 $(READY): requirements.lock pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else "kbnav needs Python 3.11 to 3.13; set PYTHON")'
+	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 15) else "kbnav needs Python 3.11 to 3.14; set PYTHON")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps -e .
@@ -64,11 +64,27 @@ wheel-test: $(READY)  ## the tests once more, against the built wheel in an envi
 cassettes: $(READY)  ## record the HTTP that tests replay again, from the bundled mirror and a stub
 	$(BIN)/python -m tests.record_cassettes
 
+site: .venv-site/.ready  ## the guide as a site, in build/site; fails on a broken link
+	NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --quiet --strict
+
+.venv-site/.ready: requirements-site.lock
+	$(PYTHON) -m venv .venv-site
+	.venv-site/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements-site.lock
+	touch $@
+
+cut: $(READY)  ## move what is unreleased into a section of its own: make cut VERSION=1.2.3
+	$(BIN)/python .ci/release.py cut "$(VERSION)"
+
+release: $(READY)  ## build, from the tag that is checked out (or TAG), what is released, and try it in empty environments
+	$(BIN)/python .ci/release.py build "$(TAG)"
+
 # All but train: torch is large, and which build of it is wanted depends on the machine.
 EXTRAS := ann eval mcp parquet plot postgres skb web
 lock:  ## pin every dependency again; needs uv
 	uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-annotate --no-header \
 		--no-emit-index-url $(EXTRAS:%=--extra %) --group dev pyproject.toml -o requirements.lock
+	uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-annotate --no-header \
+		--no-emit-index-url --group site -o requirements-site.lock
 
 clean:
-	rm -rf $(VENV) .venv-model .venv-train build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-model .venv-site .venv-train build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

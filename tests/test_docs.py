@@ -37,8 +37,27 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def commands(page: Path, kind: str) -> list[str]:
     """The kbnav commands of a page's shell blocks; those of ``sh live`` blocks need a service."""
-    lines = [line.split("  #")[0].strip() for block in blocks(page, kind) for line in block.splitlines()]
+    return [line for block in blocks(page, kind) for line in _commands(block)]
+
+
+def _commands(block: str) -> list[str]:
+    lines = [line.split("  #")[0].strip() for line in block.splitlines()]
     return [line for line in lines if line.startswith("kbnav ")]
+
+
+def fenced(page: Path) -> list[tuple[str, str]]:
+    """The fenced blocks of a page in their order, as what stands behind the fence and the text."""
+    found = re.finditer(r"^```([^\n`]*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    return [(block[1].strip(), block[2]) for block in found]
+
+
+def examples(block: str) -> list[tuple[str, list[str]]]:
+    """The commands of a ``console`` block, each with the pieces of its output that ``…`` parts."""
+    found = []
+    for one in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        command, _, printed = one.partition("\n")
+        found.append((command, [piece.strip("\n") for piece in printed.split("…") if piece.strip()]))
+    return found
 
 
 LIVE = [command for page in PAGES for command in commands(page, "sh live")]
@@ -74,8 +93,13 @@ def test_the_page_on_python_does_what_it_says(monkeypatch, tmp_path, mini_home, 
     assert [line for line in told if line.removesuffix(" …") not in printed] == []
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if commands(page, "sh")], ids=lambda page: page.name)
-def test_every_command_of_a_page_runs_in_turn(page, monkeypatch, tmp_path, mini_home):
+RUN = [page for page in PAGES if commands(page, "sh") or any(kind == "console" for kind, _ in fenced(page))]
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
+def test_every_command_of_a_page_runs_in_turn_and_prints_what_the_page_shows(
+    page, monkeypatch, tmp_path, mini_home, capsys
+):
     (tmp_path / "home").mkdir()
     (mini_home / "mirrors").mkdir(exist_ok=True)
     (tmp_path / "home" / "mirrors").symlink_to(mini_home / "mirrors")
@@ -83,8 +107,18 @@ def test_every_command_of_a_page_runs_in_turn(page, monkeypatch, tmp_path, mini_
     (tmp_path / "questions.jsonl").write_text("".join(blocks(page, "jsonl")))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KBNAV_HOME", str(tmp_path / "home"))
-    for command in commands(page, "sh"):
-        assert run_command(command, monkeypatch) == 0, command
+    monkeypatch.setenv("COLUMNS", "100")
+    for kind, block in fenced(page):
+        if title := re.search(r'title="([^"]+)"', kind):
+            (tmp_path / title[1]).write_text(block, encoding="utf-8")
+        for command in _commands(block) if kind == "sh" else []:
+            assert run_command(command, monkeypatch) == 0, command
+        for command, pieces in examples(block) if kind == "console" else []:
+            capsys.readouterr()
+            assert run_command(command, monkeypatch) == 0, command
+            printed = "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines())
+            for piece in pieces:
+                assert piece in printed, command
 
 
 @pytest.mark.parametrize("command", LIVE)
@@ -134,3 +168,10 @@ def test_links_between_pages_lead_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_every_page_is_in_the_sites_menu_and_on_its_first_page():
+    menu = set(re.findall(r"[\w-]+\.md", (ROOT / "mkdocs.yml").read_text()))
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")}
+    assert menu == pages
+    assert pages - {"index.md"} <= set(re.findall(r"\(([\w-]+\.md)", (ROOT / "docs" / "index.md").read_text()))

