@@ -1,136 +1,221 @@
-"""Find out which part of a query leaves it without rows."""
+"""Find out which part of a query leaves it without rows, and which kind of nothing that is.
+
+Either a part matches nothing by itself, so that the query asks wrongly or the knowledge base lacks it; or every part
+has matches and they do not come together, so that there is no such thing here. What is stated by ``p:`` and ``ps:`` and
+not by ``wdt:``, or the reverse, or the other way round, is said.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from kbnav.errors import TellModel
+from kbnav.answers import AnswerTable
+from kbnav.errors import QuerySyntaxError, TellModel
 from kbnav.knowledge.sparql.labels import LABEL_SERVICE
+from kbnav.knowledge.sparql.parser import fresh_variable
 from kbnav.knowledge.sparql.prefixes import declared_prefixes, expand
-from kbnav.knowledge.sparql.tokens import Nesting, Token, join, nesting, tokenize
+from kbnav.knowledge.sparql.reading import UnreadQuery, read_query
+from kbnav.knowledge.sparql.syntax import Element, Filter, Nested, Path, Pattern, Triples
+from kbnav.knowledge.sparql.tokens import AGGREGATES, Token, nesting, tokenize
+
+Count = Callable[[str], int]
+"""Runs a SELECT query whose one value is a number."""
 
 _MAX_PROBES = 6
-_WITH_GROUP = ("OPTIONAL", "MINUS", "GRAPH", "SERVICE", "VALUES")
+_COUNTED = 1_000
+_PARTIAL = " This copy holds only a part of Wikidata: live Wikidata may have it."
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of the query's pattern: its text, and whether it only takes rows away (FILTER, MINUS)."""
+    """A part of the query's pattern: its text, whether it only takes rows away, and its triple pattern if it is one."""
 
     text: str
     takes_away: bool = False
+    pattern: Pattern | None = None
 
 
-def diagnose_empty(query: str, ask: Callable[[str], bool | int]) -> str | None:
-    """Say which part of an empty SELECT's pattern leaves it without rows; None where that cannot be told cheaply.
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of a query's outermost group; ``more`` where others decide about rows, such as HAVING and OFFSET."""
+
+    prologue: str
+    parts: tuple[_Part, ...]
+    more: bool
+
+
+def says_nothing(query: str, table: AnswerTable) -> bool:
+    """Whether a result holds nothing: no rows, ``false``, no value in any cell, or the count of nothing."""
+    if table.boolean is not None:
+        return not table.boolean
+    cells = [cell for row in table.rows for cell in row if cell is not None]
+    if not cells:
+        return True
+    with suppress(QuerySyntaxError):
+        tokens = tokenize(query)
+        counted = any(token.is_word(*AGGREGATES) for token in tokens) and not any(t.is_word("GROUP") for t in tokens)
+        return counted and len(table.rows) == 1 and all(cell.value in ("0", "0.0", "0.0E0") for cell in cells)
+    return False
+
+
+def diagnose_empty(
+    query: str,
+    ask: Callable[[str], bool | int],
+    count: Count | None = None,
+    *,
+    certain: bool = True,
+    partial: bool = False,
+) -> str | None:
+    """Say which part of a query leaves it without rows, and why; None where that cannot be told cheaply.
 
     A pattern that is empty stays so whatever is joined to it, so the first part that empties it is found by bisection.
 
     Args:
-        query: a SELECT query that parsed and came back empty.
-        ask: runs an ASK query, at most six of them, and says whether it holds. Where it raises TellModel, as for a
-            timeout, the answer is None.
+        query: a SELECT or ASK query that parsed, and whose result says nothing.
+        ask: runs an ASK query, at most nine of them, and says whether it holds. Where it raises TellModel, as for a
+            timeout, no more is said than what was found out before.
+        count: counts the matches of another form of a statement, once; without it ``ask`` says whether there are any.
+        certain: the pattern has no match; else, as where a count is 0, that is asked first.
+        partial: the knowledge base is a part of another.
     """
     try:
-        prologue, parts, more = _parts(query)
-        return _bisect(prologue, parts, ask, certain=not more)
-    except TellModel:
+        read = _parts(query)
+        probes = _Probes(read.prologue, fresh_variable(query, "any"), ask, count)
+        return _diagnosed(probes, read.parts, certain and not read.more, partial)
+    except (TellModel, QuerySyntaxError, UnreadQuery):
         return None
 
 
-def _bisect(prologue: str, parts: Sequence[_Part], ask: Callable[[str], bool | int], *, certain: bool) -> str | None:
-    def holds(chosen: Sequence[_Part]) -> bool:
-        # A dot behind a FILTER or a group is allowed, and needed behind triples.
-        return bool(ask(f"{prologue}ASK {{ {' . '.join(part.text for part in chosen)} }}"))
+@dataclass(frozen=True)
+class _Probes:
+    """What is asked of the knowledge base."""
 
+    prologue: str
+    any: str
+    """A variable that the query does not have."""
+    ask: Callable[[str], bool | int]
+    count: Count | None
+
+    def holds(self, parts: Sequence[_Part]) -> bool:
+        # A dot behind a FILTER or a group is allowed, and needed behind triples.
+        return bool(self.ask(f"{self.prologue}ASK {{ {' . '.join(part.text for part in parts)} }}"))
+
+    def number(self, parts: Sequence[_Part]) -> str:
+        """How many matches some parts have, in words; empty where they have none or that is not known."""
+        text = " . ".join(part.text for part in parts)
+        if self.count is None:
+            return "matches" if self.holds(parts) else ""
+        inner = f"SELECT * {{ {text} }} LIMIT {_COUNTED + 1}"
+        found = self.count(f"{self.prologue}SELECT (COUNT(*) AS ?{self.any}) {{ {{ {inner} }} }}")
+        if found > _COUNTED:
+            return f"over {_COUNTED:,} matches"
+        return f"{found:,} {'match' if found == 1 else 'matches'}" if found else ""
+
+
+def _diagnosed(probes: _Probes, parts: Sequence[_Part], certain: bool, partial: bool) -> str | None:
     # The bisection, the check before it and the one behind it must fit in the number of probes.
     if not parts or len(parts).bit_length() + (not certain) + 1 > _MAX_PROBES:
         return None
-    if not certain and holds(parts):
+    if not certain and probes.holds(parts):
         return None
     fits, empty = 0, len(parts)
     while empty - fits > 1:
         middle = (fits + empty) // 2
-        if holds(parts[:middle]):
+        if probes.holds(parts[:middle]):
             fits = middle
         else:
             empty = middle
-    culprit = parts[empty - 1]
+    return _told(probes, parts[empty - 1], parts[: empty - 1], partial)
+
+
+def _told(probes: _Probes, culprit: _Part, before: Sequence[_Part], partial: bool) -> str:
+    """What is said of the first part that leaves no rows, and of what stands before it."""
     if culprit.takes_away:
         return f"No rows: the rest of the pattern matches, but `{culprit.text}` leaves nothing of it."
-    if empty == 1 or not holds([culprit]):
-        return f"No rows: `{culprit.text}` matches nothing even by itself; check its ids, its direction and its values."
-    before = parts[empty - 2].text
-    return f"No rows: `{culprit.text}` has matches, but none together with what stands before it (… `{before}`)."
+    alone = not before or not probes.holds([culprit])
+    elsewhere = _PARTIAL if partial else ""
+    hint = ""
+    with suppress(TellModel):
+        hint = _other_form(probes, culprit, before, alone) or (_use(probes, culprit) if alone else "")
+    if alone:
+        return f"No rows: `{culprit.text}` matches nothing even by itself{hint}.{elsewhere}"
+    told = (
+        f"No rows: `{culprit.text}` has matches, but none together with what stands before it (… `{before[-1].text}`)"
+    )
+    return f"{told}{hint}." if hint else f"{told}: by what is stated here, there is no such thing.{elsewhere}"
 
 
-def _parts(query: str) -> tuple[str, list[_Part], bool]:
-    """The prologue, the parts of the outermost group, and whether more than the pattern decides about rows."""
+def _other_form(probes: _Probes, culprit: _Part, before: Sequence[_Part], alone: bool) -> str:
+    """The same fact in the other form of statements, or the other way round, where that has matches."""
+    pattern = culprit.pattern
+    if pattern is None or not isinstance(pattern.verb, Path) or pattern.verb.kind != "iri":
+        return ""
+    prefix, _, name = pattern.verb.name.partition(":")
+    rest = [] if alone else list(before)
+    other: _Part | None = None
+    if prefix == "wdt":
+        other = _Part(f"{pattern.subject} p:{name}/ps:{name} {pattern.object}")
+    elif prefix == "p":
+        other = _Part(f"{pattern.subject} wdt:{name} ?{probes.any}")
+    elif prefix == "ps":
+        holder = next((one for one in before if _states(one.pattern, name, pattern.subject)), None)
+        if holder is not None and holder.pattern is not None:
+            other = _Part(f"{holder.pattern.subject} wdt:{name} {pattern.object}")
+            rest = [one for one in before if one is not holder] if not alone else []
+    if other is not None and (found := probes.number([*rest, other])):
+        return f", but `{other.text}` has {found}{'' if alone else ' there'}"
+    if prefix in ("wdt", "ps") and not pattern.object.startswith('"'):
+        turned = _Part(f"{pattern.object} {pattern.verb.name} {pattern.subject}")
+        if not pattern.object[:1].isdigit() and probes.holds([*rest, turned]):
+            return f", but the other way round, `{turned.text}`, it has matches"
+    return ""
+
+
+def _states(pattern: Pattern | None, name: str, statement: str) -> bool:
+    """Whether a pattern leads by ``p:`` and this property to a statement node."""
+    return pattern is not None and pattern.object == statement and pattern.verb == Path("iri", f"p:{name}")
+
+
+def _use(probes: _Probes, culprit: _Part) -> str:
+    """Whether the property of a part that matches nothing is used here at all."""
+    pattern = culprit.pattern
+    if pattern is None or not isinstance(pattern.verb, Path) or pattern.verb.kind != "iri":
+        return ""
+    if probes.holds([_Part(f"?{probes.any} {pattern.verb.name} ?{probes.any}2")]):
+        return f"; {pattern.verb.name} is used here, but not so: check the direction and the ids beside it"
+    return f"; nothing here has {pattern.verb.name}"
+
+
+def _parts(query: str) -> _Parts:
+    """The parts of the outermost group. Raises UnreadQuery where they are not known."""
     tokens = tokenize(query)
-    nested = nesting(query, tokens)
-    outer = [index for index in range(len(tokens)) if nested.parent[index] < 0]
-    select = next((index for index in outer if tokens[index].is_word("SELECT")), None)
-    group = next((index for index in outer if tokens[index].text == "{"), None)
-    if select is None or group is None or any(tokens[index].is_word("WITH") for index in outer):
-        raise TellModel("a pattern whose parts are not known")
-    more = any(tokens[index].is_word("HAVING", "OFFSET", "VALUES") for index in outer)
-    parts = _split(tokens, nested, group)
+    read = read_query(query)
+    if read.form not in ("SELECT", "ASK") or read.where.select is not None:
+        raise UnreadQuery(read.form)
+    parents = nesting(query, tokens).parent
+    outer = [token for token, parent in zip(tokens, parents, strict=True) if parent < 0]
+    parts = [part for element in read.where.elements for part in _of(query, element, tokens)]
     kept = [part for part in parts if not part.takes_away] + [part for part in parts if part.takes_away]
-    return query[: tokens[select].start], kept, more
+    more = any(token.is_word("HAVING", "OFFSET", "VALUES") for token in outer)
+    return _Parts(read.prologue, tuple(kept), more)
 
 
-def _split(tokens: Sequence[Token], nested: Nesting, group: int) -> list[_Part]:
-    declared = declared_prefixes(tokens)
-    parts: list[_Part] = []
-    index, end = group + 1, nested.close[group]
-    while index < end:
-        token = tokens[index]
-        if token.text == ".":
-            index += 1
-            continue
-        if token.text == "{" or token.is_word("FILTER", "BIND", *_WITH_GROUP):
-            stop = _closed(tokens, nested, index, "{" if token.is_word(*_WITH_GROUP) else "({")
-            while stop < end and tokens[stop].is_word("UNION"):
-                stop = _closed(tokens, nested, stop, "{")
-            label = token.is_word("SERVICE") and LABEL_SERVICE in {expand(t, declared) for t in tokens[index:][:3]}
-            if not label:
-                parts.append(_Part(join(tokens[index:stop]), token.is_word("FILTER", "MINUS")))
-        else:
-            stop = _statement_end(tokens, nested, index, end)
-            parts += _triples(tokens, nested, index, stop)
-        index = stop
-    return parts
+def _of(query: str, element: Element, tokens: Sequence[Token]) -> list[_Part]:
+    text = query[element.place.start : element.place.end]
+    match element:
+        case Triples(patterns=patterns):
+            return [_Part(_text(one), pattern=one) for one in patterns]
+        case Nested(kind="SERVICE", name=name):
+            named = next(token for token in tokens if token.text == name)
+            return [] if expand(named, declared_prefixes(tokens)) == LABEL_SERVICE else [_Part(text)]
+    return [
+        _Part(text, takes_away=isinstance(element, Filter) or (isinstance(element, Nested) and element.kind == "MINUS"))
+    ]
 
 
-def _closed(tokens: Sequence[Token], nested: Nesting, index: int, openers: str) -> int:
-    """Index behind the first bracket at or after ``index`` that one of ``openers`` begins."""
-    while tokens[index].kind != "symbol" or tokens[index].text not in openers:
-        # VALUES (?x ?y) { … } has another bracket before.
-        index = nested.close.get(index, index) + 1
-    return nested.close[index] + 1
-
-
-def _statement_end(tokens: Sequence[Token], nested: Nesting, index: int, end: int) -> int:
-    while index < end:
-        token = tokens[index]
-        if token.text in (".", "{") or token.is_word("FILTER", "BIND", *_WITH_GROUP):
-            break
-        if token.kind == "subquery" or (token.kind == "word" and not token.is_word("A", "TRUE", "FALSE")):
-            raise TellModel("a pattern whose parts are not known")
-        index = nested.close.get(index, index) + 1
-    return index
-
-
-def _triples(tokens: Sequence[Token], nested: Nesting, start: int, stop: int) -> list[_Part]:
-    """One part for each predicate of a statement such as ``?x wdt:P1 ?y; wdt:P2 ?z``."""
-    behind = nested.close.get(start, start) + 1
-    subject = join(tokens[start:behind])
-    parts, begin, index = [], behind, behind
-    while index <= stop:
-        if index == stop or tokens[index].text == ";":
-            if index > begin or begin == behind:
-                parts.append(_Part(f"{subject} {join(tokens[begin:index])}".strip()))
-            begin = index + 1
-        index = nested.close.get(index, index) + 1
-    return parts
+def _text(pattern: Pattern) -> str:
+    ends = (pattern.subject, pattern.object)
+    subject, last = ("?blank" + "".join(filter(str.isalnum, end)) if end.startswith("_:") else end for end in ends)
+    return f"{subject} {pattern.verb if isinstance(pattern.verb, str) else pattern.verb.text()} {last}"

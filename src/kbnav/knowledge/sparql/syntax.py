@@ -27,13 +27,15 @@ class Path:
         match self.kind:
             case "iri" | "negated":
                 return self.name
+            case "|":
+                return "|".join(part.text() for part in self.parts)
+            case "/":
+                return "/".join(f"({part.text()})" if part.kind in "/|" else part.text() for part in self.parts)
             case "^":
-                return f"^({self.parts[0].text()})"
-            case "/" | "|":
-                return self.kind.join(f"({part.text()})" if part.parts else part.text() for part in self.parts)
+                return f"^({self.parts[0].text()})" if self.parts[0].kind in "/|^" else f"^{self.parts[0].text()}"
             case _:
                 inner = self.parts[0].text()
-                return f"({inner}){self.kind}" if self.parts[0].kind != "iri" else f"{inner}{self.kind}"
+                return f"{inner}{self.kind}" if self.parts[0].kind == "iri" else f"({inner}){self.kind}"
 
 
 @dataclass(frozen=True)
