@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from kbnav.answers import AnswerTable
 from kbnav.errors import TellModel
-from kbnav.knowledge.sparql.diagnose import diagnose_empty
+from kbnav.knowledge.base import is_mirror
+from kbnav.knowledge.sparql.diagnose import diagnose_empty, says_nothing
 from kbnav.knowledge.sparql.prefixes import entity_ids
 from kbnav.relevance import relevance, words
 from kbnav.tools.observation import Context, Observation
@@ -56,7 +57,7 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
         return Observation(str(error), ok=False)
     context.tables[query] = table
     text = table_text(table, context.shown, name=_name(context))
-    if diagnose and not len(table) and (reason := diagnose_empty(query, lambda probe: _holds(context, probe))):
+    if diagnose and says_nothing(query, table) and (reason := _diagnosis(context, query, table)):
         text += f"\n{reason}"
     return Observation(text, rows=_rows_with_values(table))
 
@@ -83,8 +84,18 @@ def _rows_with_values(table: AnswerTable) -> int:
     return sum(any(cell is not None for cell in row) for row in table.rows)
 
 
-def _holds(context: Context, ask: str) -> bool:
-    return bool(context.kb.execute_query(ask, language=context.language).boolean)
+def _diagnosis(context: Context, query: str, table: AnswerTable) -> str | None:
+    """Which kind of nothing a result is."""
+
+    def holds(ask: str) -> bool:
+        return bool(context.kb.execute_query(ask, language=context.language).boolean)
+
+    def count(select: str) -> int:
+        cell = context.kb.execute_query(select, language=context.language).rows[0][0]
+        return int(cell.value) if cell is not None else 0
+
+    certain = not len(table) or table.boolean is not None
+    return diagnose_empty(query, holds, count, certain=certain, partial=is_mirror(context.kb.state()))
 
 
 def _unseen(context: Context, thought: str, query: str) -> str:

@@ -161,7 +161,8 @@ def test_updates_and_foreign_services_are_refused(context, query, said):
 def test_yes_and_no(context):
     assert use(context, "execute_query", query="ASK { wd:Q979 wdt:P61 wd:Q7186 }").text.endswith("True")
     asked = use(context, "execute_query", query="ASK { wd:Q629 wdt:P61 wd:Q7186 }")
-    assert asked.text.endswith("False")
+    assert "\nFalse\n" in f"\n{asked.text}\n"
+    assert "`wd:Q629 wdt:P61 wd:Q7186` matches nothing even by itself" in asked.text
     assert asked.rows == 1
 
 

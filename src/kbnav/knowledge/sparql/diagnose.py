@@ -133,16 +133,16 @@ def _diagnosed(probes: _Probes, parts: Sequence[_Part], certain: bool, partial: 
 def _told(probes: _Probes, culprit: _Part, before: Sequence[_Part], partial: bool) -> str:
     """What is said of the first part that leaves no rows, and of what stands before it."""
     if culprit.takes_away:
-        return f"No rows: the rest of the pattern matches, but `{culprit.text}` leaves nothing of it."
+        return f"No match: the rest of the pattern matches, but `{culprit.text}` leaves nothing of it."
     alone = not before or not probes.holds([culprit])
     elsewhere = _PARTIAL if partial else ""
     hint = ""
     with suppress(TellModel):
         hint = _other_form(probes, culprit, before, alone) or (_use(probes, culprit) if alone else "")
     if alone:
-        return f"No rows: `{culprit.text}` matches nothing even by itself{hint}.{elsewhere}"
+        return f"No match: `{culprit.text}` matches nothing even by itself{hint}.{elsewhere}"
     told = (
-        f"No rows: `{culprit.text}` has matches, but none together with what stands before it (… `{before[-1].text}`)"
+        f"No match: `{culprit.text}` has matches, but none together with what stands before it (… `{before[-1].text}`)"
     )
     return f"{told}{hint}." if hint else f"{told}: by what is stated here, there is no such thing.{elsewhere}"
 
