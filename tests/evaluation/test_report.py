@@ -138,6 +138,7 @@ WRONG = {"f1": 0.5, "em": 0.0}
         ("failed", answered(None, status="failed", stop="error"), WRONG),
         ("no answer", answered(None, status="no answer", stop="gave up"), WRONG),
         ("out of budget", answered(items("Q1"), RIGHT, status="best effort", stop="action budget"), WRONG),
+        ("out of budget", answered(None, status="no answer", stop="step budget"), WRONG),  # it did not give up
         ("other kind", answered(AnswerTable(boolean=True), "ASK { wd:Q1 wdt:P31 wd:Q5 }"), WRONG),
         ("no rows", answered(AnswerTable(("x",)), RIGHT), WRONG),
         ("other properties", answered(items("Q1"), "SELECT ?x { ?x p:P31/ps:P31 wd:Q5 ; wdt:P106 ?y }"), WRONG),
@@ -186,6 +187,12 @@ def test_tokens_costs_and_actions_of_a_run():
     assert len(run.completion_tokens) == 10
     assert [(one.label, one.count, one.score) for one in run.actions] == [("0–2", 1, 0), ("3–5", 1, 1), ("6–8", 1, 0)]
     assert run.mean_actions == pytest.approx(11 / 3)
+    back = replace(run.results["q2"].record.run, discarded=(Step(9, Call("finish", {}), dropped="premature finish"),))
+    again = costly_run()
+    changed = {**again.records, "q2": replace(again.records["q2"], run=back)}
+    (other,) = build_report({"a": replace(again, records=changed)}).runs
+    assert [one.count for one in other.actions] == [1, 1, 0, 1]  # with what was rolled back: nine
+    assert [one.count for one in other.path_actions] == [1, 1, 1]  # as Table 5 counts: eight
     assert run.cost == pytest.approx(0.07)
     assert report.effort.unit == "US dollars a question"
     assert report.effort.values == pytest.approx((0.07 / 3,))

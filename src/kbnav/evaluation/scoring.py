@@ -127,6 +127,11 @@ def _is_cut(gold: GoldAnswer, record: QuestionRecord | None) -> bool:
     return bool(gold.nodes) and ranking is not None and len(ranking) >= KEPT and not set(ranking.ids) & set(gold.nodes)
 
 
+def main_metric(metrics: Sequence[str]) -> str:
+    """The one that runs are told apart by: MRR of rankings, F1 of tables."""
+    return "mrr" if "mrr" in metrics else metrics[0]
+
+
 def _table_values(gold: Sequence[GoldAnswer], records: Sequence[QuestionRecord | None]) -> list[dict[str, float]]:
     scores = [row_major(_table(record), one.table) for one, record in zip(gold, records, strict=True)]
     return [{"f1": score.f1, "em": score.em} for score in scores]
@@ -236,6 +241,25 @@ def compare_runs(a: SavedRun, b: SavedRun) -> Comparison:
         test = paired_test(left, right)
         metrics.append(MetricComparison(name, bootstrap_interval(left), bootstrap_interval(right), test, detectable))
     return Comparison(len(common), len(of_a) - len(common), len(of_b) - len(common), tuple(metrics))
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """The share of the ``questions`` of two runs that exactly one of them gets right, by EM or Hit@1."""
+
+    metric: str
+    questions: int
+    share: float
+
+
+def disagreement_of(a: SavedRun, b: SavedRun) -> Disagreement:
+    """How often two runs disagree. Raises UsageError where they cannot be compared."""
+    compare_runs(a, b)
+    of_a, of_b = _attempted(a), _attempted(b)
+    common = [name for name in of_a if name in of_b]
+    metric = next(name for name in ("em", "hit@1") if name in of_a[common[0]].values)
+    differing = sum((of_a[one].values[metric] == 1) != (of_b[one].values[metric] == 1) for one in common)
+    return Disagreement(metric, len(common), differing / len(common))
 
 
 def _attempted(run: SavedRun) -> dict[str, QuestionScore]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbnav.apps.cli import datasets, evaluate, scores
+from kbnav.apps.cli import analyses, datasets, evaluate, scores
 from kbnav.apps.cli.help import Commands
 from kbnav.apps.cli.synthesis import synthesize
 
@@ -11,8 +11,11 @@ app.add(evaluate.run)
 app.add(scores.score)
 app.add(scores.compare)
 app.add(scores.report)
+app.add(analyses.power)
+app.add(analyses.errors)
 app.add(evaluate.ablate)
 app.add(evaluate.sweep)
+datasets.app.add(analyses.threads)
 app.add_typer(datasets.app, name="dataset")
 app.add(datasets.freeze)
 app.add(scores.replay)

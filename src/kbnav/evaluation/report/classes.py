@@ -20,8 +20,8 @@ CLASSES: Mapping[str, str] = MappingProxyType(
         "no gold": "there is no gold answer to compare with",
         "right": "every row right (EM, or a right node in the first place)",
         "failed": "ended by an error",
-        "no answer": "gave up, or refused",
         "out of budget": "ended by the budget, before the agent said it was done",
+        "no answer": "gave up, or refused",
         "other kind": "rows where a truth value is asked for, or the reverse",
         "no rows": "the final query has no rows, the gold one has",
         "other properties": "the query lacks a property of the gold query",
@@ -45,10 +45,10 @@ def error_class(record: QuestionRecord | None, gold: GoldAnswer | None, values: 
     outcome = record.run.outcome
     if outcome.status == "failed":
         return "failed"
-    if outcome.table is None and outcome.ranking is None:
-        return "no answer"
     if outcome.stop in ("step budget", "action budget"):
         return "out of budget"
+    if outcome.table is None and outcome.ranking is None:
+        return "no answer"
     if gold.nodes:
         return "ranked low" if values.get("mrr", 0.0) > 0 else "not found"
     return _class_of_table(record, gold)

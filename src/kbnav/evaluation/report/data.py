@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from types import MappingProxyType
 
 from kbnav.errors import UsageError
 from kbnav.evaluation.records import GoldAnswer, QuestionRecord, RunInfo, SavedRun, read_saved_run
 from kbnav.evaluation.report.classes import error_class
-from kbnav.evaluation.scoring import Comparison, Scores, compare_runs, intervals, score_run
+from kbnav.evaluation.report.sheet import Labelled, labels_of
+from kbnav.evaluation.scoring import Comparison, Scores, compare_runs, intervals, main_metric, score_run
 from kbnav.evaluation.statistics import Interval, Spread
 from kbnav.trajectory import Usage
 
@@ -43,6 +45,16 @@ class ToolUse:
 
 
 @dataclass(frozen=True)
+class HandLabel:
+    """A label that a person gave to errors: how many, their share of those labelled, and their automatic classes."""
+
+    label: str
+    count: int
+    share: float
+    kinds: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class QuestionResult:
     """One question in one run; ``values`` is None where there is no gold answer, ``record`` where it was not reached.
 
@@ -60,6 +72,8 @@ class QuestionResult:
 class RunReport:
     """One run. ``means`` are over all questions with their 95 % intervals, ``attempted`` over those with a record.
 
+    ``actions`` count what was rolled back too, ``path_actions`` what stayed on the path, as SPINACH's Table 5 does: it
+    ends at the budget of 15. ``labels`` are those of a sheet of errors.
     ``usage``, ``cost`` and ``seconds`` count replies that were replayed, of which ``replayed`` says how many, as when
     they were made. ``cost`` is the sum in US dollars, None where no question's cost is known; ``seconds`` are spread
     over the questions. The bins of tokens are over the questions that used a model.
@@ -72,6 +86,7 @@ class RunReport:
     means: Mapping[str, Interval]
     statuses: Mapping[str, int]
     actions: tuple[Bin, ...]
+    path_actions: tuple[Bin, ...]
     mean_actions: float
     tools: tuple[ToolUse, ...]
     usage: Usage
@@ -81,6 +96,7 @@ class RunReport:
     seconds: Spread
     replayed: int
     kinds: tuple[Bin, ...]
+    labels: tuple[HandLabel, ...]
     results: Mapping[str, QuestionResult]
 
     @property
@@ -124,11 +140,16 @@ def metric_name(metric: str) -> str:
     return metric.upper() if metric.isalnum() else metric.capitalize()
 
 
-def build_report(runs: Mapping[str, SavedRun]) -> Report:
-    """Everything that is shown of the runs, given by name. Raises UsageError without a run, or one without gold."""
+def build_report(
+    runs: Mapping[str, SavedRun], labels: Mapping[str, Sequence[Labelled]] = MappingProxyType({})
+) -> Report:
+    """Everything that is shown of the runs, given by name; ``labels`` were given to their errors by hand.
+
+    Raises UsageError without a run, or one without gold.
+    """
     if not runs:
         raise UsageError("a report needs at least one run")
-    reports = tuple(_run_report(name, run) for name, run in runs.items())
+    reports = tuple(_run_report(name, run, labels.get(name, ())) for name, run in runs.items())
     (_, first), *others = runs.items()
     gold: dict[str, GoldAnswer] = {}
     for run in runs.values():
@@ -140,14 +161,14 @@ def build_report(runs: Mapping[str, SavedRun]) -> Report:
 def load_report(folders: Sequence[Path], prepared: Callable[[SavedRun], SavedRun] = lambda run: run) -> Report:
     """A report on saved runs, each called by its folder's name, or by its whole path where two have the same.
 
-    ``prepared`` gives back a run as it is to be scored. Raises UsageError, DataError.
+    ``prepared`` gives back a run as it is to be scored. Labels in a run's sheet of errors are read too.
+
+    Raises UsageError, DataError.
     """
     names = Counter(folder.resolve().name for folder in folders)
-    runs = {}
-    for folder in folders:
-        name = folder.resolve().name
-        runs[name if names[name] == 1 else str(folder)] = prepared(read_saved_run(folder))
-    return build_report(runs)
+    called = {folder.resolve().name if names[folder.resolve().name] == 1 else str(folder): folder for folder in folders}
+    runs = {name: prepared(read_saved_run(folder)) for name, folder in called.items()}
+    return build_report(runs, {name: labels_of(folder) for name, folder in called.items()})
 
 
 def _without_gold(question: str, run: SavedRun) -> GoldAnswer:
@@ -162,9 +183,9 @@ def _against(first: SavedRun, name: str, run: SavedRun) -> Against:
         return Against(name, None, str(error))
 
 
-def _run_report(name: str, run: SavedRun) -> RunReport:
+def _run_report(name: str, run: SavedRun, labels: Sequence[Labelled]) -> RunReport:
     scores = score_run(run)
-    metric = "mrr" if "mrr" in scores.metrics else scores.metrics[0]
+    metric = main_metric(scores.metrics)
     by_id = {score.id: score for score in scores.questions}
     results = {}
     for question in run.info.questions:
@@ -183,7 +204,8 @@ def _run_report(name: str, run: SavedRun) -> RunReport:
         scores=scores,
         means=intervals(scores),
         statuses=Counter(result.status for result in results.values()),
-        actions=_action_bins(asked, metric),
+        actions=_action_bins(asked, metric, _actions),
+        path_actions=_action_bins(asked, metric, _path_actions),
         mean_actions=fmean(map(_actions, asked)) if asked else 0.0,
         tools=_tools(asked),
         usage=sum((_usage(result) for result in asked), Usage()),
@@ -193,6 +215,7 @@ def _run_report(name: str, run: SavedRun) -> RunReport:
         seconds=Spread.of(run.records[result.id].run.whole_seconds for result in asked) if asked else Spread(0.0),
         replayed=sum(run.records[result.id].run.replayed.calls for result in asked),
         kinds=_kinds(list(results.values()), metric),
+        labels=_hand_labels(labels),
         results=results,
     )
 
@@ -205,18 +228,33 @@ def _actions(result: QuestionResult) -> int:
     return len(result.record.run.steps) if result.record else 0
 
 
+def _path_actions(result: QuestionResult) -> int:
+    return len(result.record.run.path) if result.record else 0
+
+
+def _hand_labels(labels: Sequence[Labelled]) -> tuple[HandLabel, ...]:
+    """By label, the most frequent first."""
+    groups: dict[str, Counter[str]] = {}
+    for one in labels:
+        groups.setdefault(one.label, Counter())[one.kind] += 1
+    found = [HandLabel(name, kinds.total(), kinds.total() / len(labels), kinds) for name, kinds in groups.items()]
+    return tuple(sorted(found, key=lambda one: (-one.count, one.label)))
+
+
 def _bin(label: str, members: Sequence[QuestionResult], total: int, metric: str) -> Bin:
     scored = [result.values[metric] for result in members if result.values is not None]
     return Bin(label, len(members), len(members) / total, fmean(scored) if scored else None)
 
 
-def _action_bins(results: Sequence[QuestionResult], metric: str) -> tuple[Bin, ...]:
-    """By number of actions, rolled-back ones included; empty bins at the end are left out."""
+def _action_bins(
+    results: Sequence[QuestionResult], metric: str, amount: Callable[[QuestionResult], int]
+) -> tuple[Bin, ...]:
+    """By number of actions; empty bins at the end are left out."""
     bins: list[tuple[str, list[QuestionResult]]] = [
-        (str(low) if low == high else f"{low}–{high}", [one for one in results if low <= _actions(one) <= high])
+        (str(low) if low == high else f"{low}–{high}", [one for one in results if low <= amount(one) <= high])
         for low, high in ACTION_BINS
     ]
-    bins.append((f"> {ACTION_BINS[-1][1]}", [one for one in results if _actions(one) > ACTION_BINS[-1][1]]))
+    bins.append((f"> {ACTION_BINS[-1][1]}", [one for one in results if amount(one) > ACTION_BINS[-1][1]]))
     while bins and not bins[-1][1]:
         bins.pop()
     return tuple(_bin(label, members, len(results), metric) for label, members in bins)

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 
 from kbnav.evaluation.markdown import plain, table
-from kbnav.evaluation.report.data import Bin, Report, RunReport, metric_name
+from kbnav.evaluation.report.data import Bin, HandLabel, Report, RunReport, metric_name
 from kbnav.evaluation.statistics import Interval
 
 
@@ -68,14 +68,24 @@ def _against(report: Report) -> str:
 
 
 def _distributions(run: RunReport) -> Iterator[str]:
-    yield _bins("Actions", run.actions, run.metric)
+    yield _bins("Actions, rolled-back ones too", run.actions, run.metric)
+    yield _bins("Actions on the path", run.path_actions, run.metric)
     yield _bins("Class", run.kinds, run.metric)
+    if run.labels:
+        labels = [(one.label, one.count, f"{one.share:.1%}", kinds_text(one)) for one in run.labels]
+        yield table(("Label given by hand", "Questions", "Share", "Automatic classes"), labels)
     if run.tools:
         rows = [(use.tool, use.calls, use.errors, use.dropped, use.questions) for use in run.tools]
         yield table(("Tool", "Calls", "Errors", "Rolled back", "Questions"), rows)
     if run.prompt_tokens:
         yield _bins("Tokens in", run.prompt_tokens, run.metric)
         yield _bins("Tokens out", run.completion_tokens, run.metric)
+
+
+def kinds_text(label: HandLabel) -> str:
+    """The automatic classes of the errors with a label, the most frequent first."""
+    kinds = sorted(label.kinds.items(), key=lambda pair: (-pair[1], pair[0]))
+    return ", ".join(f"{kind} {count}" for kind, count in kinds)
 
 
 def _bins(head: str, bins: Sequence[Bin], metric: str) -> str:

@@ -1,0 +1,117 @@
+"""Power, sheets of errors and lengths of conversations, as a person uses them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from kbnav.answers import Ranking
+from kbnav.errors import DataError, UsageError
+from kbnav.evaluation.conversations import conversation_lengths, markdown
+from kbnav.evaluation.records import read_saved_run
+from kbnav.evaluation.report import html_report, load_report, markdown_report
+from kbnav.evaluation.report.sheet import COLUMNS, read_sheet, write_sheet
+from tests.apps.test_cli_skb import Cli
+from tests.evaluation.parts import saved_folder
+
+ANN, BOB = (f"[[User:{name}|{name}]] 12:00, 1 January 2026 (UTC)" for name in ("Ann", "Bob"))
+QUERY = "{{SPARQL|query=SELECT ?x { ?x wdt:P31 wd:Q5 }}}"
+
+
+@pytest.fixture
+def kbnav(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    monkeypatch.chdir(tmp_path)
+    return Cli(monkeypatch, capsys)
+
+
+def nodes(*ids: str) -> Ranking:
+    return Ranking.from_scores([(one, 1.0) for one in ids])
+
+
+def ranked(folder: Path, *right: bool) -> Path:
+    """A run of rankings: question n has the gold node n, and it is found where ``right`` says so."""
+    gold = {f"q{n}": (f"n{n}",) for n in range(len(right))}
+    answers = {f"q{n}": nodes(f"n{n}" if found else "other") for n, found in enumerate(right)}
+    return saved_folder(folder, gold, answers)
+
+
+def test_the_smallest_difference_that_a_set_can_show(kbnav: Cli, tmp_path: Path) -> None:
+    code, out, _ = kbnav("eval", "power", "--questions", "155", "--disagreement", "0.15")
+    # SPINACH, C.2: on its 155 questions differences of 9.0 % or more
+    assert (code, "differences from 9.0 points on are found" in out) == (0, True)
+    ranked(tmp_path / "a", True, True, False, False)
+    ranked(tmp_path / "b", True, False, True, False)
+    code, out, _ = kbnav("eval", "power", "a", "b", "--questions", "400")
+    assert "hit@1: the runs disagree on 50.0% of 4 questions of both" in out
+    assert "400 questions, significance 0.05, power 0.8:" in out
+    code, out, _ = kbnav("eval", "power", "a")
+    assert out.startswith("4 questions")
+    assert "none is found" in out
+    assert kbnav("eval", "power")[0] == 2
+
+
+def test_a_sheet_of_errors_is_drawn_labelled_and_reported(kbnav: Cli, tmp_path: Path) -> None:
+    run = ranked(tmp_path / "run", *(n >= 30 for n in range(40)))
+    code, out, _ = kbnav("eval", "errors", "run", "--count", "5", "--seed", "3")
+    assert (code, "5 of 30 questions scored below 0.05" in out) == (0, True)
+    rows = list(csv.DictReader(io.StringIO((run / "errors.csv").read_text())))
+    assert [tuple(row) for row in rows] == [COLUMNS] * 5
+    assert {row["class"] for row in rows} == {"not found"}
+    assert [row["gold"] for row in rows] == [f"n{row['id'][1:]}" for row in rows]
+    assert {row["answer"] for row in rows} == {"other"}
+    first = (run / "errors.csv").read_bytes()
+    kbnav("eval", "errors", "run", "--count", "5", "--seed", "3")
+    assert (run / "errors.csv").read_bytes() == first
+    kbnav("eval", "errors", "run", "--count", "5", "--seed", "4", "--out", "other.csv")
+    assert [row.id for row in read_sheet(tmp_path / "other.csv")] != [row["id"] for row in rows]
+    for row, label in zip(rows, ("Property", "property ", "format", "<b>", ""), strict=True):
+        row["label"] = label
+    with (run / "errors.csv").open("w", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)
+    report = load_report([run])
+    assert [(one.label, one.count, dict(one.kinds)) for one in report.runs[0].labels] == [
+        ("property", 2, {"not found": 2}),
+        ("<b>", 1, {"not found": 1}),
+        ("format", 1, {"not found": 1}),
+    ]
+    assert "| property | 2 | 50.0% | not found 2 |" in markdown_report(report)
+    assert "<bdi>&lt;b&gt;</bdi>" in html_report(report)
+    code, _, error = kbnav("eval", "errors", "run")
+    assert (code, "holds labels" in error) == (2, True)  # nobody's work is written over
+
+
+def test_what_is_no_sheet_is_refused_and_formulas_stay_text(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match="has the columns id, class and label"):
+        read_sheet(tmp_path / "x.csv")
+    with pytest.raises(UsageError, match="no question that was answered has mrr below"):
+        write_sheet(read_saved_run(ranked(tmp_path / "good", True)), tmp_path / "y.csv")
+    evil = saved_folder(tmp_path / "evil", {"=1+1": ("n",)}, {"=1+1": nodes("@x")})
+    write_sheet(read_saved_run(evil), tmp_path / "z.csv")
+    (row,) = csv.DictReader(io.StringIO((tmp_path / "z.csv").read_text()))
+    assert [row[name][:1] for name in ("id", "question", "answer")] == ["'", "'", "'"]
+
+
+def test_conversations_are_as_long_as_they_have_responses(kbnav: Cli, tmp_path: Path) -> None:
+    (tmp_path / "forum").mkdir()
+    page = [
+        f"== Volcanoes ==\nHow? {ANN}\n: {QUERY} {BOB}\n:: Thanks {ANN}\n",  # two responses
+        f"== Alone ==\n{QUERY} {ANN}\n",
+        f"== Chat ==\nHello {ANN}\n: Hello {BOB}\n",
+        f"== Long ==\nHow? {ANN}\n" + f": so {QUERY} {BOB}\n" * 12,
+    ]
+    (tmp_path / "forum" / "2026-01.wiki").write_text("".join(page))
+    code, out, _ = kbnav("eval", "dataset", "threads", "forum")
+    assert code == 0
+    assert "2 conversations; 1 without a response and 1 without SPARQL are left out." in out
+    assert "| 2 | 1 | 50.0% |" in out
+    assert "| \\> 10 | 1 | 50.0% |" in out
+    assert "| 7 and more | 1 | 50.0% |" in out
+    assert json.dumps(markdown(conversation_lengths([]))).count("0 conversations") == 1
+    assert kbnav("eval", "dataset", "threads", "nowhere")[0] == 2
