@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import doctest
+import json
 import math
 import sys
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,8 +14,15 @@ from hypothesis import strategies as st
 
 from kbnav.apps.cli import main
 from kbnav.errors import UsageError
-from kbnav.evaluation.dataset_stats import DatasetStatistics, dataset_statistics, entropy, markdown
+from kbnav.evaluation.dataset_stats import (
+    DatasetStatistics,
+    dataset_statistics,
+    entropy,
+    markdown,
+    word_statistics,
+)
 from kbnav.evaluation.datasets import SOURCES, Dataset, load_dataset, load_file
+from kbnav.evaluation.histograms import write_histograms
 from tests.conftest import ROOT
 
 
@@ -62,6 +71,51 @@ def test_a_dataset_without_queries_or_answers_says_nothing_of_them(tmp_path):
     assert "| a\\|b | 1 | 3 | 3 | 1.58 | 1.000 |" in markdown([statistics])
 
 
+def made(number: int, start: str, hops: list[tuple[str, str]], types: list[str], text: str) -> str:
+    """A made question; its two parts are counted in words."""
+    path = {"start": "x", "start_name": start, "hops": hops, "types": types, "walk": []}
+    meta = {"paths": [path], "text_source": text}
+    return json.dumps({"id": number, "question": "Which?", "nodes": ["a"], "meta": meta})
+
+
+def test_answers_splits_and_the_two_parts_of_made_questions_are_counted_as_in_stark(tmp_path):
+    sizes = [1, 2, 20, 21, 30, 31, 31, 100]
+    lines = [json.dumps({"id": n, "question": "Q?", "nodes": list(range(size))}) for n, size in enumerate(sizes)]
+    several = dataset_statistics(own(tmp_path, *lines)).several
+    assert (several.questions, several.share, several.over_20, several.over_30) == (7, 7 / 8, 5 / 8, 3 / 8)
+    # "Ann Reed", "learned from", "person" against "a loud storm"; then 3 words against 1
+    pairs = own(
+        tmp_path,
+        made(1, "Ann Reed", [("learned_from", "in")], ["person", "person"], "a loud storm"),
+        made(2, "Rome", [("in", "out")], ["city", "land"], "green"),
+        '{"id": 3, "question": "Q?", "nodes": ["a"]}',
+    )
+    statistics = dataset_statistics(pairs, replace(pairs, name="one", questions=pairs.questions[:1]))
+    assert statistics.splits == {"own": 3 / 4, "one": 1 / 4}
+    composition = dataset_statistics(pairs).composition
+    assert (composition.questions, composition.ratio) == (2, pytest.approx((5 / 3 + 3) / 2))
+    assert composition.share == pytest.approx((5 / 8 + 3 / 4) / 2)
+    assert "| own | 0 | 0.0% | 0.0% | 0.0% | – | 2.33 (69% relational) |" in markdown([dataset_statistics(pairs)])
+
+
+def test_words_of_any_text_are_compared_at_one_length():
+    words = ["the", "cat", "the", "dog", "the", "cat", "a", "bird"]
+    whole, first = word_statistics("t", words), word_statistics("t", words, 4)
+    assert (whole.words, whole.distinct, whole.type_token_ratio) == (8, 5, 5 / 8)
+    assert (first.words, first.distinct, first.entropy) == (4, 3, pytest.approx(1.5))
+    with pytest.raises(UsageError, match="t has 8 words, not 9"):
+        word_statistics("t", words, 9)
+
+
+def test_histograms_count_every_question_once(tmp_path):
+    records = [{"id": n, "question": "a b" if n else "a b c", "nodes": ["x"] * (n + 1)} for n in range(3)]
+    dataset = own(tmp_path, *map(json.dumps, records), '{"id": 9, "question": "d e"}')
+    files = write_histograms({"own": dataset.questions}, tmp_path / "out")
+    assert files[0].read_text() == "dataset,words,questions\nown,2,3\nown,3,1\n"
+    assert files[1].read_text() == "dataset,answers,questions\nown,1,1\nown,2,1\nown,3,1\n"
+    assert files[2].read_bytes().startswith(b"\x89PNG")
+
+
 def test_statistics_of_nothing_are_refused():
     with pytest.raises(UsageError, match="at least one question"):
         dataset_statistics(Dataset("none", (), SOURCES["jsonl"], ""))
@@ -79,6 +133,10 @@ def test_stark_has_the_published_entropy_over_all_its_splits(shared_data, kb, pu
         *loaded(shared_data, *(f"stark-{kb}-{split}" for split in ("train", "val", "test")))
     )
     assert round(statistics.entropy, 2) == published
+    several, share = {"amazon": (7082, 0.22), "mag": (6872, 0.0), "prime": (4188, 0.0)}[kb]
+    assert (statistics.several.questions, round(statistics.several.over_30, 2)) == (several, share)  # Table 3, 2.5
+    splits = {"amazon": (0.65, 0.17, 0.18), "mag": (0.60, 0.20, 0.20), "prime": (0.55, 0.20, 0.25)}[kb]
+    assert tuple(round(part, 2) for part in statistics.splits.values()) == splits
     assert statistics.type_token_ratio < 0.12  # the paper's are 0.179, 0.180 and 0.143
 
 
@@ -126,3 +184,15 @@ def test_splits_are_counted_together_from_the_command_line(shared_data, monkeypa
         main()
     assert not ended.value.code
     assert "| 11204 | 255626 | 21928 | 9.63 | 0.086 |" in capsys.readouterr().out
+
+
+def test_words_of_a_file_and_of_a_set_from_the_command_line(tmp_path, monkeypatch, capsys):
+    own(tmp_path, '{"id": 1, "question": "a b a"}')
+    (tmp_path / "page.txt").write_text("a b\nc d")
+    names = [str(tmp_path / "own.jsonl"), str(tmp_path / "page.txt")]
+    monkeypatch.setattr(sys, "argv", ["kbnav", "eval", "dataset", "words", *names, "--tokens", "3"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    lines = capsys.readouterr().out.splitlines()
+    assert not ended.value.code
+    assert [line.split(" | ", 1)[1] for line in lines[2:]] == ["3 | 2 | 0.92 | 0.667 |", "3 | 3 | 1.58 | 1.000 |"]

@@ -1,14 +1,16 @@
 """Statistics of a benchmark dataset: how complex its queries are, how varied its questions, how long both sides.
 
-Queries are counted as in SPINACH (Tables 1, 6 and 7, appendices A and B), words as in STaRK (Table 4, Figure 4).
+Queries are counted as in SPINACH (Tables 1, 6 and 7, appendices A and B), words and answers as in STaRK (Tables 3 and
+4, Figures 4 and 5).
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from kbnav.errors import QuerySyntaxError, UsageError
@@ -16,6 +18,7 @@ from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.evaluation.markdown import table
 from kbnav.evaluation.query_shape import QueryShape, query_shape
 
+_WORD_BREAK = re.compile(r"[\s_]+")
 CLAUSES = (
     "SELECT",
     "ASK",
@@ -65,12 +68,46 @@ class Lengths:
 
 
 @dataclass(frozen=True)
+class Several:
+    """Questions with more than one answer, and shares of the questions with answers (STaRK, Table 3, section 2.5)."""
+
+    questions: int
+    share: float
+    over_20: float
+    over_30: float
+
+
+@dataclass(frozen=True)
+class Composition:
+    """Words of the relational requirement against those of the textual one, means over ``questions`` that have both.
+
+    ``ratio`` is of the first to the second, ``share`` that of the first in both (STaRK, Figure 5).
+    """
+
+    questions: int
+    ratio: float
+    share: float
+
+
+@dataclass(frozen=True)
+class WordStatistics:
+    """``words`` words of a text, ``distinct`` of them different; see ``DatasetStatistics``."""
+
+    name: str
+    words: int
+    distinct: int
+    entropy: float
+    type_token_ratio: float
+
+
+@dataclass(frozen=True)
 class DatasetStatistics:
     """Statistics of one dataset, or of several taken as one.
 
     Words are what white space separates, case and punctuation kept. ``entropy`` is Shannon's, in bits, of the words of
     all questions; ``type_token_ratio`` falls with the number of words, so that it compares sets of one size only.
     ``answers`` are rows or nodes of the stored gold answers; None where none are stored, as ``queries`` is.
+    ``composition`` is known of made questions only. ``splits`` are the shares of datasets that are taken as one.
     """
 
     name: str
@@ -82,6 +119,9 @@ class DatasetStatistics:
     question_words: Lengths
     answers: Lengths | None
     queries: QueryStatistics | None
+    several: Several | None = None
+    composition: Composition | None = None
+    splits: Mapping[str, float] = field(default_factory=dict)
 
 
 def dataset_statistics(*datasets: Dataset, name: str = "", language: str = "en") -> DatasetStatistics:
@@ -90,19 +130,57 @@ def dataset_statistics(*datasets: Dataset, name: str = "", language: str = "en")
     if not questions:
         raise UsageError("statistics need at least one question")
     split = [question.text(language).split() for question in questions]
-    words = Counter(word for text in split for word in text)
-    answers = [size for question in questions if (size := _answer_size(question)) is not None]
+    words = word_statistics("", [word for text in split for word in text])
+    answers = answer_sizes(questions)
     return DatasetStatistics(
         name=name or " + ".join(dataset.name for dataset in datasets),
         questions=len(questions),
-        words=words.total(),
-        distinct_words=len(words),
-        entropy=entropy(words.values()),
-        type_token_ratio=len(words) / words.total(),
+        words=words.words,
+        distinct_words=words.distinct,
+        entropy=words.entropy,
+        type_token_ratio=words.type_token_ratio,
         question_words=_lengths([len(text) for text in split]),
         answers=_lengths(answers) if answers else None,
         queries=query_statistics(questions),
+        several=_several(answers) if answers else None,
+        composition=composition(questions),
+        splits={one.name: len(one) / len(questions) for one in datasets} if len(datasets) > 1 else {},
     )
+
+
+def word_statistics(name: str, words: Sequence[str], first: int | None = None) -> WordStatistics:
+    """Statistics of words, or of the first so many of them, without which texts of two lengths cannot be compared.
+
+    Raises UsageError where there are not so many, or none.
+    """
+    if not words or len(words) < (first or 0):
+        raise UsageError(f"{name or 'the text'} has {len(words)} words, not {first or 1}")
+    counts = Counter(words[:first])
+    total = counts.total()
+    return WordStatistics(name, total, len(counts), entropy(counts.values()), len(counts) / total)
+
+
+def answer_sizes(questions: Iterable[Question]) -> list[int]:
+    """Rows or nodes of each gold answer that is stored."""
+    return [size for question in questions if (size := _answer_size(question)) is not None]
+
+
+def composition(questions: Iterable[Question]) -> Composition | None:
+    """What made questions ask for by relations and by text, in words; None without a question that has both.
+
+    The relational requirement is, for each path, its start node's name, its relations and the types it goes through;
+    the textual one is the phrase as the document has it.
+    """
+    pairs = []
+    for question in questions:
+        paths, text = question.meta.get("paths", ()), str(question.meta.get("text_source", ""))
+        if paths and text:
+            said = (" ".join([p["start_name"], *(hop for hop, _ in p["hops"]), *p["types"][1:]]) for p in paths)
+            pairs.append((len(_WORD_BREAK.split(" ".join(said).strip())), len(text.split())))
+    if not pairs:
+        return None
+    ratio, share = fmean(a / b for a, b in pairs), fmean(a / (a + b) for a, b in pairs)
+    return Composition(len(pairs), ratio, share)
 
 
 def query_statistics(questions: Sequence[Question]) -> QueryStatistics | None:
@@ -141,8 +219,30 @@ def entropy(counts: Iterable[int]) -> float:
 
 def markdown(statistics: Sequence[DatasetStatistics]) -> str:
     """The statistics as Markdown tables, a row a dataset."""
-    queries = [(item, item.queries) for item in statistics if item.queries]
-    words = table(
+    return "\n".join(filter(None, (_words_table(statistics), _answers_table(statistics), _queries_table(statistics))))
+
+
+def words_markdown(statistics: Sequence[WordStatistics]) -> str:
+    """Words of texts as a Markdown table, a row a text (STaRK, Table 4)."""
+    head = ("Text", "Words", "Distinct", "Entropy (bits)", "Type-token ratio")
+    rows = [(s.name, s.words, s.distinct, f"{s.entropy:.2f}", f"{s.type_token_ratio:.3f}") for s in statistics]
+    return table(head, rows)
+
+
+def _answers_table(statistics: Sequence[DatasetStatistics]) -> str:
+    shown = [s for s in statistics if s.several or s.composition or s.splits]
+    head = ("Dataset", "Several answers", "Share", "Above 20", "Above 30", "Splits", "Relational : textual")
+    rows = []
+    for s in shown:
+        m, c = s.several, s.composition
+        counts = (m.questions, f"{m.share:.1%}", f"{m.over_20:.1%}", f"{m.over_30:.1%}") if m else ("–",) * 4
+        splits = " / ".join(f"{share:.2f}" for share in s.splits.values()) or "–"
+        rows.append((s.name, *counts, splits, f"{c.ratio:.2f} ({c.share:.0%} relational)" if c else "–"))
+    return table(head, rows) if rows else ""
+
+
+def _words_table(statistics: Sequence[DatasetStatistics]) -> str:
+    return table(
         (
             "Dataset",
             "Questions",
@@ -167,9 +267,13 @@ def markdown(statistics: Sequence[DatasetStatistics]) -> str:
             for s in statistics
         ],
     )
+
+
+def _queries_table(statistics: Sequence[DatasetStatistics]) -> str:
+    queries = [(item, item.queries) for item in statistics if item.queries]
     if not queries:
-        return words
-    shapes = table(
+        return ""
+    return table(
         (
             "Dataset",
             "Queries",
@@ -199,7 +303,6 @@ def markdown(statistics: Sequence[DatasetStatistics]) -> str:
             for s, q in queries
         ],
     )
-    return f"{words}\n{shapes}"
 
 
 def _projections(shape: QueryShape) -> int:
@@ -211,6 +314,13 @@ def _answer_size(question: Question) -> int | None:
     if question.nodes:
         return len(question.nodes)
     return None if question.answers is None else len(question.answers)
+
+
+def _several(sizes: Sequence[int]) -> Several:
+    def share(above: int) -> float:
+        return sum(size > above for size in sizes) / len(sizes)
+
+    return Several(sum(size > 1 for size in sizes), share(1), share(20), share(30))
 
 
 def _lengths(sizes: Sequence[int]) -> Lengths:

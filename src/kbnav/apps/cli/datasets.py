@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,10 @@ def dataset_stats(
     ],
     data: DataOption = None,
     together: Annotated[bool, typer.Option("--together", help="Count them as one, as the splits of a set.")] = False,
+    histograms: Annotated[
+        Path | None,
+        typer.Option("--histograms", metavar="FOLDER", help="Write lengths of questions and answers as CSV, and plot."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Complexity and variety of a dataset's gold queries, and lengths of its questions and answers."""
@@ -29,8 +34,52 @@ def dataset_stats(
 
     folder = load(data=data).data
     loaded = [find_dataset(name, folder) for name in datasets]
-    found = [dataset_statistics(*group) for group in ([loaded] if together else [[one] for one in loaded])]
+    groups = [loaded] if together else [[one] for one in loaded]
+    found = [dataset_statistics(*group) for group in groups]
+    if histograms:
+        from kbnav.evaluation.histograms import write_histograms
+
+        named = {
+            one.name: [q for part in group for q in part.questions] for one, group in zip(found, groups, strict=True)
+        }
+        made = write_histograms(named, histograms)
+        print(f"wrote {', '.join(map(str, made))}", file=sys.stderr)
     print("\n".join(map(to_json, found)) if as_json else markdown(found), end="\n" if as_json else "")
+
+
+def dataset_words(
+    texts: Annotated[
+        list[str], typer.Argument(metavar="TEXT", help="Text files (.txt, .md), or datasets as for stats.")
+    ],
+    data: DataOption = None,
+    tokens: Annotated[
+        int | None, typer.Option("--tokens", metavar="N", min=1, help="Only the first so many words of each.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Entropy and type-token ratio of any text; texts of different length compare at the same --tokens only."""
+    from kbnav.evaluation.dataset_stats import word_statistics, words_markdown
+    from kbnav.evaluation.evaluate import find_dataset
+    from kbnav.trajectory import to_json
+
+    folder = load(data=data).data
+    found = []
+    for name in texts:
+        if name.endswith((".txt", ".md")):
+            words = _read(Path(name)).split()
+        else:
+            words = [word for question in find_dataset(name, folder).questions for word in question.text().split()]
+        found.append(word_statistics(name, words, tokens))
+    print("\n".join(map(to_json, found)) if as_json else words_markdown(found), end="\n" if as_json else "")
+
+
+def _read(path: Path) -> str:
+    from kbnav.errors import UsageError
+
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read: {error}") from error
 
 
 def dataset_list() -> None:
@@ -96,3 +145,4 @@ def freeze(
 
 app.add(dataset_list, "list")
 app.add(dataset_stats, "stats")
+app.add(dataset_words, "words")
