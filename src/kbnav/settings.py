@@ -5,6 +5,7 @@ A copy without secrets is saved with every run.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -26,6 +27,7 @@ from pydantic_settings import (
 )
 
 from kbnav.errors import UsageError
+from kbnav.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -271,12 +273,29 @@ def _name_of(chat: BaseChatModel) -> str:
     return next((name for name in names if isinstance(name, str) and name), chat._llm_type)
 
 
+def setting_names(model: type[BaseModel] | None = None, before: str = "") -> Iterator[str]:
+    """The full names of all settings, as ``budget.steps``."""
+    for name, field in (model or Settings).model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from setting_names(inner, f"{before}{name}.")
+        else:
+            yield before + name
+
+
 def load_settings(**overrides: Any) -> Settings:
     """Read the settings; ``overrides`` that are None are ignored. Raises UsageError naming a setting that is wrong."""
     try:
         return Settings(**{name: value for name, value in overrides.items() if value is not None})
     except ValidationError as error:
-        lines = [f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors()]
-        raise UsageError("settings: " + "; ".join(lines)) from error
+        raise UsageError("settings: " + "; ".join(map(_wrong, error.errors()))) from error
     except ValueError as error:  # unreadable TOML
         raise UsageError(f"{SETTINGS_FILE}: {error}") from error
+
+
+def _wrong(item: Mapping[str, Any]) -> str:
+    """What is wrong with one setting."""
+    name = ".".join(str(part) for part in item["loc"])
+    if item["type"] == "extra_forbidden":
+        return f"no setting {name!r}{did_you_mean(name, [*setting_names(), *Settings.model_fields])}"
+    return f"{name}: {item['msg']}"

@@ -68,7 +68,7 @@ class ModelStub:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
-                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                asked = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or "{}")
                 stub.requests.append(asked)
                 stub.headers.append(dict(self.headers))
                 reply = stub.reply(asked)
@@ -79,6 +79,8 @@ class ModelStub:
                 self.end_headers()
                 with suppress(ConnectionError):  # who asked may have hung up
                     self.wfile.write(reply.body)
+
+            do_GET = do_POST
 
             def log_message(self, *args: object) -> None:
                 pass

@@ -183,10 +183,18 @@ def print_run(console: Console, run: Run, query_page: str) -> None:
 
 
 def print_runs(console: Console, runs: Iterable[Run]) -> None:
-    """A line for each saved run."""
+    """A line for each saved run; cut to the width of a terminal."""
     for run in runs:
         told = f"{run.id}  {run.system:8} {run.outcome.status:11} "
-        console.print(Text.assemble((told, "dim"), printable(run.question)), no_wrap=True, overflow="ellipsis")
+        line = Text.assemble((told, "dim"), printable(run.question))
+        console.print(line, no_wrap=True, overflow="ellipsis", soft_wrap=not console.is_terminal)
+
+
+def run_line(run: Run) -> dict[str, Any]:
+    """What such a line says, for programs."""
+    outcome = run.outcome
+    about = {"run": run.id, "started": run.started, "system": run.system, "model": run.model}
+    return {**about, "question": run.question, "status": outcome.status, "answer": outcome.text}
 
 
 def spent_words(run: Run) -> str:

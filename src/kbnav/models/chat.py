@@ -75,6 +75,28 @@ def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
     )
 
 
+def offered_models(settings: Settings) -> list[str]:
+    """The names of the models that the settings' endpoint offers, sorted. Raises StopRun as ``invoke``."""
+    import openai
+
+    with openai.OpenAI(
+        api_key=settings.api_key.get_secret_value() or "none",
+        base_url=settings.base_url or None,
+        timeout=settings.model_timeout,
+        max_retries=0,
+    ) as client:
+        try:
+            return sorted(model.id for model in client.models.list())
+        except openai.AuthenticationError as error:
+            raise CredentialsError(f"the model's endpoint refused the key: {_line(error)}") from error
+        except openai.APIConnectionError as error:
+            raise ServiceError(f"nothing answers at {client.base_url}: {_line(error)}") from error
+        except openai.APIError as error:
+            raise ServiceError(f"the model's endpoint does not list its models: {_line(error)}") from error
+        except (AttributeError, TypeError, ValueError) as error:
+            raise BadResponse(f"the model's endpoint does not list its models: {_line(error)}") from error
+
+
 def ask(model: BaseChatModel, prompt: str) -> tuple[str, Usage]:
     """One prompt, one text, with a mark at its end where the endpoint cut it off. Raises as ``invoke`` does."""
     reply = invoke(model, prompt)

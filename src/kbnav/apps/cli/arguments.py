@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
+
+from kbnav.apps.cli import completion
 
 if TYPE_CHECKING:
     from kbnav.settings import Settings
@@ -20,6 +23,7 @@ KbOption = Annotated[
     typer.Option(
         "--kb",
         metavar="KB",
+        autocompletion=completion.kbs,
         help="What is asked: mini or demo (bundled), wikidata (live), the folder of an SKB or a mirror, or a URL.",
     ),
 ]
@@ -42,6 +46,7 @@ SystemOption = Annotated[
     typer.Option(
         "--system",
         metavar="SYSTEM",
+        autocompletion=completion.system_names,
         help="Who answers (see kbnav systems), or one's own as module:function; default: what fits the KB.",
     ),
 ]
@@ -99,7 +104,9 @@ class DatasetGiven:
     dataset: Annotated[
         str | None,
         typer.Argument(
-            metavar="DATASET", help="A dataset's name (eval dataset list), FORMAT:FILE, or one's own .jsonl."
+            metavar="DATASET",
+            autocompletion=completion.datasets,
+            help="A dataset's name (eval dataset list), FORMAT:FILE, or one's own .jsonl.",
         ),
     ] = None
     dataset_option: Annotated[str | None, typer.Option("--dataset", "--questions", metavar="DATASET", hidden=True)] = (
@@ -117,8 +124,11 @@ class DatasetGiven:
 
 def load(**overrides: object) -> Settings:
     """The settings, read when a command needs them."""
+    from kbnav.setting_sources import misspelled_variables
     from kbnav.settings import load_settings
 
+    for line in misspelled_variables():
+        print(f"kbnav: {line}", file=sys.stderr)
     return load_settings(**overrides)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from kbnav.apps.cli.arguments import JsonOption, load
 from kbnav.apps.cli.help import Commands
 
 app = Commands("Build and serve a local stand-in for Wikidata.")
@@ -22,6 +24,7 @@ def build(
             "--out", metavar="FOLDER", help="Folder of the mirror; an old one is replaced when the new one is whole."
         ),
     ],
+    as_json: JsonOption = False,
 ) -> None:
     """Build a mirror from RDF or entity documents."""
     from rich.console import Console
@@ -30,7 +33,31 @@ def build(
 
     console = Console(stderr=True)
     info = build_mirror(sources, out, progress=lambda state: console.print(str(state), highlight=False))
+    if as_json:
+        print(info.model_dump_json(indent=1))
+        return
     print(f"{out}: {info.triples:,} triples, {info.entities:,} entities, {info.names:,} names")
+
+
+def info(
+    folder: Annotated[
+        Path, typer.Argument(metavar="MIRROR", help="Folder of the mirror, or mini for the bundled one.")
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a mirror holds, what it was built from, and when."""
+    from kbnav.knowledge.wikidata.mirror.bundled import bundled_mirror
+    from kbnav.knowledge.wikidata.mirror.store import read_info
+
+    place = bundled_mirror(load().home) if str(folder) == "mini" and not folder.exists() else folder
+    found = read_info(place)
+    if as_json:
+        print(json.dumps({"folder": str(place), **found.model_dump(mode="json")}, ensure_ascii=False, indent=1))
+        return
+    print(f"{place}, built {found.built:%Y-%m-%d %H:%M} UTC")
+    print(f"{found.triples:,} triples, {found.entities:,} entities, {found.names:,} names")
+    for source in found.sources:
+        print(f"  {source.name}: {source.triples:,} triples, {source.bytes:,} bytes, sha256 {source.sha256[:16]}…")
 
 
 def serve(
@@ -49,4 +76,5 @@ def serve(
 
 
 app.add(build)
+app.add(info)
 app.add(serve)

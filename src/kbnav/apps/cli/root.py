@@ -13,7 +13,10 @@ import typer
 from kbnav.apps.cli import bot, evaluation, mirror, planner, skb
 from kbnav.apps.cli.ask import ask
 from kbnav.apps.cli.chat import chat
+from kbnav.apps.cli.completion import completion, get_ready
+from kbnav.apps.cli.config import config
 from kbnav.apps.cli.help import Commands
+from kbnav.apps.cli.models import models
 from kbnav.apps.cli.retrieve import retrieve
 from kbnav.apps.cli.runs import runs, show
 from kbnav.apps.cli.serve import mcp, opinions, serve
@@ -27,6 +30,7 @@ app.add(show, section="Ask")
 app.add(runs, section="Ask")
 app.add(retrieve, section="Ask")
 app.add(systems, section="Ask")
+app.add(models, section="Ask")
 app.add(serve, section="Serve")
 app.add(mcp, section="Serve")
 app.add(opinions, section="Serve")
@@ -35,6 +39,8 @@ app.add_typer(mirror.app, name="mirror", rich_help_panel="Knowledge bases")
 app.add_typer(skb.app, name="skb", rich_help_panel="Knowledge bases")
 app.add_typer(evaluation.app, name="eval", rich_help_panel="Evaluation")
 app.add_typer(planner.app, name="planner", rich_help_panel="Evaluation")
+app.add(config, section="This program")
+app.add(completion, section="This program")
 
 
 def _print_version(wanted: bool) -> None:
@@ -58,6 +64,7 @@ def main() -> None:
     """Entry point: what stops a run ends with one clear line and its exit code."""
     from kbnav.errors import KbnavError, StopRun
 
+    get_ready()
     try:
         app(prog_name="kbnav")
     except StopRun as error:
