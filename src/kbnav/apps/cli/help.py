@@ -17,9 +17,20 @@ Record = tuple[str, str]
 _WIDTH = 100
 """Columns of help on a wide terminal."""
 _RANGES = (
-    (re.compile(r"(-?\d+)<=x<=(-?\d+)"), r"\1 to \2"),
-    (re.compile(r"x>=(-?\d+)"), r"at least \1"),
+    (re.compile(r"(-?[\d.]+)<=?x<=?(-?[\d.]+)"), r"\1 to \2"),
+    (re.compile(r"x>=(-?[\d.]+)"), r"at least \1"),
+    (re.compile(r"x>(-?[\d.]+)"), r"above \1"),
+    (re.compile(r"x<=(-?[\d.]+)"), r"at most \1"),
 )
+
+
+_TYPES = (
+    (re.compile(r"<(?:list\[)?int(?: range)?\]?>"), "N"),
+    (re.compile(r"<(?:list\[)?float(?: range)?\]?>"), "NUMBER"),
+    (re.compile(r"<(?:list\[)?path\]?>", re.IGNORECASE), "PATH"),
+    (re.compile(r"<(?:list\[)?(?:str|text)\]?>"), "TEXT"),
+)
+"""What stands for a value whose option names none."""
 
 
 class Command(TyperCommand):
@@ -72,6 +83,8 @@ def _records(command: Any, ctx: typer.Context, kind: str) -> Iterator[Record]:
                 name = (parameter.metavar or parameter.name).upper() + ("..." if parameter.nargs == -1 else "")
             for pattern, words in _RANGES:
                 said = pattern.sub(words, said)
+            for pattern, words in _TYPES:
+                name = pattern.sub(words, name)
             yield name, said
 
 
