@@ -75,7 +75,9 @@ class _Parts:
         options = SpinachOptions.model_validate(settings.options)
         if options.preset == "paper":
             toolbox = Toolbox.for_kb(kb, PAPER_TOOLS, without=settings.without_tools)
-            return cls(paper_settings(settings), options, toolbox, Shown(whole_rows=0), "spinach/paper.md")
+            return cls(
+                paper_settings(settings), options, toolbox, Shown(whole_rows=0, profiles=False), "spinach/paper.md"
+            )
         toolbox = Toolbox.for_kb(kb, WIKIDATA_TOOLS, without=settings.without_tools)
         return cls(settings, options, toolbox, Shown(), "spinach/policy.md")
 

@@ -49,6 +49,8 @@ class Shown:
     examples: int = 5
     cell: int = 200
     """Characters of one value."""
+    profiles: bool = True
+    """Whether uses of properties and members of classes are counted, which the paper's agent does not do."""
 
 
 _EARLIER = 3

@@ -90,7 +90,9 @@ def test_an_entity_that_is_not_there_becomes_an_observation(context):
 
 
 def test_examples_show_which_way_a_property_points(context):
-    lines = use(context, "get_property_examples", property_id="P61").text.splitlines()
+    lines = [
+        line for line in use(context, "get_property_examples", property_id="P61").text.splitlines() if "-->" in line
+    ]
     assert len(lines) == 5
     assert all(" -- discoverer or inventor (P61) --> " in line for line in lines)
 

@@ -131,6 +131,73 @@ class Neighborhood:
     total: int = 0
 
 
+@dataclass(frozen=True)
+class Share:
+    """An entity with how often it was counted."""
+
+    entity: Entity
+    count: int
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A statement with its subject and all its qualifiers."""
+
+    subject: Entity
+    statement: Statement
+
+
+@dataclass(frozen=True)
+class PropertyProfile:
+    """How a property is used.
+
+    ``direct`` and ``statements`` count its uses as ``wdt:`` and as ``p:``, up to ``limit``. The rest is of a sample of
+    ``sampled`` statements by ``subjects`` subjects, or as many direct uses; each list has the commonest first.
+    """
+
+    direct: int
+    statements: int
+    limit: int
+    sampled: int
+    subjects: int
+    qualifiers: tuple[Share, ...] = ()
+    units: tuple[Share, ...] = ()
+    subject_classes: tuple[Share, ...] = ()
+    value_classes: tuple[Share, ...] = ()
+    uses: tuple[Stated, ...] = ()
+
+
+@dataclass(frozen=True)
+class ClassProfile:
+    """The members of a class: its own, and with those of the classes below it, each counted up to ``limit``.
+
+    ``properties`` are those that most of the ``sampled`` members have, each with how many of them.
+    """
+
+    direct: int
+    below: int
+    limit: int
+    sampled: int
+    properties: tuple[Share, ...] = ()
+
+
+@runtime_checkable
+class Profiled(Protocol):
+    """A knowledge base that can say how its properties and classes are used, in one or two bounded queries each."""
+
+    def property_profile(self, property_id: str, *, language: str = "en") -> PropertyProfile:
+        """How a property is used. Raises UnknownId, QueryTimeout."""
+        ...
+
+    def class_profile(self, entity_id: str, *, language: str = "en") -> ClassProfile:
+        """What the members of a class have. Raises UnknownId, QueryTimeout."""
+        ...
+
+    def incoming(self, entity_id: str, *, language: str = "en") -> Sequence[Share]:
+        """The properties by which edges come in, most first, with how many. Raises UnknownId, QueryTimeout."""
+        ...
+
+
 @runtime_checkable
 class KnowledgeBase(Protocol):
     """What an agent navigates. Implementations raise ``TellModel`` and ``StopRun`` errors only.

@@ -12,16 +12,19 @@ from kbnav.answers import ENTITY_IRI, AnswerTable, Ranked, Ranking
 from kbnav.errors import BadArguments, QuerySyntaxError, UnknownId
 from kbnav.knowledge.base import (
     Capability,
+    ClassProfile,
     Direction,
     Entity,
     Entry,
     Example,
     Neighborhood,
+    PropertyProfile,
     SearchResult,
+    Share,
 )
 from kbnav.knowledge.sparql.check import QueryForm, check
 from kbnav.knowledge.sparql.prefixes import add_prefixes
-from kbnav.knowledge.wikidata import examples, neighbors, vector
+from kbnav.knowledge.wikidata import examples, neighbors, profiles, vector
 from kbnav.knowledge.wikidata.api import ActionApi
 from kbnav.knowledge.wikidata.cache import HttpCache
 from kbnav.knowledge.wikidata.entities import languages, no_page, parse, references
@@ -117,6 +120,21 @@ class WikidataKB:
         chosen = examples.candidates([*own, *used])
         known = self._api.brief([asked, *(one for use in chosen for one in (use.subject, *use.ids))], code)
         return examples.shown(chosen, known.get(asked, Entity(asked, kind="property")), known, limit)
+
+    def property_profile(self, property_id: str, *, language: str = "en") -> PropertyProfile:
+        """See ``Profiled``."""
+        return profiles.property_profile(self._select, self._names(language), _id(property_id, "P"))
+
+    def class_profile(self, entity_id: str, *, language: str = "en") -> ClassProfile:
+        """See ``Profiled``."""
+        return profiles.class_profile(self._select, self._names(language), _id(entity_id))
+
+    def incoming(self, entity_id: str, *, language: str = "en") -> Sequence[Share]:
+        """See ``Profiled``."""
+        return profiles.incoming(self._select, self._names(language), _id(entity_id))
+
+    def _names(self, language: str) -> profiles.Brief:
+        return lambda ids: self._api.brief(ids, _code(language))
 
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
         """See ``KnowledgeBase``. Sent as it is, with the standard prefixes it lacks in front of its first line."""

@@ -1,0 +1,92 @@
+"""Profiles say how properties and classes are used, with counts that other queries confirm."""
+
+from __future__ import annotations
+
+import json
+
+import pyoxigraph as ox
+
+from kbnav.answers import AnswerTable
+from kbnav.knowledge.base import Entity, Profiled
+from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
+from kbnav.knowledge.wikidata.profiles import property_profile
+from kbnav.tools.get_property_examples import get_property_examples
+from kbnav.tools.observation import Context, Shown
+from kbnav.tools.profiles import class_text, incoming_text, property_text
+from kbnav.tools.prune import prune_by_ranking
+
+
+def number(kb, pattern: str, what: str = "*") -> int:
+    return int(kb.execute_query(f"SELECT (COUNT({what}) AS ?n) {{ {pattern} }}").rows[0][0].value)
+
+
+def test_a_property_is_counted_in_both_forms_with_its_qualifiers_and_the_classes_at_its_ends(mini_kb):
+    assert isinstance(mini_kb, Profiled)
+    profile = mini_kb.property_profile("P166")
+    assert profile.direct == number(mini_kb, "?s wdt:P166 ?o")
+    assert profile.statements == profile.sampled == number(mini_kb, "?s p:P166 ?o")
+    assert profile.subjects == number(mini_kb, "?s p:P166 ?o", "DISTINCT ?s")
+    point = next(share for share in profile.qualifiers if share.entity.id == "P585")
+    assert point.count == number(mini_kb, "?s p:P166 ?o . ?o pq:P585 ?d", "DISTINCT ?o")
+    assert point.entity.label == "point in time"
+    human = next(share for share in profile.subject_classes if share.entity.id == "Q5")
+    assert human.count == number(mini_kb, "?s wdt:P166 ?o ; wdt:P31 wd:Q5")
+    assert len(profile.uses) == 2
+    assert all(use.statement.qualifiers for use in profile.uses)
+
+
+HEIGHTS = "".join(
+    f"wd:Q{n} p:P2048 wds:{n} ; wdt:P2048 {n} . wds:{n} ps:P2048 {n} ; psv:P2048 wdv:{n} . "
+    f"wdv:{n} wikibase:quantityUnit wd:{'Q11573' if n % 4 else 'Q174728'} . "
+    for n in range(1, 13)
+)
+
+
+def test_units_are_counted():
+    store = ox.Store()
+    prefixes = dict(STANDARD_PREFIXES)
+    store.update("".join(f"PREFIX {name}: <{iri}> " for name, iri in prefixes.items()) + f"INSERT DATA {{ {HEIGHTS} }}")
+
+    def select(query: str) -> AnswerTable:
+        found = store.query(query, prefixes=prefixes).serialize(format=ox.QueryResultsFormat.JSON)
+        return AnswerTable.from_sparql_json(json.loads(found))
+
+    profile = property_profile(select, lambda ids: {one: Entity(one, f"name of {one}") for one in ids}, "P2048")
+    assert [(unit.entity.id, unit.count) for unit in profile.units] == [("Q11573", 9), ("Q174728", 3)]
+    assert "Units are name of Q11573 (Q11573) 75 %, name of Q174728 (Q174728) 25 %." in property_text(
+        profile, "P2048", Shown()
+    )
+
+
+def test_a_class_has_its_members_counted_with_and_without_those_of_classes_below_it(mini_kb):
+    profile = mini_kb.class_profile("Q11344")
+    assert profile.direct == number(mini_kb, "?s wdt:P31 wd:Q11344")
+    assert profile.below == number(mini_kb, "?s wdt:P31/wdt:P279* wd:Q11344", "DISTINCT ?s")
+    for share in profile.properties:
+        pattern = f"?s wdt:P31/wdt:P279* wd:Q11344 ; wdt:{share.entity.id} ?o"
+        assert share.count == number(mini_kb, pattern, "DISTINCT ?s")
+    counts = [share.count for share in profile.properties]
+    assert counts == sorted(counts, reverse=True)
+    assert class_text(mini_kb.class_profile("Q7186")) == ""
+
+
+def test_edges_that_come_in_are_counted_by_property(mini_kb):
+    shares = {share.entity.id: share.count for share in mini_kb.incoming("Q7186")}
+    assert shares["P61"] == number(mini_kb, "?s wdt:P61 wd:Q7186")
+    assert "discoverer or inventor (P61) ×" in incoming_text(mini_kb.incoming("Q7186"))
+    assert incoming_text(()) == ""
+
+
+def test_the_model_reads_counts_shares_and_statements_with_qualifiers(mini_kb):
+    text = property_text(mini_kb.property_profile("P166"), "P166", Shown())
+    assert text.startswith("P166 is used ")
+    assert "point in time (P585) " in text
+    assert "Subjects are human (Q5) " in text
+    assert text.count("With qualifiers: ") == 2
+
+    def tool(shown: Shown) -> str:
+        context = Context(mini_kb, "?", "en", prune_by_ranking(shown), shown)
+        return get_property_examples(context, "", "P166").text
+
+    assert tool(Shown()).endswith(text)
+    assert "is used" not in tool(Shown(profiles=False))
