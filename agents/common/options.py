@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from kbnav.agents.common.scores import Pruning
-from kbnav.knowledge.skb.matching import NEAREST, Variant
+from kbnav.knowledge.skb.matching import Variant
 from kbnav.options import Options
 from kbnav.planning.open import Name
+from kbnav.planning.options import PlanOptions
 
 
 class SpinachOptions(Options):
@@ -20,34 +21,6 @@ class SpinachOptions(Options):
 
     preset: Literal["kbnav", "paper"] = "kbnav"
     wording: Literal["finish", "call"] = "finish"
-
-
-class PlanOptions(Options):
-    """Options of every system with a plan."""
-
-    planner: Name = "none"
-    """What plans the relation paths."""
-    trained: str = ""
-    """Folder of a trained planner (``kbnav planner train``); given alone, it is a ``ranker``."""
-    matching: Variant = "hybrid"
-    """How the nodes that the question names are found."""
-
-    @property
-    def nearest(self) -> int:
-        """Nodes that are matched by meaning."""
-        return NEAREST
-
-    @model_validator(mode="before")
-    @classmethod
-    def _named_by_what_is_trained(cls, given: Any) -> Any:
-        return {"planner": "ranker", **given} if isinstance(given, dict) and given.get("trained") else given
-
-    @field_validator("trained")
-    @classmethod
-    def _of_one_that_learns(cls, value: str, info: ValidationInfo) -> str:
-        if value and info.data.get("planner") in ("none", "in-context"):
-            raise ValueError(f"the planner {info.data['planner']} is not trained; ranker and seq2seq are")
-        return value
 
 
 class PasemiqaOptions(PlanOptions):

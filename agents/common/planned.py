@@ -8,13 +8,13 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kbnav.agents.common.options import PlanOptions
 from kbnav.agents.common.walking import call_for
 from kbnav.agents.machine import Policy, Reply, State
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant
 from kbnav.planning.base import Plan, PlannedPath, Planner
 from kbnav.planning.open import open_planner
+from kbnav.planning.options import PlanOptions
 from kbnav.retrieval.base import Trace
 from kbnav.settings import Settings
 from kbnav.tools.observation import Context

@@ -180,6 +180,11 @@ BUILT_IN: tuple[SystemEntry, ...] = (
         uses=("model",),
     ),
     _retriever("rrf", "Fuses several systems by their ranks.", "rrf:build_rrf", "RRFOptions", "vectors"),
+    SystemEntry(
+        "plan-rank", "Follows a planner's relation paths, each end by its probability.",
+        "kbnav.planning.plan_rank:build_plan_rank", "retriever", "kbnav.planning.plan_rank:PlanRankOptions", ("skb",),
+        uses=("training",),
+    ),
     _retriever(
         "graph-rank", "Follows the relations that the query names, without a model.", "graph_rank:build_graph_rank",
         "GraphRankOptions", uses=("vectors",),

@@ -29,14 +29,16 @@ def reached(skb: SKB, path: PlannedPath, nodes: Sequence[str], limit: int = MOST
     return found
 
 
-def answers(skb: SKB, plan: Plan, nodes: Sequence[str], limit: int = MOST_REACHED) -> list[tuple[int, float]]:
+def answers(
+    skb: SKB, plan: Plan, nodes: Sequence[str], limit: int = MOST_REACHED, *, texts: Sequence[int] = ()
+) -> list[tuple[int, float]]:
     """The node numbers that a plan leads to with their probabilities, the best first, equal ones by number.
 
-    A path's probability is shared equally by the nodes it leads to; that of ``text`` goes to none.
+    A path's probability is shared equally by the nodes it leads to; that of ``text`` by ``texts``, where there are any.
     """
     shares: npt.NDArray[np.float64] = np.zeros(len(skb.nodes))
     for path in plan.paths:
-        found = reached(skb, path, nodes, limit)
+        found = np.array(texts, np.int32) if path.is_text else reached(skb, path, nodes, limit)
         shares[found] += path.probability / max(1, len(found))
     places = np.flatnonzero(shares)
     order = places[np.argsort(-shares[places], kind="stable")]
