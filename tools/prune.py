@@ -92,8 +92,14 @@ def _text(statement: Statement) -> str:
 def _by_property(entry: Entry) -> Sequence[tuple[str, str, Sequence[str]]]:
     values: dict[tuple[str, str], list[str]] = {}
     for statement in entry.statements:
-        values.setdefault((statement.property.id, statement.property.label), []).append(statement.value.text)
+        values.setdefault((statement.property.id, statement.property.label), []).append(_with_qualifiers(statement))
     return [(owner, label, texts) for (owner, label), texts in values.items()]
+
+
+def _with_qualifiers(statement: Statement) -> str:
+    """A value as the prompt's examples have it: ``value [qualifier: value; …]``."""
+    told = [f"{item.property.label or item.property.id}: {item.value.text}" for item in statement.qualifiers]
+    return statement.value.text + (f" [{'; '.join(told)}]" if told else "")
 
 
 def _ids(text: str, known: Sequence[str]) -> list[str]:

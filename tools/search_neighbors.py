@@ -30,7 +30,7 @@ def search_neighbors(
         entity_id,
         relation=relation or None,
         direction=direction,
-        query=query or context.question,
+        query=query or context.asked,
         language=context.language,
         limit=context.shown.edges,
     )

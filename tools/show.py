@@ -11,6 +11,8 @@ from kbnav.tools.observation import Shown
 
 _COLUMNS = 20
 """Columns of a result that are shown at most."""
+_IDENTIFIERS = 8
+"""Identifiers not shown that are named at most."""
 _WORTH_SHOWING = 0.3
 """Share of the best edge's score below which an edge is not shown."""
 
@@ -72,14 +74,29 @@ def entry_text(entry: Entry, kept: Entry, shown: Shown, *, empty: str = "It has 
     if entry.document:
         lines.append(entry.document)
     lines += [f"- {statement_text(statement, shown)}" for statement in kept.statements]
+    lines += [f"- {statement_text(statement, shown)}" for statement in kept.identifiers]
     hidden = Counter(entity_name(one.property) for one in entry.statements)
     hidden.subtract(entity_name(one.property) for one in kept.statements)
     more = [f"{name} ×{number}" if number > 1 else name for name, number in hidden.items() if number > 0]
     if more:
         lines.append(f"Not shown: {', '.join(more)}.")
-    elif not entry.statements and empty:
+    elif not entry.statements and not entry.identifiers and empty:
         lines.append(empty)
+    lines += _left_out(entry, kept)
     return "\n".join(lines)
+
+
+def _left_out(entry: Entry, kept: Entry) -> list[str]:
+    """What is there of an entry but not shown: identifiers, of which some are named, and deprecated statements."""
+    shown = {one.property.id for one in kept.identifiers}
+    names = list(dict.fromkeys(entity_name(one.property) for one in entry.identifiers if one.property.id not in shown))
+    lines = []
+    if names:
+        more = f" and {len(names) - _IDENTIFIERS} more" if len(names) > _IDENTIFIERS else ""
+        lines.append(f"Identifiers not shown: {', '.join(names[:_IDENTIFIERS])}{more}.")
+    if deprecated := (entry.omitted or {}).get("deprecated", 0):
+        lines.append(f"{_count(deprecated, 'deprecated statement')} not shown.")
+    return lines
 
 
 def examples_text(examples: Sequence[Example], property_id: str) -> str:

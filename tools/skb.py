@@ -51,7 +51,7 @@ def get_entry(context: Context, thought: str, entity_id: str) -> Observation:
         entity_id: The id of the node, as results show it, or the name of a relation.
     """
     entry = context.kb.get_entry(entity_id, language=context.language)
-    kept, usage = context.prune(entry, context.question)
+    kept, usage = context.prune(entry, context.asked)
     linked = [one.value.id for one in kept.statements if one.value.id]
     own = [entry.entity.id] if entry.entity.kind != "property" else []
     empty = "It has no edges." if own else ""

@@ -158,7 +158,8 @@ def test_a_path_that_is_too_long_for_the_model_is_sent_again_with_less_of_its_ob
     *_, last = stub.requests
     shown = [message["content"] for message in last["messages"] if message["role"] == "tool"]
     assert [text[:3] for text in shown] == ["1: ", "2: ", "3: "]
-    assert all(text.endswith("… (8003 more characters are not shown again)") for text in shown)
+    assert all("… (8003 more characters are not shown again)" in text for text in shown)
+    assert shown[-1].endswith("3 of 15 actions used.")
     assert len(stub.requests) == 3  # whole, 4000 characters each, 1000
 
 

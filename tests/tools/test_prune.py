@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from langchain_core.messages import AIMessage
 
-from kbnav.knowledge.base import Entity, Entry, Statement, Value
+from kbnav.knowledge.base import Entity, Entry, Qualifier, Statement, Value
 from kbnav.models.scripted import ScriptedModel
 from kbnav.relevance import relevance
 from kbnav.tools.observation import Shown
@@ -75,3 +75,20 @@ def test_nothing_shared_scores_nothing_and_nothing_fails():
     assert relevance("", ["a", "b"]) == [0.0, 0.0]
     assert relevance("x", []) == []
     assert relevance("Who?", ["", "who"]) == [0.0, 0.0]
+
+
+def test_a_model_sees_qualifiers_and_examples_with_them_and_what_was_asked_before():
+    model = ScriptedModel(replies=[AIMessage('["P26"]')])
+    since = Qualifier(Entity("P580", "start time", kind="property"), Value("1895"))
+    married = Statement(Entity("P26", "spouse", kind="property"), Value("Pierre Curie"), qualifiers=(since,))
+    asked = Entry(Entity("Q1", "someone"), (*entry().statements, married))
+    prune_by_model(model, Shown())(asked, "Who was Marie Curie?\nAnd her husband?")
+    prompt = model.seen[0][0].text
+    assert "P26 spouse: spouse value 0; spouse value 1; spouse value 2 (and 1 more)" in prompt
+    assert "- Who was Marie Curie?\n- And her husband?\nEntity: someone (Q1)" in prompt
+    examples = prompt.split("Questions of the conversation")[0]
+    assert examples.count("[start time: ") == 2
+    assert examples.count('\n["P31"') == 3
+    only = ScriptedModel(replies=[AIMessage("[]")])
+    prune_by_model(only, Shown(values=0))(Entry(Entity("Q1", "someone"), (married,)), QUESTION)
+    assert "P26 spouse: Pierre Curie [start time: 1895]" in only.seen[0][0].text

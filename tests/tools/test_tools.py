@@ -8,7 +8,7 @@ import pytest
 
 from kbnav.agents.machine import WELL_KNOWN
 from kbnav.answers import AnswerTable, Term
-from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.base import Entity, Entry, KnowledgeBase, Statement, Value
 from kbnav.tools.observation import Context, Observation, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.show import table_text
@@ -257,3 +257,44 @@ class Labels:
     def __init__(self, kb: KnowledgeBase) -> None:
         self.labels = kb.labels
         self.capabilities = kb.capabilities
+
+
+def test_what_was_asked_before_reaches_pruning_and_the_default_phrase_of_neighbors(mini_kb):
+    shown = Shown(statements=3, edges=3)
+    context = Context(mini_kb, "And when?", "en", prune_by_ranking(shown), shown)
+    again = replace(context, earlier=("Who was the spouse of Marie Curie?",))
+    lines = use(again, "get_entry", entity_id="Q7186").text.splitlines()
+    assert any(line.startswith("- spouse (P26)") for line in lines)
+    assert not any(
+        line.startswith("- spouse") for line in use(context, "get_entry", entity_id="Q7186").text.splitlines()
+    )
+    assert " -- spouse (P26) --> " in use(again, "search_neighbors", entity_id="Q7186").text.splitlines()[0]
+
+
+def test_identifiers_that_the_question_speaks_of_are_shown_and_the_others_named(context):
+    entity = Entity("Q1", "someone")
+    ids = [
+        ("P214", "VIAF cluster ID"),
+        ("P213", "ISNI"),
+        *[(f"P9{number}", f"list {number} ID") for number in range(20)],
+    ]
+    own = tuple(Statement(Entity(one, label, kind="property"), Value(f"x{one}")) for one, label in ids)
+    context.kb = WithEntry(Entry(entity, identifiers=own, omitted={"deprecated": 2}))
+    context.question = "What is the VIAF ID of someone?"
+    assert use(context, "get_entry", entity_id="Q1").text.splitlines()[1:] == [
+        "- VIAF cluster ID (P214): xP214",
+        f"Identifiers not shown: ISNI (P213), {', '.join(f'list {n} ID (P9{n})' for n in range(7))} and 13 more.",
+        "2 deprecated statements not shown.",
+    ]
+
+
+class WithEntry:
+    """A knowledge base with one entry."""
+
+    capabilities = frozenset({"get_entry"})
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+
+    def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
+        return self.entry

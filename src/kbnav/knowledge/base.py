@@ -92,13 +92,15 @@ class Entry:
     """Everything shown of one entity: its statements and, in an SKB, its document.
 
     ``redirected_from`` is the id asked for where the entity was merged into another. ``omitted`` counts the statements
-    left out (external identifiers, deprecated ones), by reason.
+    left out (deprecated ones), by reason.
     """
 
     entity: Entity
     statements: tuple[Statement, ...] = ()
     document: str = ""
     aliases: tuple[str, ...] = ()
+    identifiers: tuple[Statement, ...] = ()
+    """Statements with identifiers in other databases, which are many and seldom what is asked for."""
     redirected_from: str = ""
     omitted: Mapping[str, int] | None = None
 

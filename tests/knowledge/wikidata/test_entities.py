@@ -50,6 +50,7 @@ def test_every_real_document_gives_as_many_statements_as_it_has_by_rank(document
         assert entry.entity.id == document["id"]
         found.update(statement.rank for statement in entry.statements)
         found.update(entry.omitted)
+        found["external-id"] += len(entry.identifiers)
         counted(document, expected)
     assert len(documents) == 1354
     assert found == expected
@@ -120,7 +121,8 @@ def test_preferred_statements_come_first_and_what_is_left_out_is_counted():
     assert entry.statements[0].property.label == "colour"
     assert [(one.property.id, one.value.special) for one in entry.statements[0].qualifiers] == [("P3", "unknown")]
     assert entry.statements[2].value.special == "none"
-    assert entry.omitted == {"deprecated": 1, "external-id": 1}
+    assert entry.omitted == {"deprecated": 1}
+    assert [(one.property.id, one.value.text) for one in entry.identifiers] == [("P2", "id 17")]
     assert entry.entity == Entity("Q1", "Everywhere", "a thing", "item")
     assert entry.aliases == ("Ding",)
 

@@ -82,15 +82,17 @@ def references(document: Mapping[str, Any]) -> list[str]:
 def parse(document: Mapping[str, Any], *, language: str, known: Mapping[str, Entity]) -> Entry:
     """An entry from an entity document and what is known of the entities it names.
 
-    Preferred statements of a property come before its normal ones; deprecated ones and external identifiers are left
-    out and counted in ``omitted``. Raises BadResponse where the document is not of the promised form.
+    Preferred statements of a property come before its normal ones; identifiers in other databases stand apart, and
+    deprecated statements are left out and counted in ``omitted``. Raises BadResponse where the document is not of the
+    promised form.
     """
     redirect = document.get("redirects")
     try:
-        statements, omitted = _statements(document, known)
+        statements, identifiers, omitted = _statements(document, known)
         return Entry(
             entity=brief(document, language),
             statements=statements,
+            identifiers=identifiers,
             document=_lexeme_text(document, language, known),
             aliases=_aliases(document, language),
             redirected_from=str(redirect.get("from", "")) if isinstance(redirect, dict) else "",
@@ -112,17 +114,16 @@ def is_external(snak: Mapping[str, Any]) -> bool:
     return snak.get("datatype") == "external-id"
 
 
-def _shown(statement: Mapping[str, Any]) -> str:
-    """Empty where a statement is shown, or else the reason why it is not."""
-    if statement.get("rank") == "deprecated":
-        return "deprecated"
-    return "external-id" if is_external(statement["mainsnak"]) else ""
+def _is_deprecated(statement: Mapping[str, Any]) -> bool:
+    return statement.get("rank") == "deprecated"
 
 
 def _references(document: Mapping[str, Any]) -> Iterator[str]:
     for property_id, statement in claims(document):
-        if not _shown(statement):
-            yield property_id
+        if _is_deprecated(statement):
+            continue
+        yield property_id
+        if not is_external(statement["mainsnak"]):
             for snak in _snaks(statement):
                 yield snak["property"]
                 yield from _snak_references(snak)
@@ -159,18 +160,26 @@ def _snak_references(snak: Mapping[str, Any]) -> Iterator[str]:
             yield value["globe"].rpartition("/")[2]
 
 
-def _statements(document: Mapping[str, Any], known: Mapping[str, Entity]) -> tuple[tuple[Statement, ...], Counter[str]]:
+def _statements(
+    document: Mapping[str, Any], known: Mapping[str, Entity]
+) -> tuple[tuple[Statement, ...], tuple[Statement, ...], Counter[str]]:
+    """The statements, the identifiers, and how many were left out by reason."""
+
     def name(entity: str) -> str:
         return known[entity].label or entity if entity in known else entity
 
     omitted: Counter[str] = Counter()
+    identifiers: list[Statement] = []
     best: dict[str, list[Statement]] = {}
     others: dict[str, list[Statement]] = {}
     for property_id, statement in claims(document):
-        if reason := _shown(statement):
-            omitted[reason] += 1
+        if _is_deprecated(statement):
+            omitted["deprecated"] += 1
             continue
         snak = statement["mainsnak"]
+        if is_external(snak):
+            identifiers.append(Statement(_property(snak, known), snak_value(snak, name)))
+            continue
         rank: Literal["preferred", "normal"] = "preferred" if statement.get("rank") == "preferred" else "normal"
         qualifiers = tuple(
             Qualifier(_property(item, known), snak_value(item, name)) for item in _qualifier_snaks(statement)
@@ -179,7 +188,7 @@ def _statements(document: Mapping[str, Any], known: Mapping[str, Entity]) -> tup
         best.setdefault(property_id, [])
         (best if rank == "preferred" else others).setdefault(property_id, []).append(parsed)
     ordered = [one for property_id in best for one in (*best[property_id], *others.get(property_id, ()))]
-    return tuple(ordered), omitted
+    return tuple(ordered), tuple(identifiers), omitted
 
 
 def _property(snak: Mapping[str, Any], known: Mapping[str, Entity]) -> Entity:
