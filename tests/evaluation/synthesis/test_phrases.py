@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.synthesis.lexicon import Lexicon, participle, past, plural
 from kbnav.evaluation.synthesis.phrases import CONTENT, LONGEST, Phrase, is_content, is_literal, phrases, reword
-from kbnav.evaluation.synthesis.templates import parse_template
+from kbnav.evaluation.synthesis.templates import check_template, parse_template
 from kbnav.evaluation.synthesis.wording import SHIPPED, Wording, load_wording
+from kbnav.knowledge.skb.schema import Meta, TypeTuple
 
 
 def lexicon(*groups: str) -> Lexicon:
@@ -138,6 +140,56 @@ def test_shipped_wordings_are_read_and_their_templates_too(name: str) -> None:
         legs = [leg for branch in template.branches for leg in branch.legs]
         assert {leg.relation for leg in legs} <= wording.relations.keys()
         assert {leg.type for leg in legs} <= wording.types.keys()
+
+
+def test_starks_templates_are_all_there_and_fit_its_schemas() -> None:
+    """Appendix B: so many templates of each shape; schemas as STaRK's files have them, Prime's edges both ways."""
+    shapes = {
+        "amazon": {"1": 5, "1&1": 7, "1&1&1": 1},
+        "mag": {"1": 3, "2": 2, "2=2": 1, "2&1": 1},
+        "prime": {"1&!1": 1, "1&1": 4, "2": 19, "2=1": 4},
+    }
+    for name, expected in shapes.items():
+        templates = [parse_template(text) for text in load_wording(f"stark-{name}").templates]
+        assert Counter(template.shape for template in templates) == expected
+        for template in templates:
+            check_template(template, STARK_SCHEMAS[name])
+
+
+def _schema(*tuples: tuple[str, str, str], both: bool = False) -> Meta:
+    every = [*tuples, *((b, r, a) for a, r, b in tuples if both and (b, r, a) not in tuples)]
+    found = [TypeTuple(source=a, relation=r, target=b, count=1) for a, r, b in every]
+    return Meta(name="x", source="", data="data-000000000000", types=(), relations=(), tuples=tuple(found), files={})
+
+
+STARK_SCHEMAS = {
+    "amazon": _schema(
+        *((("product", f"has_{kind}", kind)) for kind in ("brand", "color", "category")),
+        *(("product", relation, "product") for relation in ("also_buy", "also_view")),
+    ),
+    "mag": _schema(
+        ("author", "author___affiliated_with___institution", "institution"),
+        ("paper", "paper___cites___paper", "paper"),
+        ("paper", "paper___has_topic___field_of_study", "field_of_study"),
+        ("author", "author___writes___paper", "paper"),
+    ),
+    "prime": _schema(
+        *(("drug", relation, "disease") for relation in ("indication", "contraindication")),
+        *(("drug", relation, "gene/protein") for relation in ("carrier", "target", "enzyme", "transporter")),
+        *(("disease", relation, "effect/phenotype") for relation in ("phenotype present", "phenotype absent")),
+        *(("gene/protein", relation, "anatomy") for relation in ("expression present", "expression absent")),
+        *(("gene/protein", "associated with", kind) for kind in ("disease", "effect/phenotype")),
+        *(
+            ("gene/protein", "interacts with", kind)
+            for kind in ("cellular_component", "molecular_function", "biological_process", "pathway", "exposure")
+        ),
+        *((kind, "parent-child", kind) for kind in ("disease", "pathway")),
+        ("drug", "side effect", "effect/phenotype"),
+        ("drug", "synergistic interaction", "drug"),
+        ("gene/protein", "ppi", "gene/protein"),
+        both=True,
+    ),
+}
 
 
 def test_a_wording_that_is_none_is_refused(tmp_path: Path) -> None:
