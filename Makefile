@@ -53,9 +53,9 @@ lint: $(READY)  ## format, lint, types, layering
 bench: $(READY)  ## speed, memory and quality; takes minutes and wants ../shared/data
 	$(BIN)/python -m benchmarks
 
-wheel-test: $(READY)  ## the tests once more, against the built wheel in an environment without the source tree
+wheel-test: $(READY)  ## the tests once more, against the wheel, built from the source distribution, in an environment without the source tree
 	rm -rf build/wheel && mkdir -p build/wheel
-	$(BIN)/python -m build --quiet --wheel --outdir build/wheel
+	$(BIN)/python -m build --quiet --outdir build/wheel
 	$(PYTHON) -m venv build/wheel/env
 	build/wheel/env/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
 	build/wheel/env/bin/python -m pip install --quiet --no-deps build/wheel/kbnav-*.whl

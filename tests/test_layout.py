@@ -24,6 +24,9 @@ def test_links_are_kept_out_of_the_build_and_their_folders_put_in():
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
     assert set(build["exclude"]) == {f"src/kbnav/{name}" for name in ("agents", "tools", "prompts")}
     assert set(build["targets"]["wheel"]["only-include"]) == {"src/kbnav", "agents", "tools", "prompts"}
+    source = build["targets"]["sdist"]["only-include"]
+    assert {"src", "agents", "tools", "prompts"} <= set(source)
+    assert [name for name in source if not (ROOT / name).exists()] == []
 
 
 def test_agents_and_tools_have_no_init_so_that_no_package_of_that_name_is_shadowed():
