@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import QueryEnding
+from kbnav.agents.common.answering import QueryEnding, Writer
 from kbnav.agents.common.writers import write_plainly
 from kbnav.answers import AnswerTable
 from kbnav.knowledge.sparql.limits import drop_probe_limit
@@ -108,13 +108,20 @@ def recorded_runs(data: Path) -> list[dict[str, Any]]:
         return json.load(file)  # type: ignore[no-any-return]
 
 
-def replay(recorded: Mapping[str, Any], home: Path) -> Run:
-    """Put one recorded run through the state machine."""
+def script(recorded: Mapping[str, Any]) -> ScriptedModel:
+    """A model that asks for the actions of one recorded run."""
     replies = []
     for action in recorded["actions"]:
         name, argument = TOOLS[action["action_name"]]
         arguments = {argument: action["action_argument"]} if argument else {}
         replies.append(says((name, arguments), thought=action["thought"]))
+    return ScriptedModel(replies=replies)
+
+
+def replay(
+    recorded: Mapping[str, Any], home: Path, model: ScriptedModel | None = None, write: Writer = write_plainly
+) -> Run:
+    """Put one recorded run through the state machine."""
     settings = Settings(home=home, model="recorded", language="en")
     tools = RecordedTools(recorded)
     agent = Agent(
@@ -122,9 +129,9 @@ def replay(recorded: Mapping[str, Any], home: Path) -> Run:
         model="recorded",
         kb=RecordedKB(tools),  # type: ignore[arg-type]
         settings=settings,
-        policy=ChatPolicy(ScriptedModel(replies=replies), tools, "spinach/policy.md", settings.budget),
+        policy=ChatPolicy(model or script(recorded), tools, "spinach/policy.md", settings.budget),
         toolbox=tools,
-        ending=QueryEnding(write_plainly, last_executed=True),
+        ending=QueryEnding(write, last_executed=True),
         prune=lambda entry, question: (entry, Usage()),  # noqa: ARG005
     )
     return ask(agent, recorded["question"])
@@ -157,7 +164,8 @@ def count(recordings: Sequence[Mapping[str, Any]], home: Path) -> Counter[str]:
         far = list(repeats(recorded))
         counts["recorded runs"] += 1
         counts["recorded actions"] += len(recorded["actions"])
-        counts["runs that ended"] += run.outcome.stop in ("finish", "step budget", "action budget")
+        # A recording that breaks off has no more calls to give, and a model that calls no tool is given up.
+        counts["runs that ended"] += run.outcome.stop in ("finish", "step budget", "action budget", "refusal")
         counts[f"ended: {run.outcome.status}, by {run.outcome.stop}"] += 1
         counts["actions that repeat an earlier one of their recording"] += len(far)
         counts["  of these, one of the four before"] += sum(distance <= 4 for distance in far)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.cost import spent
 from benchmarks.replay_spinach_runs import count, recorded_runs
 
 
@@ -14,3 +15,20 @@ def test_every_published_run_ends_and_repeats_and_early_stops_are_rolled_back(sh
     assert counts["  of these, dropped and rolled back"] == counts["stops without rows in the recordings"] == 11
     assert counts["recordings that stop with rows and hold no repeat"] == 325
     assert counts["  of these, the final query is the recorded one"] == 325
+
+
+class Words:
+    """Counts words, so that a test needs no encoding to be fetched."""
+
+    def encode(self, text: str, **_: object) -> list[str]:
+        return text.split()
+
+
+def test_what_a_question_costs_grows_with_each_call_that_sends_the_path_again(shared_data, tmp_path):
+    short, long = sorted(recorded_runs(shared_data)[:40], key=lambda one: len(one["actions"]))[::39]
+    calls, prompt, completion = spent(Words(), short, tmp_path)
+    assert calls == len(short["actions"]) + 1  # and one for the answer
+    thoughts = sum(len(action["thought"].split()) for action in short["actions"])
+    assert completion > thoughts
+    more_calls, more_prompt, _ = spent(Words(), long, tmp_path)
+    assert more_prompt / more_calls > prompt / calls > 300

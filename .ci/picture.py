@@ -1,0 +1,66 @@
+"""Draw the README's picture of the chat page, from the real page in Chromium: ``make picture``.
+
+The server answers with the offline policy on the bundled mirror, so that no key and no network is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from io import BytesIO
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import sync_playwright
+
+OUT = Path(__file__).resolve().parent.parent / "docs" / "images" / "page.png"
+QUESTION = "Which elements were discovered by Humphry Davy?"
+SIZE = {"width": 900, "height": 700}
+COLOURS = 48
+
+
+def main() -> None:
+    """Serve, ask, and keep what is seen."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with tempfile.TemporaryDirectory() as home:
+        environment = {**os.environ, "KBNAV_HOME": home, "KBNAV_KB": "mini", "KBNAV_MODEL": "offline"}
+        command = [sys.executable, "-m", "kbnav", "serve", "--port", str(port)]
+        server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            picture = draw(f"http://127.0.0.1:{port}/")
+        finally:
+            server.terminate()
+            server.wait()
+    OUT.parent.mkdir(exist_ok=True)
+    Image.open(BytesIO(picture)).convert("RGB").quantize(COLOURS).save(OUT, optimize=True)
+    print(f"{OUT}: {OUT.stat().st_size / 1000:.0f} kB")
+
+
+def draw(url: str) -> bytes:
+    """A PNG of the page with one question answered."""
+    for _ in range(300):
+        try:
+            urllib.request.urlopen(f"{url}ready")
+            break
+        except urllib.error.URLError:
+            time.sleep(0.1)
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        page = browser.new_page(viewport=SIZE, color_scheme="light")
+        page.goto(url)
+        page.fill("#question", QUESTION)
+        page.press("#question", "Enter")
+        page.wait_for_selector(".run .foot")
+        page.evaluate("window.scrollTo(0, 0)")
+        return page.screenshot()
+
+
+if __name__ == "__main__":
+    main()
