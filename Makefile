@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test long-test train-test model-test lint bench wheel-test cassettes site cut release lock clean
+.PHONY: demo test long-test train-test model-test lint bench wheel-test cassettes site picture cut release lock clean
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 15) else "kbnav needs Python 3.11 to 3.14; set PYTHON")'
@@ -71,6 +71,9 @@ site: .venv-site/.ready  ## the guide as a site, in build/site; fails on a broke
 	$(PYTHON) -m venv .venv-site
 	.venv-site/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements-site.lock
 	touch $@
+
+picture: $(READY)  ## the README's picture of the chat page; needs chromium
+	$(BIN)/python .ci/picture.py
 
 cut: $(READY)  ## move what is unreleased into a section of its own: make cut VERSION=1.2.3
 	$(BIN)/python .ci/release.py cut "$(VERSION)"
