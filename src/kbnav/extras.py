@@ -8,18 +8,21 @@ from contextlib import contextmanager
 from kbnav.errors import UsageError
 
 
-def missing(extra: str, use: str, *packages: str) -> UsageError:
-    """The error for a use that needs packages which are not installed."""
-    named = ", ".join(packages) or extra
-    return UsageError(f"{use} needs {named}, which is not installed: pip install 'kbnav[{extra}]'")
+def missing(use: str, *packages: str, extra: str = "") -> UsageError:
+    """The error for a use of packages that are not installed, and how to install them: by an extra, or by name."""
+    named = " and ".join(packages)
+    wanted = f"'kbnav[{extra}]'" if extra else " ".join(packages)
+    verb = "is" if len(packages) == 1 else "are"
+    return UsageError(f"{use} needs {named}, which {verb} not installed: pip install {wanted}")
 
 
 @contextmanager
 def needs(extra: str, use: str) -> Iterator[None]:
-    """Around imports of an extra's packages. Raises UsageError that says how to install what is missing."""
+    """Around the imports of an extra's packages. Raises UsageError that says how to install what is missing."""
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] == "kbnav":
+        package = (error.name or extra).partition(".")[0]
+        if package == "kbnav":
             raise
-        raise missing(extra, use, error.name or "") from error
+        raise missing(use, package, extra=extra) from error

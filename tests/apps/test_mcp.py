@@ -147,7 +147,10 @@ def test_over_http_what_a_tool_asks_a_model_counts_as_a_question(demo_kb: Knowle
         return [*generated, *looked_up, *await said(url, "Who?", token=token)]
 
     with ModelStub([completion("The Brown Eye | made by | Ann")]) as stub:
-        limits = {"web_tokens": {"alice": token}, "web_questions_per_day": 8}  # a call asks for three samples, then what holds
+        limits = {
+            "web_tokens": {"alice": token},
+            "web_questions_per_day": 8,
+        }  # a call asks for three samples, then what holds
         settings = web_settings(tmp_path, model="stub", base_url=stub.base_url, **limits)
         with served(settings, demo_kb, "gog") as url:
             found = asyncio.run(talk(url))

@@ -20,6 +20,7 @@ import numpy as np
 from kbnav.encoders import Vectors, normalised
 from kbnav.encoders.blas import one_thread
 from kbnav.errors import DataError, UsageError
+from kbnav.extras import missing
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
@@ -61,7 +62,7 @@ class MiniLM:
         Raises UsageError where there are none, DataError where they are not the published ones.
         """
         if find_spec("tokenizers") is None:
-            raise UsageError("the encoder minilm needs tokenizers: pip install 'kbnav[skb]'")
+            raise missing("the encoder minilm", "tokenizers", extra="vectors")
         from tokenizers import Tokenizer
 
         weights, words = find_files(folder)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from kbnav.encoders import Vectors, normalised
 from kbnav.errors import UsageError
+from kbnav.extras import missing
 
 
 class Model(Protocol):
@@ -33,7 +34,7 @@ class SentenceTransformers:
     def load(cls, name: str) -> SentenceTransformers:
         """Load a model by its hub name or folder. Raises UsageError where library or model are missing."""
         if find_spec("sentence_transformers") is None:
-            raise UsageError(f"the encoder sentence-transformers:{name} needs: pip install sentence-transformers")
+            raise missing(f"the encoder sentence-transformers:{name}", "sentence-transformers")
         library = import_module("sentence_transformers")
         try:
             return cls(library.SentenceTransformer(name), name)

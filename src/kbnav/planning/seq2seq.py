@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbnav.errors import DataError, UsageError
+from kbnav.extras import missing
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.base import TEXT, Hop, Plan
 from kbnav.planning.mending import checked
@@ -349,6 +350,6 @@ def _digests(folder: Path) -> dict[str, str]:
 
 
 def _require() -> None:
-    missing = [name for name in ("torch", "transformers", "peft") if find_spec(name) is None]
-    if missing:
-        raise UsageError(f"the planner seq2seq needs {', '.join(missing)}: pip install 'kbnav[train]'")
+    absent = [name for name in ("torch", "transformers", "peft") if find_spec(name) is None]
+    if absent:
+        raise missing("the planner seq2seq", *absent, extra="train")

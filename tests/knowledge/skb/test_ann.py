@@ -203,6 +203,9 @@ def test_without_faiss_the_search_is_exact_and_says_so_once(tmp_path: Path, rows
     command = [sys.executable, "-c", WITHOUT_FAISS, str(tmp_path)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
 
-    assert done.stdout.splitlines() == ["[3, 4]", "the approximate index needs faiss: pip install 'kbnav[ann]'"]
+    assert done.stdout.splitlines() == [
+        "[3, 4]",
+        "the approximate index needs faiss, which is not installed: pip install 'kbnav[ann]'",
+    ]
     assert len(done.stderr.splitlines()) == 1
     assert "pip install 'kbnav[ann]'" in done.stderr

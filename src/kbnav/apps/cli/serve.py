@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from kbnav.apps.cli.arguments import AskedOf, BaseUrlOption, load
-from kbnav.errors import UsageError
 
 
 def serve(
@@ -38,8 +35,8 @@ def serve(
     ] = None,
 ) -> None:
     """Serve the chat page, its APIs and their description until interrupted (docs/serve.md)."""
-    with _extra("web"):
-        from kbnav.apps.web.server import serve as serve_web
+    from kbnav.apps.web.server import serve as serve_web
+
     settings = load(base_url=base_url)
     lists = {"kbs": tuple(kb or ()), "models": tuple(model or ()), "systems": tuple(system or ())}
     given = _given(**lists, host=host, port=port, workers=workers)
@@ -72,31 +69,20 @@ def mcp(
     with open_kb(settings) as base:
         if not http:
             agent = build_agent(base, settings, of.system or "")
-            with _extra("mcp"):
-                server = build_server(OwnDesk(agent), hide)
+            server = build_server(OwnDesk(agent), hide)
             asyncio.run(run_stdio(server))
             return
-        with _extra("web"):
-            from kbnav.apps.web.desk import open_desk
-            from kbnav.apps.web.security import checked
-            from kbnav.apps.web.server import run_app
+        from kbnav.apps.web.desk import open_desk
+        from kbnav.apps.web.security import checked
+        from kbnav.apps.web.server import run_app
+
         with open_desk(settings, base, of.system or "") as desk:
-            with _extra("mcp"):
-                server = build_server(desk, hide)
+            server = build_server(desk, hide)
             run_app(
                 lambda: http_app(server, web),
                 checked(web),
                 ready=lambda address: print(f"MCP at {address}mcp; Ctrl-C ends it", flush=True),
             )
-
-
-@contextmanager
-def _extra(name: str) -> Iterator[None]:
-    """Says which extra is missing, where a package is. Raises UsageError."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise UsageError(f"this needs {error.name}: install kbnav with the extra {name} (docs/serve.md)") from error
 
 
 def _given(**options: object) -> dict[str, object]:
@@ -108,8 +94,7 @@ def opinions() -> None:
     """Print what readers thought of answers, one JSON record a line, for evaluation."""
     from contextlib import ExitStack
 
-    with _extra("web"):
-        from kbnav.apps.web.server import open_store
+    from kbnav.apps.web.server import open_store
 
     with ExitStack() as stack:
         store, _ = open_store(load(), stack)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kbnav.errors import UsageError
+from kbnav.extras import needs
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -109,8 +110,9 @@ def open_sqlite(path: Path) -> Iterator[SqliteDatabase]:
 @contextmanager
 def open_postgres(url: str) -> Iterator[ConnectionPool[Any]]:
     """Connections to a PostgreSQL database, each in autocommit mode. Raises UsageError."""
-    from psycopg import Error
-    from psycopg_pool import ConnectionPool, PoolTimeout
+    with needs("postgres", "web.database"):
+        from psycopg import Error
+        from psycopg_pool import ConnectionPool, PoolTimeout
 
     try:
         pool: ConnectionPool[Any] = ConnectionPool(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kbnav.errors import UsageError
 from kbnav.evaluation.report.classes import CLASSES
 from kbnav.evaluation.report.data import Bin, Report, RunReport, metric_name
+from kbnav.extras import needs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,10 +38,8 @@ def write_plots(report: Report, folder: Path) -> list[Path]:
 
 def save_figure(path: Path, width: int, draw: Callable[[Sequence[Axes]], None]) -> Path:
     """Write a figure of ``width`` panels side by side. Raises UsageError as ``write_plots`` does."""
-    try:
+    with needs("plot", "a chart"):
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise UsageError("plots need matplotlib: pip install 'kbnav[plot]'") from error
     figure = Figure(figsize=(6.4 * width, 4.0), layout="constrained")
     axes = figure.subplots(1, width, squeeze=False)[0]
     draw(list(axes))

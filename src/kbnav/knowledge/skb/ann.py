@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from kbnav.encoders import Vectors
 from kbnav.errors import DataError, UsageError
+from kbnav.extras import missing
 from kbnav.knowledge.skb.arrays import consecutive, open_array
 from kbnav.knowledge.skb.schema import Progress, no_progress
 
@@ -46,7 +47,12 @@ def folder(part: str) -> str:
 def require() -> None:
     """Raises UsageError where faiss is not installed."""
     if not installed():
-        raise UsageError("the approximate index needs faiss: pip install 'kbnav[ann]'")
+        raise absent()
+
+
+def absent() -> UsageError:
+    """What is said where faiss is not installed."""
+    return missing("the approximate index", "faiss", extra="ann")
 
 
 def installed() -> bool:

@@ -17,7 +17,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,11 +80,10 @@ def build(
 ) -> None:
     """Write the index into ``folder``, which must be empty. ``language`` names the stemmer, "" uses none.
 
-    Raises UsageError for an unknown language or where tantivy is not installed.
+    Raises UsageError for an unknown language.
     """
     if language and language not in LANGUAGES:
         raise UsageError(f"no stemmer for {language!r}; there are {', '.join(LANGUAGES)}")
-    _require_tantivy()
     from tantivy import Index
 
     total, done = type_start[-1], 0
@@ -235,7 +233,6 @@ def open(folder: Path) -> TextIndex:
         raise DataError(f"{folder}: not a text index: {error!r}") from error
     if version > _FORMAT:
         raise DataError(f"{folder}: text index of format {version}; this version reads {_FORMAT}")
-    _require_tantivy()
     from tantivy import Index
 
     # tantivy wants to write a lock file beside an index it opens. It gets a folder of links for the moment; what it
@@ -299,8 +296,3 @@ def _analyzer(language: str) -> tantivy.TextAnalyzer:
     if language:
         builder = builder.filter(Filter.stemmer(language))
     return builder.build()
-
-
-def _require_tantivy() -> None:
-    if find_spec("tantivy") is None:
-        raise UsageError("the text index needs tantivy: pip install 'kbnav[skb]'")

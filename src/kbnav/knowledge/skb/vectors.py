@@ -196,9 +196,7 @@ class VectorIndex:
         if self._approximate_folder is None or not len(self.vectors):
             return None
         if not ann.installed():
-            _log.warning(
-                "%s: all vectors are read: pip install 'kbnav[ann]' to use this index", self._approximate_folder
-            )
+            _log.warning("%s: all vectors are read: %s", self._approximate_folder, ann.absent())
             return None
         return ann.open(self._approximate_folder, self.content)
 

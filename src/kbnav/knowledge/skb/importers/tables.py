@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from kbnav.errors import DataError, UsageError
+from kbnav.extras import needs
 from kbnav.knowledge.skb.records import ALIAS_FIELDS, EdgeRecord, Losses, NodeRecord
 from kbnav.knowledge.skb.schema import Style
 
@@ -150,11 +151,9 @@ def _csv_lines(path: Path, file: IO[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _parquet(path: Path) -> Iterator[tuple[int, Record]]:
-    try:
+    with needs("parquet", "reading Parquet"):
         import pyarrow as arrow
         from pyarrow import parquet
-    except ImportError as error:
-        raise UsageError("reading Parquet needs the package pyarrow") from error
     try:
         with parquet.ParquetFile(path) as file:
             yield from enumerate((record for batch in file.iter_batches() for record in batch.to_pylist()), 1)
