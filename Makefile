@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test long-test train-test model-test lint bench wheel-test cassettes site picture cut release lock clean
+.PHONY: demo test long-test train-test model-test lint bench wheel-test bare-test cassettes site picture cut release lock clean
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 15) else "kbnav needs Python 3.11 to 3.14; set PYTHON")'
@@ -60,6 +60,14 @@ wheel-test: $(READY)  ## the tests once more, against the wheel, built from the 
 	build/wheel/env/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
 	build/wheel/env/bin/python -m pip install --quiet --no-deps build/wheel/kbnav-*.whl
 	build/wheel/env/bin/python -m pytest -n auto --dist loadfile
+
+bare-test: $(READY)  ## the main jobs, where the wheel is installed alone, without extras; at the locked versions
+	rm -rf build/bare && mkdir -p build/bare
+	$(BIN)/python -m build --quiet --wheel --outdir build/bare
+	$(PYTHON) -m venv build/bare/env
+	sed -n -E 's/^([a-zA-Z0-9_.-]+==[^\\]*[^\\ ]).*/\1/p' requirements.lock > build/bare/constraints.txt
+	build/bare/env/bin/python -m pip install --quiet --constraint build/bare/constraints.txt build/bare/kbnav-*.whl
+	build/bare/env/bin/python -P tests/bare/main_jobs.py
 
 cassettes: $(READY)  ## record the HTTP that tests replay again, from the bundled mirror and a stub
 	$(BIN)/python -m tests.record_cassettes
