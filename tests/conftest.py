@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import langgraph.graph  # noqa: F401 - pytest parses it again as it is imported, which Python 3.11 cannot do beside threads
 import pytest
 import requests
 
