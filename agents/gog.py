@@ -108,9 +108,9 @@ def gog_with(
     skb = kb if isinstance(kb, SkbKB) else None
     walking, generating = WalkingTools(ask, options.k), GeneratingTools(ask, options.samples)
     tools = (*(() if skb else (search_entities,)), walking.search_neighbors, generating.generate, finish)
-    offered = Toolbox.for_kb(kb, tools, without=settings.without_tools)
+    offered = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools)
     own = (*((PlanningTools(skb).plan,) if skb else ()), search_further, *tools)
-    toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools)
+    toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, more=settings.with_tools)
     policy: Policy = ChatPolicy(
         model,
         offered,

@@ -172,7 +172,8 @@ class Machine:
         calls = _affordable(reply.calls, state, self.ending, self.budget)
         if not calls:
             return {"usage": usage, "stop": "gave up" if room(state, self.budget) > 0 else _used_up(state, self.budget)}
-        return {"usage": usage, "pending": [call.encodable() for call in calls]}
+        turn = 1 + max((step.call.turn for step in (*state["path"], *state["discarded"])), default=0)
+        return {"usage": usage, "pending": [replace(call.encodable(), turn=call.turn or turn) for call in calls]}
 
     def act(self, state: State, run: RunContext) -> Update:
         """Run the pending calls that are fresh; those beside them that repeat a step are dropped."""

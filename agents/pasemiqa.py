@@ -63,8 +63,8 @@ def pasemiqa_with(
     query = TextQuery(kb, options.found, cosine=options.query == "cosine")
     tools = (walking.search_neighbors, query.vector_query, finish)
     own, also = (PlanningTools(kb).plan, *tools), query.capabilities
-    offered = Toolbox.for_kb(kb, tools, without=settings.without_tools, also=also)
-    toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, also=also)
+    offered = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools, also=also)
+    toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, more=settings.with_tools, also=also)
     match, planner = open_planned(kb, settings, options, planner)
     policy = ChatPolicy(
         model,

@@ -74,11 +74,11 @@ class _Parts:
     def of(cls, kb: KnowledgeBase, settings: Settings) -> _Parts:
         options = SpinachOptions.model_validate(settings.options)
         if options.preset == "paper":
-            toolbox = Toolbox.for_kb(kb, PAPER_TOOLS, without=settings.without_tools)
+            toolbox = Toolbox.for_kb(kb, PAPER_TOOLS, without=settings.without_tools, more=settings.with_tools)
             return cls(
                 paper_settings(settings), options, toolbox, Shown(whole_rows=0, profiles=False), "spinach/paper.md"
             )
-        toolbox = Toolbox.for_kb(kb, WIKIDATA_TOOLS, without=settings.without_tools)
+        toolbox = Toolbox.for_kb(kb, WIKIDATA_TOOLS, without=settings.without_tools, more=settings.with_tools)
         return cls(settings, options, toolbox, Shown(), "spinach/policy.md")
 
     def agent(self, kb: KnowledgeBase, policy: Policy, model: str, writer: BaseChatModel | None) -> Agent:

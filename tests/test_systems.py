@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from kbnav import systems
+from kbnav.agents.common.choice import build_agent
 from kbnav.apps.cli import main
 from kbnav.errors import UsageError
 from kbnav.evaluation.records import read_saved_run
+from kbnav.evaluation.scoring import score_run
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.retrieval.build import build_retriever
@@ -257,3 +259,55 @@ def test_wrong_use_is_one_clear_line(kbnav, arguments, said):
     assert (code, out) == (2, "")
     assert error.count("\n") == 1
     assert said in error
+
+
+TOOLS = '''
+from kbnav.evaluation.datasets import Question
+
+def shout(context, thought: str, words: str = "") -> str:
+    """Shout.
+
+    Args:
+        thought: Why.
+        words: What.
+    """
+    return words.upper()
+
+def silent(context, thought: str, words: str) -> str:
+    return words
+
+def bare(words: str) -> str:
+    """Say."""
+    return words
+
+def questions(folder):
+    yield Question("1", {"en": "Who discovered polonium?"}, query="SELECT ?x { wd:Q979 wdt:P61 ?x }")
+'''
+
+
+def test_packages_and_modules_add_tools_and_datasets(kbnav, installed: Path):
+    (installed / "more.py").write_text(TOOLS)
+    points = installed / "stranger-2.0.dist-info" / "entry_points.txt"
+    points.write_text("[kbnav.tools]\nloud = more:shout\n\n[kbnav.datasets]\npolonium = more:questions\n")
+    run = ("eval", "run", "polonium", "--kb", "mini", "--system", "spinach")
+    assert kbnav(*run, "--out", "run", "--tool", "loud", "--tool", "more:shout")[0] == 0
+    saved = read_saved_run(installed / "run")
+    assert (saved.info.dataset, saved.info.questions) == ("polonium", ("1",))
+    assert saved.info.settings["with_tools"] == ["loud", "more:shout"]
+    assert score_run(saved).all.values["em"] == 1.0
+    assert "polonium" in kbnav("eval", "dataset", "list")[1]
+    assert "'polonim'; did you mean 'polonium'?" in kbnav("eval", "run", "polonim", "--out", "b")[2]
+    tools = [
+        ("lout", "no tool 'lout'; did you mean 'loud'?"),
+        ("more:silent", "more:silent cannot be a tool; it needs a docstring"),
+    ]
+    tools += [("more:bare", "must begin with context and thought"), ("more:questions", "cannot be a tool")]
+    for tool, said in tools:
+        code, _, error = kbnav("ask", "--tool", tool, "Who?")
+        assert (code, error.count("\n")) == (2, 1)
+        assert said in error
+    with open_kb(Settings(kb="mini")) as kb:
+        toolbox = build_agent(kb, Settings(kb="mini", with_tools=("loud",))).tools
+        assert toolbox.names[-2:] == ["shout", "finish"]
+        assert toolbox.run(None, "shout", "", {"words": "what"}).text == "WHAT"
+    sys.modules.pop("more")

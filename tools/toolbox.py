@@ -14,6 +14,8 @@ from pydantic import BaseModel, ValidationError, create_model
 from kbnav.errors import BadArguments, TellModel, UsageError
 from kbnav.knowledge.base import Capability, KnowledgeBase
 from kbnav.tools.execute_query import QUERY as QUERY
+from kbnav.plugins import named, points
+from kbnav.suggest import did_you_mean
 from kbnav.tools.execute_query import execute_query
 from kbnav.tools.finish import finish
 from kbnav.tools.get_entry import get_entry
@@ -25,8 +27,11 @@ from kbnav.tools.show_rows import show_rows
 from kbnav.tools.vector_query import vector_query
 from kbnav.trajectory import FINISH as FINISH
 
-ToolFunction = Callable[..., Observation]
 SHOW_ROWS = show_rows.__name__
+ToolFunction = Callable[..., Observation | str]
+"""A tool; where it returns text, that is the observation."""
+GROUP = "kbnav.tools"
+"""The group of entry points by which other packages add tools."""
 _NOT_GIVEN = ("self", "context")
 """Parameters that are not the model's to give."""
 
@@ -101,17 +106,21 @@ class Toolbox:
         functions: Sequence[ToolFunction] = WIKIDATA_TOOLS,
         *,
         without: Sequence[str] = (),
+        more: Sequence[str] = (),
         also: frozenset[Capability] = frozenset(),
     ) -> Toolbox:
         """The functions that work on this knowledge base, less those named. Raises UsageError for an unknown name.
 
-        ``also`` are capabilities that the knowledge base lacks and the functions make up for.
+        ``more`` are tools of others by name (``own_tool``). ``also`` are capabilities that the knowledge base lacks and
+        the functions make up for.
         """
         names = [function.__name__ for function in functions]
         unknown = [name for name in without if name not in names]
         if unknown:
             raise UsageError(f"no tool {', '.join(unknown)} to leave out; the tools are: {', '.join(names)}")
-        return cls([function for function in functions if function.__name__ not in without], kb.capabilities | also)
+        kept = [function for function in functions if function.__name__ not in without]
+        added = [own_tool(name) for name in more]
+        return cls([*kept[:-1], *added, *kept[-1:]], kb.capabilities | also)
 
     def less(self, *names: str) -> Toolbox:
         """The same tools without those named, where they are among them."""
@@ -151,9 +160,34 @@ class Toolbox:
     def run(self, context: Context, name: str, thought: str, arguments: Mapping[str, Any]) -> Observation:
         """Call a tool with validated arguments; what the model can mend becomes the observation."""
         try:
-            return self._tools[name].function(context, thought, **arguments)
+            seen = self._tools[name].function(context, thought, **arguments)
         except TellModel as error:
             return Observation(str(error), ok=False)
+        return seen if isinstance(seen, Observation) else Observation(str(seen))
+
+
+def own_tool(name: str) -> ToolFunction:
+    """A tool that kbnav does not come with: ``module:function``, or the name that an installed package gives it.
+
+    Raises UsageError where there is none, or where it is no function that a model can be told of.
+    """
+    try:
+        found = named(name, GROUP)
+    except KeyError:
+        known = [point.name for point in points(GROUP)]
+        there = (
+            f"there are: {', '.join(known)}" if known else "no installed package has one; module:function is one's own"
+        )
+        raise UsageError(f"no tool {name!r}{did_you_mean(name, known)}; {there}") from None
+    try:
+        if list(signature(found).parameters)[:2] != ["context", "thought"]:
+            raise UsageError(f"{name} cannot be a tool: its parameters must begin with context and thought")
+        _described(_plain(found))
+        _arguments_of(_plain(found))
+    except (TypeError, ValueError, NameError) as error:
+        need = "it needs a docstring with a line under Args: for each parameter but context"
+        raise UsageError(f"{name} cannot be a tool; {need}: {error}") from error
+    return found  # type: ignore[no-any-return]
 
 
 _CAPABILITIES: frozenset[str] = frozenset(Capability.__args__)  # type: ignore[attr-defined]

@@ -9,6 +9,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.prompts import prompt_hashes
 from kbnav.settings import Settings
 from kbnav.tools.observation import Context, Pruner, Shown
+from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import FINISH, SHOW_ROWS, Toolbox
 
 
@@ -23,9 +24,9 @@ class Agent:
     policy: Policy
     toolbox: Toolbox
     ending: Ending
-    prune: Pruner
+    prune: Pruner = prune_by_ranking(Shown())
     prompts: tuple[str, ...] = ()
-    """Folders under ``prompts/`` whose files' hashes are saved with every run."""
+    """Folders under ``prompts/``, or one's own by their whole paths, whose files' hashes are saved with every run."""
     shown: Shown = Shown()
     offered: Toolbox | None = None
     """What a model may choose from, where the agent's program calls tools of its own besides, such as ``plan``."""

@@ -75,7 +75,9 @@ def asker(calls: ModelCalls) -> Ask:
 
 
 def need_all_tools(settings: Settings, system: str) -> None:
-    """Raise UsageError where the settings leave a tool out of a system whose course is fixed."""
+    """Raise UsageError where the settings leave a tool out of, or add one to, a system whose course is fixed."""
+    if settings.with_tools:
+        raise UsageError(f"the system {system} has a fixed course: no tool can be added to it")
     if settings.without_tools:
         raise UsageError(f"the system {system} has a fixed course: no tool can be left out of it")
 

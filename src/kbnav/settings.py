@@ -224,6 +224,8 @@ class Settings(BaseSettings):
     """How entries are cut to what matters: ranked against the question, by a model (SPINACH, section 4.1), or not."""
     without_tools: tuple[str, ...] = ()
     """Tools that are not offered."""
+    with_tools: tuple[str, ...] = ()
+    """Tools of other packages, by name, or of one's own, as ``module:function``, that are offered besides."""
 
     home: Path = Field(default_factory=lambda: Path.home() / ".local" / "state" / "kbnav")
     """Folder of saved runs, chat sessions and the HTTP cache."""

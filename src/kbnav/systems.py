@@ -11,21 +11,16 @@ a reference to a builder of one's own, ``my_agent:build``.
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KBKind, KnowledgeBase, kb_kind
 from kbnav.options import Options, describe_options, read_options
+from kbnav.plugins import load, load_point, origin, points
 from kbnav.settings import Settings
 from kbnav.suggest import did_you_mean
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 GROUP = "kbnav.systems"
 """The group of entry points."""
@@ -199,14 +194,13 @@ def systems() -> Iterator[SystemEntry]:
     """
     yield from BUILT_IN
     names = {entry.name for entry in BUILT_IN}
-    for point in _entry_points():
+    for point in points(GROUP):
         if point.name in names:
             continue
-        names.add(point.name)
         try:
-            yield _from_point(point)
+            yield _entry(point.name, load_point(point), origin(point))
         except UsageError as error:
-            yield SystemEntry(point.name, f"cannot be loaded: {error}", point.value, origin=_origin(point))
+            yield SystemEntry(point.name, f"cannot be loaded: {error}", point.value, origin=origin(point))
 
 
 def find(name: str, kind: Kind | None = None) -> SystemEntry:
@@ -218,7 +212,7 @@ def find(name: str, kind: Kind | None = None) -> SystemEntry:
     if found is None and ":" in name:
         found = _entry(name, load(name), name.partition(":")[0])
     if found is None:
-        found = next((_from_point(point) for point in _entry_points() if point.name == name), None)
+        found = next((_entry(name, load_point(one), origin(one)) for one in points(GROUP) if one.name == name), None)
     if found is None:
         known = [entry.name for entry in systems() if not (kind and entry.kind) or entry.kind == kind]
         what = {"agent": "agent", "retriever": "retriever"}.get(kind or "", "system")
@@ -265,40 +259,6 @@ def built_kind(name: str, built: object) -> Kind:
     raise UsageError(f"{name} builds a {type(built).__name__}, which is neither an Agent nor a Retriever")
 
 
-def load(reference: str) -> Any:
-    """What ``module:attribute`` names; modules are looked for in the working directory too.
-
-    Raises UsageError where there is none, or the module cannot be imported.
-    """
-    module_name, _, path = reference.partition(":")
-    try:
-        module = _imported(module_name)
-    except ModuleNotFoundError as error:
-        if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise UsageError(f"{reference}: there is no module {error.name!r}, here or installed") from error
-        raise UsageError(f"{reference}: {module_name} needs {error.name}, which is not installed") from error
-    except Exception as error:  # whatever a stranger's module raises as it is imported
-        raise UsageError(f"{reference}: {module_name} cannot be imported: {type(error).__name__}: {error}") from error
-    found: Any = module
-    for part in path.split("."):
-        if not part or not hasattr(found, part):
-            known = [name for name, value in vars(module).items() if callable(value)]
-            raise UsageError(f"{reference}: {module_name} has no {path!r}{did_you_mean(path, known)}")
-        found = getattr(found, part)
-    return found
-
-
-def _imported(name: str) -> Any:
-    """A module; the working directory is searched last, and only where the module is nowhere else."""
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != name.partition(".")[0] or str(Path.cwd()) in sys.path:
-            raise
-        sys.path.append(str(Path.cwd()))
-        return import_module(name)
-
-
 def _check_kind(name: str, kind: Kind | None, wanted: Kind | None) -> None:
     if not kind or not wanted or kind == wanted:
         return
@@ -319,20 +279,6 @@ def _entry(name: str, found: Any, origin: str) -> SystemEntry:
         )
     about = (inspect.getdoc(found) or "").partition("\n")[0]
     return SystemEntry(name, about or f"Built by {found.__name__} of {found.__module__}.", found, origin=origin)
-
-
-def _entry_points() -> Iterator[EntryPoint]:
-    from importlib.metadata import entry_points
-
-    yield from sorted(entry_points(group=GROUP), key=lambda point: point.name)
-
-
-def _from_point(point: EntryPoint) -> SystemEntry:
-    return _entry(point.name, load(point.value.partition(" ")[0]), _origin(point))
-
-
-def _origin(point: EntryPoint) -> str:
-    return point.dist.name if point.dist else point.module
 
 
 def _takes_options(builder: Callable[..., Any]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.answering import last_with_rows
@@ -46,13 +47,13 @@ class ChatPolicy:
         self,
         model: BaseChatModel,
         toolbox: Toolbox,
-        prompt: str,
+        prompt: str | Path,
         budget: Budget,
         *,
         notice: str = "notice.md",
         **values: object,
     ) -> None:
-        """``prompt`` is the name of the system prompt's file, such as ``spinach/policy.md``; ``values`` are for it.
+        """``prompt`` names the system prompt's file, ``spinach/policy.md`` or a Path; ``values`` are for it.
 
         ``notice`` is the file of the hint on what was dropped and what is left.
         """

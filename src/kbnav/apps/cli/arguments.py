@@ -58,6 +58,12 @@ SetOption = Annotated[
         help="An option of the system, as in top_v=10 (see kbnav systems NAME); may be repeated.",
     ),
 ]
+ToolOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tool", metavar="TOOL", help="A tool of one's own that is offered too, as module:function; repeatable."
+    ),
+]
 DataOption = Annotated[
     Path | None, typer.Option("--data", metavar="FOLDER", help="Folder of the benchmarks' published files.")
 ]
@@ -84,10 +90,12 @@ class AskedOf(Asked):
     language: LanguageOption = None
     system: SystemOption = None
     chosen: SetOption = None
+    tools: ToolOption = None
 
     def settings(self, **more: object) -> Settings:
         """The settings under these options and ``more``. Raises UsageError."""
-        return super().settings(**{"language": self.language, "options": self.options} | more)
+        own = {"language": self.language, "options": self.options, "with_tools": self.tools or None}
+        return super().settings(**own | more)
 
     @property
     def options(self) -> dict[str, Any] | None:

@@ -113,6 +113,7 @@ class Conversation:
         }
         pairs = [(name, value) for name, value in given.items() if value]
         pairs += [("set", one) for one in self._of.chosen or ()]
+        pairs += [("tool", one) for one in self._of.tools or ()]
         options = "".join(f" --{name} {shlex.quote(value)}" for name, value in pairs)
         self.say(f"to go on later: kbnav chat --session {self._id}{options}")
 

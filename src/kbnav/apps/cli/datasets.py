@@ -85,11 +85,15 @@ def _read(path: Path) -> str:
 def dataset_list() -> None:
     """The datasets known by name, with their licences, and the formats."""
     from kbnav.evaluation.datasets import ALIASES, FORMATS, NAMES, SOURCES
+    from kbnav.evaluation.datasets.load import GROUP
+    from kbnav.plugins import origin, points
 
     for name, (form, path) in NAMES.items():
         print(f"{name:<26} {path:<55} {SOURCES[form].licence}")
     for name, full in ALIASES.items():
         print(f"{name:<26} another name of {full}")
+    for point in points(GROUP):
+        print(f"{point.name:<26} {point.value:<55} {origin(point)}")
     print(f"formats: {', '.join(FORMATS)}")
 
 

@@ -11,12 +11,17 @@ from types import MappingProxyType
 
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import composed, stark, wikidata
-from kbnav.evaluation.datasets.question import Dataset, Question
+from kbnav.evaluation.datasets.question import Dataset, Question, Source
 from kbnav.evaluation.datasets.records import File
 from kbnav.evaluation.datasets.sources import SOURCES
+from kbnav.plugins import named, points
+from kbnav.suggest import did_you_mean
+from kbnav.trajectory import to_json
 
 _log = logging.getLogger(__name__)
 
+GROUP = "kbnav.datasets"
+"""The group of entry points by which other packages add datasets."""
 Reader = Callable[[File], Iterator[Question]]
 
 FORMATS: Mapping[str, Reader] = MappingProxyType(
@@ -88,14 +93,14 @@ _STARK = re.compile(f"stark-({'|'.join(stark.KBS)})-(.+)")
 
 
 def load_dataset(name: str, folder: Path) -> Dataset:
-    """A dataset known by name from a folder of benchmarks. Raises UsageError, DataError.
+    """A dataset known by name from a folder of benchmarks, or as ``own_dataset``. Raises UsageError, DataError.
 
     It keeps the name that it was asked for by, an alias too, so that runs and frozen gold answers of before fit it.
     """
     if name in ALIASES:
         _log.warning("%s is %s by its full name", name, ALIASES[name])
     if (full := ALIASES.get(name, name)) not in NAMES:
-        raise UsageError(f"no dataset {name!r}; known: {', '.join(NAMES)}")
+        return own_dataset(name, folder)
     if match := _STARK.fullmatch(full):
         kb, split = match.groups()
         if published := _published(folder, kb):
@@ -106,6 +111,28 @@ def load_dataset(name: str, folder: Path) -> Dataset:
     if full == "qald-10-tog":
         return _tog_subset(load_dataset("qald-10", folder), File.open(_there(folder / relative)))
     return load_file(form, _there(folder / relative), name=name)
+
+
+def own_dataset(name: str, folder: Path) -> Dataset:
+    """A dataset that kbnav does not come with: ``module:function``, or the name that an installed package gives it.
+
+    The function is called with the folder of benchmarks and returns a Dataset, or its questions. Raises UsageError.
+    """
+    try:
+        read = named(name, GROUP)
+    except KeyError:
+        known = [*NAMES, *(point.name for point in points(GROUP))]
+        raise UsageError(f"no dataset {name!r}{did_you_mean(name, known) or '; known: ' + ', '.join(known)}") from None
+    if not callable(read):
+        raise UsageError(f"{name}: a {type(read).__name__} is no function that reads a dataset")
+    found = read(folder)
+    if isinstance(found, Dataset):
+        return found
+    questions = tuple(found)
+    if not questions or not all(isinstance(question, Question) for question in questions):
+        raise UsageError(f"{name} gives no questions of the type kbnav.evaluation.datasets.Question")
+    digest = hashlib.sha256("\n".join(map(to_json, questions)).encode()).hexdigest()
+    return Dataset(name, questions, Source(name, "its own", "none"), digest)
 
 
 def _there(plain: Path) -> Path:

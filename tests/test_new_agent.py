@@ -1,0 +1,102 @@
+"""The page on an agent of one's own, followed to the letter, from a clone; ``make wheel-test`` does so from a wheel."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+import kbnav
+from kbnav.apps.cli import main
+from kbnav.evaluation.records import read_saved_run
+from kbnav.evaluation.scoring import score_run
+from kbnav.trajectory import saved_runs
+from tests.conftest import ROOT
+from tests.models.stub import ModelStub, completion
+from tests.test_docs import blocks, commands
+
+PAGE = ROOT / "docs" / "new-agent.md"
+SCRIPT = "#!{python}\nimport sys\nfrom kbnav.apps.cli import main\nsys.exit(main())\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, mini_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of somebody's own, with the files that the page says to write, and the mini mirror unpacked."""
+    home = tmp_path / "kbnav-home"
+    home.mkdir()
+    (mini_home / "mirrors").mkdir(exist_ok=True)
+    (home / "mirrors").symlink_to(mini_home / "mirrors")
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "my_agent.py").write_text("\n\n".join(blocks(PAGE, "python")))
+    (folder / "my_prompt.md").write_text(blocks(PAGE, "jinja")[0])
+    (folder / "questions.jsonl").write_text(blocks(PAGE, "jsonl")[0])
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Path:
+    """``kbnav`` of an environment that was just made: the package under test and what it depends on, nothing else.
+
+    What it depends on is found where it is installed already, which spares the minutes of installing it again.
+    """
+    env = tmp_path / "env"
+    venv.create(env, with_pip=False, symlinks=True)
+    places = [Path(kbnav.__file__).parent.parent, Path(sysconfig.get_paths()["purelib"])]
+    site = next(env.glob("lib/python*/site-packages"))
+    (site / "found.pth").write_text("".join(f"{place}\n" for place in places))
+    script = env / "bin" / "kbnav"
+    script.write_text(SCRIPT.format(python=env / "bin" / "python"))
+    script.chmod(0o755)
+    return script
+
+
+def test_the_page_ends_in_an_answer_and_in_scores_in_a_fresh_environment(folder: Path, fresh: Path):
+    assert len(blocks(PAGE, "python")[0].splitlines()) < 40
+    (folder / "my_agent.py").write_text(blocks(PAGE, "python")[0])
+    describe, ask, evaluate = commands(PAGE, "sh")
+    path = f"{fresh.parent}{os.pathsep}{os.environ['PATH']}"
+    said = [
+        subprocess.run(
+            shlex.split(command), env={**os.environ, "PATH": path}, capture_output=True, text=True, check=True
+        ).stdout
+        for command in (describe, ask, evaluate)
+    ]
+    assert "Says how often a property is used." in said[0]
+    assert blocks(PAGE, "text")[0] in said[1]
+    saved = read_saved_run(folder / "runs" / "counter")
+    assert (saved.info.system, score_run(saved).all.values["em"]) == ("counter", 1.0)
+
+
+@pytest.mark.parametrize("command", commands(PAGE, "sh live"))
+def test_a_model_may_choose_and_a_tool_may_be_added(folder: Path, command: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    query = "SELECT (COUNT(*) AS ?n) WHERE { ?s wdt:P1086 ?o }"
+    with ModelStub(
+        [
+            completion(calls=[("find_property", {"thought": "a", "words": "atomic number"})]),
+            completion(calls=[("execute_query", {"thought": "b", "query": query})]),
+            completion(calls=[("finish", {"thought": "c"})]),
+            completion("It is used 39 times."),
+        ]
+    ) as stub:
+        monkeypatch.setattr(sys, "argv", [*shlex.split(command), "--base-url", stub.base_url, "--quiet"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert ended.value.code == 0
+    sys.modules.pop("my_agent")
+    offered = {tool["function"]["name"] for tool in stub.requests[0]["tools"]}
+    assert {"find_property", "execute_query", "finish"} <= offered
+    if "build_with_model" in command:
+        prompt = stub.requests[0]["messages"][0]["content"]
+        assert "You have 15 steps. Your tools are find_property, search_entities, execute_query, finish." in prompt
+    (run,) = saved_runs(Path(os.environ["KBNAV_HOME"]) / "runs")
+    assert "P1086" in run.read_text()
