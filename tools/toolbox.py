@@ -13,9 +13,9 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from kbnav.errors import BadArguments, TellModel, UsageError
 from kbnav.knowledge.base import Capability, KnowledgeBase
-from kbnav.tools.execute_query import QUERY as QUERY
 from kbnav.plugins import named, points
 from kbnav.suggest import did_you_mean
+from kbnav.tools.execute_query import QUERY as QUERY
 from kbnav.tools.execute_query import execute_query
 from kbnav.tools.finish import finish
 from kbnav.tools.get_entry import get_entry

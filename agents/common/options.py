@@ -14,13 +14,12 @@ from kbnav.planning.options import PlanOptions
 
 
 class SpinachOptions(Options):
-    """``preset``: ``kbnav``, or ``paper`` for the agent as the paper has it, without what kbnav adds.
-
-    ``wording``: whether the sentence that comes with finish is the answer in words, or a further call makes one.
-    """
+    """Options of ``spinach``."""
 
     preset: Literal["kbnav", "paper"] = "kbnav"
+    """``paper``: the agent as the paper has it, without what kbnav adds."""
     wording: Literal["finish", "call"] = "finish"
+    """Whether the sentence that comes with finish is the answer in words, or a further call makes one."""
 
 
 class PasemiqaOptions(PlanOptions):
