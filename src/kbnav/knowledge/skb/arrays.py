@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,19 @@ import numpy.typing as npt
 from kbnav.errors import DataError
 
 Array = npt.NDArray[Any]
+Mode = Literal["r", "r+"]
+_PARSING = threading.Lock()
+
+
+def load(path: Path, mode: Mode | None = "r") -> Array:
+    """The array of a ``.npy`` file, by memory map unless ``mode`` is None. Raises OSError, ValueError, EOFError.
+
+    One thread at a time: NumPy reads the header with ``ast``, and CPython before 3.11.9 and 3.12.3 mixes up the counts
+    of two threads that do so at once (SystemError, "AST constructor recursion depth mismatch"; cpython gh-106905).
+    """
+    with _PARSING:
+        array: Array = np.load(path, mmap_mode=mode, allow_pickle=False)
+    return array
 
 
 def open_array(path: Path, dtype: npt.DTypeLike | None = None) -> Array:
@@ -20,7 +34,7 @@ def open_array(path: Path, dtype: npt.DTypeLike | None = None) -> Array:
     The result is a plain array over the map: slices of it cost a third of a ``numpy.memmap``'s.
     """
     try:
-        array: Array = np.load(path, mmap_mode="r", allow_pickle=False).view(np.ndarray)
+        array: Array = load(path).view(np.ndarray)
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{path}: {error}") from error
     if array.ndim != 1 or (dtype is not None and array.dtype != np.dtype(dtype)):

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kbnav.errors import DataError
+from kbnav.knowledge.skb.arrays import load
 from kbnav.knowledge.skb.schema import NodeText, Progress, no_progress
 
 How = Literal["exact", "normalised", "fuzzy"]
@@ -345,7 +346,7 @@ def _starts(lengths: Iterable[int]) -> Ints:
 
 def _mapped(path: Path) -> npt.NDArray[Any]:
     """The array as a plain view of the mapped file, which is quicker to index than a memmap object."""
-    return np.asarray(np.load(path, mmap_mode="r"))
+    return np.asarray(load(path))
 
 
 def _mapped_bytes(path: Path) -> memoryview:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kbnav.encoders import Vectors
+from kbnav.knowledge.skb.arrays import load
 
 NUMBERS, STEPS = "quantized.npy", "steps.npy"
 MOST = 8
@@ -185,7 +186,7 @@ class _Found:
 
 
 def _mapped(path: Path) -> npt.NDArray[Any]:
-    array: npt.NDArray[Any] = np.load(path, mmap_mode="r").view(np.ndarray)
+    array: npt.NDArray[Any] = load(path).view(np.ndarray)
     return array
 
 

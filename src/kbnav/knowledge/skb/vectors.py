@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +23,7 @@ from kbnav.encoders import Encoder, Vectors
 from kbnav.encoders.lsa import LSA
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb import ann, quantized
+from kbnav.knowledge.skb.arrays import Mode, load
 
 META, VECTORS, HASHES = "vectors.json", "vectors.npy", "hashes.npy"
 FORMAT = 1
@@ -34,7 +34,6 @@ SURE = 128
 """Of the scores that ``VectorIndex.scorer`` gives at once, so many are exact."""
 
 Hashes = npt.NDArray[np.bytes_]
-Mode = Literal["r", "r+"]
 _Rows = slice | npt.NDArray[np.int64]
 
 _log = logging.getLogger(__name__)
@@ -270,7 +269,7 @@ class _Best:
 
 def mapped(path: Path, shape: tuple[int, int], mode: Mode = "r") -> Vectors:
     """Map an array of a known shape; an empty one cannot be mapped and is read. Raises ValueError for another."""
-    array: Vectors = np.load(path, mmap_mode=mode if all(shape) else None)
+    array: Vectors = load(path, mode if all(shape) else None)
     if array.shape != shape or array.dtype != np.float32:
         raise ValueError(f"{path.name} is {array.dtype} {array.shape}, not float32 {shape}")
     return array
@@ -278,7 +277,7 @@ def mapped(path: Path, shape: tuple[int, int], mode: Mode = "r") -> Vectors:
 
 def mapped_hashes(path: Path, count: int, mode: Mode = "r") -> Hashes:
     """Map the hashes of the texts that the vectors were made from. Raises ValueError for another number of them."""
-    array: Hashes = np.load(path, mmap_mode=mode if count else None)
+    array: Hashes = load(path, mode if count else None)
     if array.shape != (count,) or array.dtype != np.dtype("S16"):
         raise ValueError(f"{path.name} is {array.dtype} {array.shape}, not the hashes of {count} texts")
     return array
