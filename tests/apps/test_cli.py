@@ -416,3 +416,17 @@ def test_what_can_be_typed_in_a_chat_beside_questions(kbnav, home):
     told = (home / f"{session}.md").read_text()
     assert told.startswith(f"## {QUESTION}\n\npolonium, radium\n\n| answer |\n| --- |\n| Q979 (polonium) |\n")
     assert "# P61: discoverer or inventor\n" in told
+
+
+def test_parts_are_left_out_of_a_question_as_of_a_benchmark(kbnav):
+    _, _, steps = kbnav("ask", "--json", "--without", "get_entry,search_neighbors", "--without", "hint", QUESTION)
+    assert "search_entities" in steps
+    assert "get_entry" not in steps
+    assert "search_neighbors" not in steps
+    code, _, said = kbnav("ask", "--without", "get_entries", QUESTION)
+    assert (code, "no tool get_entries to leave out" in said) == (2, True)
+
+
+def test_options_of_a_served_system_need_its_name(kbnav):
+    code, _, said = kbnav("serve", "--set", "preset=paper")
+    assert (code, "name it with --system" in said) == (2, True)

@@ -64,6 +64,8 @@ ToolOption = Annotated[
         "--tool", metavar="TOOL", help="A tool of one's own that is offered too, as module:function; repeatable."
     ),
 ]
+WITHOUT = "rollback, premature_finish, hint, pruning, kg or drf (of kar), or a tool; several with commas."
+WithoutOption = Annotated[list[str] | None, typer.Option("--without", metavar="PART", help=f"Leave out {WITHOUT}")]
 DataOption = Annotated[
     Path | None, typer.Option("--data", metavar="FOLDER", help="Folder of the benchmarks' published files.")
 ]
@@ -103,6 +105,24 @@ class AskedOf(Asked):
         from kbnav.options import parse_set
 
         return parse_set(self.chosen) if self.chosen else None
+
+
+@dataclass(frozen=True)
+class AskedWithout(AskedOf):
+    """The same, less some of its tools and rules."""
+
+    without: WithoutOption = None
+
+    def settings(self, **more: object) -> Settings:
+        """The settings under these options and ``more``. Raises UsageError."""
+        from kbnav.evaluation.ablate import leave_out
+
+        return leave_out(super().settings(**more), parts(self.without))
+
+
+def parts(without: list[str] | None) -> list[str]:
+    """The parts that ``--without`` names."""
+    return [name.strip() for names in without or [] for name in names.split(",") if name.strip()]
 
 
 @dataclass(frozen=True)

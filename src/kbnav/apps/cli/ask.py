@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbnav.apps.cli.arguments import AskedOf, JsonOption, load
+from kbnav.apps.cli.arguments import AskedWithout, JsonOption, load
 from kbnav.apps.cli.terminal import ended_by_ctrl_c, print_outcome, say_baseline
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def ask(
     question: Annotated[
         str, typer.Argument(metavar="QUESTION", help="In any language; - reads it from standard input.")
     ],
-    of: AskedOf,
+    of: AskedWithout,
     follow_up: Annotated[
         bool, typer.Option("--continue", "-c", help="Ask it as a follow-up to the last question, of whom that was.")
     ] = False,
@@ -68,7 +68,7 @@ def _last_run() -> Run:
     return load_run(find_run("last", load().home / "runs"))
 
 
-def _as_before(of: AskedOf, earlier: Run) -> AskedOf:
+def _as_before(of: AskedWithout, earlier: Run) -> AskedWithout:
     """The same knowledge base, model and system as before, where no other is named."""
     before = earlier.settings
     return replace(

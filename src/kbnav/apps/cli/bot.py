@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbnav.apps.cli.arguments import AskedOf, JsonOption, load
+from kbnav.apps.cli.arguments import AskedWithout, JsonOption, load
 from kbnav.apps.cli.help import Commands
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _NAMED = 5
 
 
 def run(
-    of: AskedOf,
+    of: AskedWithout,
     edit: Annotated[bool, typer.Option("--edit", help="Really edit; without it, edits are printed as diffs.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Look once, see to what is open, and end.")] = False,
 ) -> None:
@@ -72,7 +72,7 @@ def status(
 
 
 def replay(
-    of: AskedOf,
+    of: AskedWithout,
     question: Annotated[
         str, typer.Argument(metavar="ID", help="Id of a question, or the start of one, as status prints it.")
     ],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbnav.apps.cli.arguments import AskedOf
+from kbnav.apps.cli.arguments import AskedWithout
 from kbnav.apps.cli.prompt import Prompt
 from kbnav.apps.cli.terminal import ended_by_ctrl_c, print_outcome, say_baseline, say_error
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def chat(
-    of: AskedOf,
+    of: AskedWithout,
     session: Annotated[
         str | None, typer.Option("--session", metavar="ID", help="Go on with an earlier session.")
     ] = None,
@@ -58,7 +58,7 @@ def chat(
 class Conversation:
     """A chat at a terminal: the knowledge base and the model of the moment, and what was answered last."""
 
-    def __init__(self, settings: Settings, of: AskedOf, session: str, saver: Any, *, quiet: bool) -> None:
+    def __init__(self, settings: Settings, of: AskedWithout, session: str, saver: Any, *, quiet: bool) -> None:
         """``saver`` keeps the session ``session``; ``of`` is what the command was given."""
         from rich.console import Console
 
@@ -114,6 +114,7 @@ class Conversation:
         pairs = [(name, value) for name, value in given.items() if value]
         pairs += [("set", one) for one in self._of.chosen or ()]
         pairs += [("tool", one) for one in self._of.tools or ()]
+        pairs += [("without", one) for one in self._of.without or ()]
         options = "".join(f" --{name} {shlex.quote(value)}" for name, value in pairs)
         self.say(f"to go on later: kbnav chat --session {self._id}{options}")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbnav.apps.cli.arguments import AskedOf, DataOption, DatasetGiven
+from kbnav.apps.cli.arguments import WITHOUT, AskedOf, DataOption, DatasetGiven, WithoutOption, parts
 from kbnav.apps.cli.scores import show_comparison
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ OnlyOption = Annotated[
     Path | None, typer.Option("--only", metavar="FILE", help="File with the ids of the questions, one a line.")
 ]
 RetryOption = Annotated[bool, typer.Option("--retry-failed", help="Ask failed questions again.")]
-WITHOUT = "rollback, premature_finish, hint, pruning, kg or drf (of kar), or a tool; several with commas."
 
 
 @dataclass(frozen=True)
@@ -88,11 +87,11 @@ def run(
         typer.Option("--out", metavar="FOLDER", help="Folder of the run; an unfinished run in it is gone on with."),
     ],
     of: Benchmark,
-    without: Annotated[list[str] | None, typer.Option("--without", metavar="PART", help=f"Leave out {WITHOUT}")] = None,
+    without: WithoutOption = None,
 ) -> None:
     """Ask every question of a dataset; run it again to go on after a kill, a limit or Ctrl-C."""
     plan = of.plan(dataset.name, of.settings(), of.system or "")
-    raise typer.Exit(0 if _run_one(plan, _names(without), out) == "done" else 1)
+    raise typer.Exit(0 if _run_one(plan, parts(without), out) == "done" else 1)
 
 
 def ablate(
@@ -112,7 +111,7 @@ def ablate(
         raise typer.Exit(1)
     for names in without:
         folder = out / f"without-{names.replace(',', '-')}"
-        if _run_one(plan, _names([names]), folder) != "done":
+        if _run_one(plan, parts([names]), folder) != "done":
             raise typer.Exit(1)
         show_comparison(out / "full", folder)
 
@@ -162,10 +161,6 @@ def sweep(
         write_sweep_plots(rows, plots)
     for found in rows:
         print(line(found))
-
-
-def _names(without: list[str] | None) -> list[str]:
-    return [name.strip() for names in without or [] for name in names.split(",") if name.strip()]
 
 
 def ids_in(path: Path | None) -> frozenset[str]:

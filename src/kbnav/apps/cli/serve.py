@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from kbnav.apps.cli.arguments import AskedOf, BaseUrlOption, load
+from kbnav.apps.cli.arguments import AskedWithout, BaseUrlOption, SetOption, WithoutOption, load, parts
+from kbnav.errors import UsageError
 
 
 def serve(
@@ -23,6 +24,8 @@ def serve(
         list[str] | None,
         typer.Option("--system", metavar="SYSTEM", help="An agent to choose, as for ask; repeatable. Default: all."),
     ] = None,
+    chosen: SetOption = None,
+    without: WithoutOption = None,
     host: Annotated[
         str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; default: 127.0.0.1.")
     ] = None,
@@ -36,8 +39,12 @@ def serve(
 ) -> None:
     """Serve the chat page, its APIs and their description until interrupted (docs/serve.md)."""
     from kbnav.apps.web.server import serve as serve_web
+    from kbnav.evaluation.ablate import leave_out
+    from kbnav.options import parse_set
 
-    settings = load(base_url=base_url)
+    if chosen and len(system or ()) != 1:
+        raise UsageError("--set is for one system: name it with --system")
+    settings = leave_out(load(base_url=base_url, options=parse_set(chosen) if chosen else None), parts(without))
     lists = {"kbs": tuple(kb or ()), "models": tuple(model or ()), "systems": tuple(system or ())}
     given = _given(**lists, host=host, port=port, workers=workers)
     settings = settings.model_copy(update={"web": settings.web.model_copy(update=given)})
@@ -45,7 +52,7 @@ def serve(
 
 
 def mcp(
-    of: AskedOf,
+    of: AskedWithout,
     http: Annotated[bool, typer.Option("--http", help="Serve over HTTP at /mcp instead of standard input.")] = False,
     host: Annotated[
         str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; default: 127.0.0.1.")
