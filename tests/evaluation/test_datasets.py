@@ -156,6 +156,8 @@ def test_starks_published_folder_is_read_by_name(stark_folder: Path, tmp_path: P
     (data / parent / "moved").rename(data / parent / "prime" / "stark_qa")
     (stark_folder / "split").rename(data / parent / "prime" / "split")
     write(data / parent / "prime" / "split" / "test-0.1.index", "2\n")
+    write(data / parent / "prime" / "split" / "train.index", "".join(f"{n}\n" for n in (9, 2, 7)))
+    assert [q.id for q in load_stark("prime", data / parent / "prime", split="train-0.7").questions] == ["2", "9"]
     ids = {name: [q.id for q in load_dataset(f"stark-prime-{name}", data).questions] for name in ("test", "test-0.1")}
     assert ids == {"test": ["7", "9"], "test-0.1": ["2"]}
     human = load_dataset("stark-prime-human", data)

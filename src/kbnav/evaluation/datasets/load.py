@@ -80,7 +80,7 @@ NAMES: Mapping[str, tuple[str, str]] = MappingProxyType(
             for kb in stark.KBS
             for split in ("train", "val", "test")
         },
-        **{f"stark-{kb}-test-0.1": (f"stark-{kb}", f"{kb}/split/test-0.1.index") for kb in stark.KBS},
+        **{f"stark-{kb}-test-0.1": (f"stark-{kb}", f"{kb}/split/test-0.1.index or test.index") for kb in stark.KBS},
         **{f"stark-{kb}-human": (f"stark-{kb}", f"{kb}/stark_qa/{stark.HUMAN}") for kb in stark.KBS},
     }
 )
@@ -177,8 +177,9 @@ def load_file(form: str, path: Path, *, name: str = "") -> Dataset:
 def load_stark(kb: str, folder: Path, *, split: str = "test", human: bool = False) -> Dataset:
     """STaRK as it is published: ``stark_qa/stark_qa.csv`` and ``split/<split>.index`` in the folder of one SKB.
 
-    ``kb`` is ``amazon``, ``mag`` or ``prime``. With ``human`` the human-generated questions are read, which have no
-    splits. The questions come in the order of the CSV. Raises UsageError, DataError.
+    ``kb`` is ``amazon``, ``mag`` or ``prime``; for ``test-0.1`` see ``stark.split_file``. With ``human`` the
+    human-generated questions are read, which have no splits. The questions come in the order of the CSV. Raises
+    UsageError, DataError.
     """
     if f"stark-{kb}" not in SOURCES:
         raise UsageError(f"no STaRK knowledge base {kb!r}; known: {', '.join(stark.KBS)}")
@@ -187,8 +188,10 @@ def load_stark(kb: str, folder: Path, *, split: str = "test", human: bool = Fals
     source = SOURCES[f"stark-{kb}"]
     if human:
         return Dataset(f"stark-{kb}-human", questions, source, _digest([table]))
-    index = File.open(folder / "split" / f"{split}.index")
-    wanted = stark.read_split(index)
+    path, share = stark.split_file(folder / "split", split)
+    index = File.open(path)
+    listed = stark.read_split(index)
+    wanted = frozenset(listed[: int(share * len(listed))])
     chosen = tuple(question for question in questions if question.id in wanted)
     if len(chosen) != len(wanted):
         absent = sorted(wanted - {question.id for question in chosen}, key=int)

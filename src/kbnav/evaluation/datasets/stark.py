@@ -69,10 +69,22 @@ def _question(record: Record, answers: object) -> Question:
     )
 
 
-def read_split(file: File) -> frozenset[str]:
-    """A split index: the id of one question a line. Raises DataError with the number of a line that is not an id."""
+def read_split(file: File) -> tuple[str, ...]:
+    """A split index: the id of one question a line, in its order. Raises DataError naming a line that is not an id."""
     lines = [(number, line.strip()) for number, line in enumerate(file.text().split("\n"), 1) if line.strip()]
     for number, line in lines:
         if not line.isdecimal():
             raise file.error(f"record {number}: {line[:40]!r} is not a question id")
-    return frozenset(line for _, line in lines)
+    return tuple(line for _, line in lines)
+
+
+def split_file(folder: Path, split: str) -> tuple[Path, float]:
+    """The index of a split in ``split/``, and the share of its first ids that is meant.
+
+    Of ``test-0.1``, where it has no file of its own, it is the first tenth of the test split, as in STaRK's code.
+    """
+    path = folder / f"{split}.index"
+    whole, dash, share = split.rpartition("-")
+    if path.exists() or not dash:
+        return path, 1.0
+    return folder / f"{whole}.index", float(share)
