@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding
-from kbnav.agents.common.options import SpinachOptions
 from kbnav.agents.common.writers import ModelWriter, write_plainly
 from kbnav.agents.machine import Policy
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.models.policy import ChatPolicy
+from kbnav.options import Options
 from kbnav.settings import Budget, Settings
 from kbnav.tools.observation import Shown
 from kbnav.tools.paper import PAPER_TOOLS
@@ -20,6 +20,15 @@ from kbnav.tools.toolbox import WIKIDATA_TOOLS, Toolbox
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+
+
+class SpinachOptions(Options):
+    """Options of ``spinach``."""
+
+    preset: Literal["kbnav", "paper"] = "kbnav"
+    """``paper``: the agent as the paper has it, without what kbnav adds."""
+    wording: Literal["finish", "call"] = "finish"
+    """Whether the sentence that comes with finish is the answer in words, or a further call makes one."""
 
 
 def build_spinach(kb: KnowledgeBase, settings: Settings) -> Agent:

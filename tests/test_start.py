@@ -23,10 +23,10 @@ def said(code: str, **environment: str) -> str:
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=told).stdout
 
 
-def test_an_answer_that_asks_no_model_imports_neither_langgraph_nor_langchain(mini_home: Path):
+def test_an_answer_that_asks_no_model_imports_neither_langgraph_nor_langchain_nor_numpy(mini_home: Path):
     answer, _, modules = said(ASK, KBNAV_HOME=str(mini_home)).rstrip().rpartition("\n")
     assert "polonium, radium" in answer
-    assert not {"langgraph", "langchain_core", "langsmith", "openai", "httpx"} & {*modules.split()}
+    assert not {"langgraph", "langchain_core", "langsmith", "openai", "httpx", "numpy"} & {*modules.split()}
 
 
 def test_importing_kbnav_imports_nothing_that_takes_time_and_its_tools_are_a_folder_and_a_function():

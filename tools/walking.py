@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kbnav.knowledge.base import Direction, Edge, Entity, KnowledgeBase, Neighborhood
-from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.prompts import render
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import cut, entity_name
@@ -142,6 +141,8 @@ def told(fact: Fact, line: str) -> str:
 
 def excerpts(kb: KnowledgeBase, ids: Iterable[str], about: str) -> Mapping[str, str]:
     """A line of what each node's document says, where the knowledge base has documents."""
+    from kbnav.knowledge.skb.kb import SkbKB  # brings NumPy, which an answer of Wikidata does without
+
     return kb.excerpts(ids, about) if isinstance(kb, SkbKB) else {}
 
 

@@ -13,15 +13,6 @@ from kbnav.planning.open import Name
 from kbnav.planning.options import PlanOptions
 
 
-class SpinachOptions(Options):
-    """Options of ``spinach``."""
-
-    preset: Literal["kbnav", "paper"] = "kbnav"
-    """``paper``: the agent as the paper has it, without what kbnav adds."""
-    wording: Literal["finish", "call"] = "finish"
-    """Whether the sentence that comes with finish is the answer in words, or a further call makes one."""
-
-
 class PasemiqaOptions(PlanOptions):
     """The paper varies both ``k`` and ``rounds`` (section 5.3) and does not say which it uses elsewhere."""
 

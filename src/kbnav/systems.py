@@ -97,7 +97,7 @@ class SystemEntry:
 
 
 def _agent(name: str, about: str, options: str = "", **more: Any) -> SystemEntry:
-    given = f"kbnav.agents.common.options:{options}" if options else Options
+    given = f"kbnav.agents.{options}" if options else Options
     return SystemEntry(name, about, f"kbnav.agents.{name}:build_{name}", "agent", given, **more)
 
 
@@ -113,7 +113,7 @@ BUILT_IN: tuple[SystemEntry, ...] = (
     _agent(
         "spinach",
         "Explores Wikidata step by step and writes SPARQL.",
-        "SpinachOptions",
+        "spinach:SpinachOptions",
         kbs=("wikibase",),
         uses=("model",),
     ),
@@ -121,21 +121,21 @@ BUILT_IN: tuple[SystemEntry, ...] = (
     _agent(
         "pasemiqa",
         "Plans relation paths, then walks the graph and its documents by the plan.",
-        "PasemiqaOptions",
+        "common.options:PasemiqaOptions",
         kbs=("skb",),
         uses=("model", "training"),
     ),
     _agent(
         "tog",
         "Think-on-Graph: searches the graph with a beam, the model choosing relations and entities.",
-        "TogOptions",
+        "common.options:TogOptions",
         kbs=("skb", "wikibase"),
         needs=("model",),
     ),
     _agent(
         "rog",
         "Reasoning on Graphs: plans relation paths, retrieves their instances and answers from them.",
-        "RogOptions",
+        "common.options:RogOptions",
         kbs=("skb",),
         needs=("model",),
         uses=("training",),
@@ -143,7 +143,7 @@ BUILT_IN: tuple[SystemEntry, ...] = (
     _agent(
         "gog",
         "Generate-on-Graph: searches the graph, and lets the model supply links that are missing.",
-        "GogOptions",
+        "common.options:GogOptions",
         kbs=("skb", "wikibase"),
         needs=("model",),
     ),
