@@ -230,7 +230,9 @@ def build(name: str, kb: KnowledgeBase, settings: Settings, kind: Kind | None = 
     entry = find(name, kind)
     options = entry.read(settings.options)
     if entry.kbs == ("skb",) and kb_kind(kb) != "skb":
-        raise UsageError(f"the system {name} needs an SKB, which {kb.name} is not; --kb names one, as in --kb demo")
+        from kbnav.knowledge.skb.kb import as_skb
+
+        as_skb(kb, f"the system {name}")
     settings = settings.model_copy(update={"options": options.model_dump(mode="json")})
     builder = entry.builder()
     built = builder(kb, settings, options) if _takes_options(builder) else builder(kb, settings)

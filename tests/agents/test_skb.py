@@ -247,7 +247,7 @@ def test_it_is_a_system_that_benchmarks_know_by_name(demo_kb, mini_kb, tmp_path)
     system = build_system("skb", demo_kb, settings)
     ranking = system.ask("Which ship built by Marit Skarrow was painted yellow?").run.outcome.ranking
     assert ranking.ids[0] == "ship:keeper"
-    with pytest.raises(UsageError, match=r"the system skb needs an SKB, which .* is not"):
+    with pytest.raises(UsageError, match="the system skb needs an SKB"):
         build_system("skb", mini_kb, settings)
 
 

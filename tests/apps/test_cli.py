@@ -157,6 +157,9 @@ def test_a_refusal_is_exit_code_1(kbnav):
         (["ask", ""], "the question is empty"),
         (["ask", "x" * 102_400], "102,400 characters"),
         (["ask", "--kb", "nowhere", "What?"], "no knowledge base 'nowhere'"),
+        (["ask", "--kb", "minni", "What?"], "did you mean 'mini'?"),
+        (["ask", "--kb", ".", "What?"], "neither an SKB nor a mirror: the meta.json that either has is not in it"),
+        (["retrieve", "--kb", "mini", "--system", "bm25", "radium"], "name an SKB, as in --kb demo, or ask this one"),
         (["ask", "--json", "--csv", "What?"], "not both"),
         (["ask", "--model", "replay:none.json", "What?"], "cannot read the run none.json"),
         (["ask"], "Missing argument"),
@@ -201,6 +204,13 @@ def test_a_failing_service_is_exit_code_3_and_the_run_is_saved(kbnav, home, repl
     assert len(list((home / "runs").glob("*.json"))) == 1
 
 
+def test_a_model_that_does_not_answer_is_said_to_be_asked_again(kbnav, home):
+    (home / "kbnav.toml").write_text("model_retries = 1\n")
+    code, _, error = kbnav("ask", "-q", "--model", "stub", "--base-url", "http://127.0.0.1:9/v1", QUESTION)
+    assert code == 3
+    assert re.search(r"trying again in \d s\nkbnav: the model's endpoint cannot be reached", error)
+
+
 def test_live_wikidata_without_a_contact_says_what_to_set(kbnav):
     code, _, error = kbnav("ask", "--kb", "wikidata", QUESTION)
     assert code == 3
@@ -208,9 +218,10 @@ def test_live_wikidata_without_a_contact_says_what_to_set(kbnav):
 
 
 def test_a_model_without_a_key_says_what_to_set(kbnav):
-    code, _, error = kbnav("ask", "--model", "gpt-4o", QUESTION)
-    assert code == 3
-    assert "set OPENAI_API_KEY" in error
+    for command in (["ask", QUESTION], ["serve", "--port", "0", "--model", "offline"]):
+        code, out, error = kbnav(*command, "--model", "gpt-4o")
+        assert (code, out) == (3, "")
+        assert "set OPENAI_API_KEY" in error
 
 
 def test_show_prints_every_step_and_marks_those_taken_back(kbnav):

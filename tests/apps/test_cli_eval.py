@@ -131,7 +131,10 @@ def test_reports_and_dataset_statistics_are_written_where_they_are_asked_for(kbn
     assert code == 0
     assert "| Run |" in out
     code, out, _ = kbnav("report", "a", "b", "--html", "r/report.html", "--markdown", "r/report.md", "--csv", "r")
-    assert (code, out) == (0, "")
+    size = (folder / "r" / "report.html").stat().st_size
+    assert (code, out.startswith(f"2 runs written to r/report.html ({size:,} bytes), r/report.md (")) == (0, True)
+    told = json.loads(kbnav("report", "a", "b", "--json")[1])
+    assert [run["run"] for run in told["runs"]] == ["a", "b"]
     assert "Who discovered polonium?" in (folder / "r" / "report.html").read_text()
     assert len((folder / "r" / "questions.csv").read_text().splitlines()) == 5
     code, out, _ = kbnav("dataset", "stats", "mini.jsonl", "--json")
@@ -151,6 +154,9 @@ def test_reports_and_dataset_statistics_are_written_where_they_are_asked_for(kbn
         ([*RUN, "--out", "a", "--gold", "gold"], "gold/mini.jsonl: cannot be read"),
         ([*RUN, "--out", "a", "--model", "gpt-4o", "--max-cost", "1"], "--max-cost needs the price of gpt-4o"),
         (["run", "--dataset", "qald-11", "--out", "a"], "no dataset 'qald-11'"),
+        (["run", "spinach-dvE", "--out", "a"], "did you mean 'spinach-dev'?"),
+        (["run", "--out", "a"], "name one dataset"),
+        (["run", "a.jsonl", "--dataset", "b.jsonl", "--out", "a"], "name one dataset"),
     ],
 )
 def test_wrong_use_is_exit_code_2_and_one_clear_line(kbnav, arguments, said):
@@ -171,6 +177,12 @@ def test_a_limit_of_time_leaves_a_run_that_can_be_gone_on_with(kbnav, folder):
     assert "stopped (time limit)" in error
     assert kbnav(*RUN, "--out", "a", "--limit", "3")[0] == 0
     assert len(read_records(folder / "a")) == 3
+    path = folder / "a" / QUESTIONS
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:1]))
+    code, out, error = kbnav("run", "mini.jsonl", *RUN[3:], "--out", "a", "--limit", "3", "--json")
+    assert "going on: 1 of 3 questions were answered before, 2 are left" in error
+    assert (code, json.loads(out)["ended"], json.loads(out)["scores"]["all"]["questions"]) == (0, "done", 3)
+    assert "nothing is left to ask" in kbnav(*RUN, "--out", "a", "--limit", "3")[2]
     code, _, error = kbnav(*RUN, "--out", "a", "--limit", "4")
     assert code == 2
     assert "another questions" in error

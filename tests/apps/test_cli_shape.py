@@ -43,6 +43,16 @@ def test_help_is_in_plain_words(command):
     assert all(words for _, words in options)
 
 
+SERVERS = {("serve",), ("mcp",), ("mirror", "serve")}
+SPOKEN_TO = {("chat",)}
+SCRIPTS = {("completion",)}
+
+
+@pytest.mark.parametrize("command", sorted(set(COMMANDS) - SERVERS - SPOKEN_TO - SCRIPTS), ids=" ".join)
+def test_what_prints_can_print_json(command):
+    assert "--json" in said(*command, "-h")
+
+
 @pytest.mark.parametrize("group", [(), ("eval",), ("eval", "dataset"), ("skb",), ("mirror",), ("bot",), ("planner",)])
 def test_a_group_shows_whole_sentences(group):
     text = " ".join(said(*group, "-h").split())

@@ -18,7 +18,7 @@ import pytest
 from rich.console import Console
 
 from kbnav.apps.cli import main
-from kbnav.apps.cli.skb import Progress
+from kbnav.apps.cli.building import Progress
 from tests.models.stub import Canned, ModelStub, completion, failure
 
 NODES = """\

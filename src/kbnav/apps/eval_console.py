@@ -69,8 +69,20 @@ class _Line:
 class ProgressLine(_Line):
     """Questions done, failures, rate, cost and time left."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._begun = False
+
     def __call__(self, progress: Progress) -> None:
-        """Show how far the run is."""
+        """Show how far the run is, and at first how much of it was done before."""
+        if not self._begun and progress.resumed:
+            rest = progress.total - progress.resumed
+            asked = f"{rest} are left" if rest else "nothing is left to ask"
+            print(
+                f"going on: {progress.resumed} of {progress.total} questions were answered before, {asked}",
+                file=sys.stderr,
+            )
+        self._begun = True
         parts = [f"{progress.done}/{progress.total} questions"]
         if progress.failed:
             parts.append(f"{progress.failed} failed")

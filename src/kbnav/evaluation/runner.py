@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -20,6 +21,7 @@ from kbnav.trajectory import Outcome, Run, to_json
 if TYPE_CHECKING:
     from kbnav.trajectory import Attempt
 
+_PORT = re.compile(r"\A(https?://(?:\[[^\]]*\]|[^/:]+)):\d+(?=/|\Z)")
 Ended = Literal["done", "interrupted", "cost limit", "time limit"]
 _FREE = frozenset(
     {
@@ -83,10 +85,19 @@ def begin_run(folder: Path, info: RunInfo) -> RunInfo:
 
 def _identity(info: RunInfo) -> dict[str, Any]:
     """What must not change within a run, by name."""
-    fields = asdict(info)
+    fields: dict[str, Any] = _without_ports(asdict(info))
     settings = fields.pop("settings")
     fields.pop("started")
     return fields | {f"settings.{name}": value for name, value in settings.items() if name not in _FREE}
+
+
+def _without_ports(value: Any) -> Any:
+    """The same with no port in any URL: a server that is started again may be given another."""
+    if isinstance(value, str):
+        return _PORT.sub(r"\1", value)
+    if isinstance(value, Mapping):
+        return {name: _without_ports(one) for name, one in value.items()}
+    return value
 
 
 def run_questions(

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.settings import Endpoints, Settings
+from kbnav.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.wikidata.kb import WikidataKB
+
+BY_NAME = ("mini", "demo", "wikidata")
+"""Knowledge bases that have a name: the two that are bundled, and live Wikidata."""
 
 
 @contextmanager
@@ -83,12 +87,19 @@ def _served(settings: Settings) -> Iterator[KnowledgeBase]:
     from kbnav.knowledge.wikidata.kb import WikidataKB
     from kbnav.knowledge.wikidata.mirror.bundled import bundled_mirror
     from kbnav.knowledge.wikidata.mirror.server import MirrorServer
+    from kbnav.knowledge.wikidata.mirror.store import META
 
     name = settings.kb
     folder = bundled_mirror(settings.home) if name == "mini" else Path(name)
     if not folder.is_dir():
+        guess = did_you_mean(name, BY_NAME)
         raise UsageError(
-            f"no knowledge base {name!r}: give wikidata, mini, demo, the folder of an SKB or a mirror, or a URL"
+            f"no knowledge base {name!r}{guess}: give wikidata, mini, demo, the folder of an SKB or a mirror, or a URL"
+        )
+    if not (folder / META).is_file():
+        raise UsageError(
+            f"{name} is a folder, but neither an SKB nor a mirror: the {META} that either has is not in it; "
+            "`kbnav skb build` and `kbnav mirror build` make them"
         )
     with MirrorServer(folder, query_timeout=settings.limits.query_timeout) as server:
         about = {"mirror": server.info.model_dump(mode="json")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -206,7 +207,7 @@ def test_a_length_that_is_no_number_is_ignored(length):
         assert opened.kb.execute_query(QUERY).columns == ("s",)
 
 
-def test_a_service_that_is_not_there_is_one_clear_line():
+def test_a_service_that_is_not_there_is_one_clear_line(caplog: pytest.LogCaptureFixture):
     with serving(lambda _: Q42) as served:
         gone = served.url
     with client(gone, retries=2) as opened:
@@ -215,6 +216,10 @@ def test_a_service_that_is_not_there_is_one_clear_line():
                 call()
             assert "\n" not in str(caught.value)
         assert opened.slept == [1, 2, 1, 2]
+    told = [line for line in caplog.messages if "cannot be reached" in line]
+    assert len(told) == 4
+    assert re.search(r"; trying again in \d+ s \(1 of 2\)$", told[0])
+    assert told[1].endswith("(2 of 2)")
 
 
 def test_a_server_error_that_the_query_itself_causes_is_told_to_the_model():

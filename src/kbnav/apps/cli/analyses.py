@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from kbnav.apps.cli.arguments import JsonOption
 from kbnav.apps.cli.scores import RunArgument
+from kbnav.apps.cli.terminal import print_json
 
 DISAGREEMENTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
 
@@ -24,6 +26,7 @@ def power(
     ] = None,
     alpha: Annotated[float, typer.Option("--alpha", min=0.0001, max=0.5, help="Level of significance.")] = 0.05,
     wanted: Annotated[float, typer.Option("--power", min=0.05, max=0.999, help="Chance to find it.")] = 0.8,
+    as_json: JsonOption = False,
 ) -> None:
     """Say which difference between two systems a set of questions can show (SPINACH, appendix C.2).
 
@@ -41,16 +44,26 @@ def power(
     if len(saved) == 2:
         found = disagreement_of(*saved)
         size, disagreement = questions or found.questions, found.share if disagreement is None else disagreement
-        print(f"{found.metric}: the runs disagree on {found.share:.1%} of {found.questions:,} questions of both")
+        if not as_json:
+            print(f"{found.metric}: the runs disagree on {found.share:.1%} of {found.questions:,} questions of both")
+    shares = [disagreement] if disagreement is not None else DISAGREEMENTS
+    if as_json:
+        rows = [{"disagreement": one, "detectable": _effect(size, one, alpha, wanted)} for one in shares]
+        print_json({"questions": size, "alpha": alpha, "power": wanted, "differences": rows})
+        return
     print(f"{size:,} questions, significance {alpha:g}, power {wanted:g}:")
-    for share in [disagreement] if disagreement is not None else DISAGREEMENTS:
+    for share in shares:
         print(f"  {_detectable(size, share, alpha, wanted)}")
 
 
-def _detectable(questions: int, share: float, alpha: float, power: float) -> str:
+def _effect(questions: int, share: float, alpha: float, power: float) -> float | None:
     from kbnav.evaluation.statistics import minimum_detectable_effect
 
-    effect = minimum_detectable_effect(questions, share, alpha=alpha, power=power)
+    return minimum_detectable_effect(questions, share, alpha=alpha, power=power)
+
+
+def _detectable(questions: int, share: float, alpha: float, power: float) -> str:
+    effect = _effect(questions, share, alpha, power)
     shown = f"differences from {100 * effect:.1f} points on are found" if effect is not None else "none is found"
     return f"where systems disagree on {share:.1%} of the questions, {shown}"
 
@@ -61,6 +74,7 @@ def errors(
     count: Annotated[int, typer.Option("--count", metavar="N", min=1, help="Questions to draw.")] = 20,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="The same seed draws the same.")] = 1,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Default: errors.csv of the run.")] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Draw wrong answers onto a sheet to label by hand; eval report shows the labels (SPINACH, section 5.4)."""
     from kbnav.evaluation.records import read_saved_run
@@ -68,6 +82,9 @@ def errors(
 
     path = out or run / SHEET
     drawn, wrong = write_sheet(read_saved_run(run), path, below=below, count=count, seed=seed)
+    if as_json:
+        print_json({"sheet": str(path), "drawn": drawn, "wrong": wrong, "labels": dict(LABELS)})
+        return
     print(f"{path}: {drawn} of {wrong} questions scored below {below:g}. Fill in the column label, with one of these")
     for label, meaning in LABELS.items():
         print(f"  {label:<14} {meaning}")
@@ -77,15 +94,21 @@ def errors(
 
 def threads(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Talk pages as wikitext: .txt, .wiki, .wikitext.")],
+    as_json: JsonOption = False,
 ) -> None:
     """Count the lengths of a forum's conversations about queries (SPINACH, appendix C.1, Table 8)."""
     from kbnav.apps.bot.talk import sections
     from kbnav.errors import UsageError
     from kbnav.evaluation.conversations import conversation_lengths, markdown
+    from kbnav.trajectory import to_json
 
     pages = sorted(path for path in folder.glob("**/*") if path.suffix in (".txt", ".wiki", ".wikitext"))
     if not pages:
         raise UsageError(f"{folder} has no page: no .txt, .wiki or .wikitext")
     texts = (path.read_text(encoding="utf-8", errors="replace") for path in pages)
     found = ((text[one.start : one.end], len(one.comments)) for text in texts for one in sections(text))
-    print(markdown(conversation_lengths(found)), end="")
+    lengths = conversation_lengths(found)
+    if as_json:
+        print(to_json(lengths))
+    else:
+        print(markdown(lengths), end="")

@@ -36,6 +36,7 @@ def run(
     of: AskedWithout,
     edit: Annotated[bool, typer.Option("--edit", help="Really edit; without it, edits are printed as diffs.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Look once, see to what is open, and end.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Look for questions and answer them until interrupted. The wiki and the account are settings (bot.…)."""
     from kbnav.apps.eval_console import stop_on_signals
@@ -43,7 +44,8 @@ def run(
     settings = of.settings()
     with _opened(settings, edit, of.system or "") as bot, stop_on_signals() as stop:
         for said in bot.tick() if once else bot.rounds(stop.wait):
-            _say(f"{said.question:16}  {said.text}")
+            line = f"{said.question:16}  {said.text}"
+            _say(json.dumps({"question": said.question, "said": said.text}, ensure_ascii=False) if as_json else line)
             if stop.is_set():
                 break
 
@@ -77,6 +79,7 @@ def replay(
         str, typer.Argument(metavar="ID", help="Id of a question, or the start of one, as status prints it.")
     ],
     dry: DryOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Answer a question again, and print the run and the reply's wikitext; nothing is posted or remembered."""
     from rich.console import Console
@@ -85,7 +88,7 @@ def replay(
     from kbnav.apps.bot.talk import marker
     from kbnav.apps.bot.wikitext import reply_text
     from kbnav.apps.bot.words import words_of
-    from kbnav.apps.console import print_run
+    from kbnav.apps.console import answer_record, print_run
     from kbnav.language import question_language
 
     settings = of.settings()
@@ -95,8 +98,13 @@ def replay(
         words = words_of(question_language(asked.text, ledger.mark(LANGUAGE)))
     with _asking(settings, of.system or "") as answer:
         found = answer(asked, history)
-    print_run(Console(), found, settings.endpoints.query_page)
-    _say(reply_text(found, _style(settings), marker=marker(asked.id), depth=asked.depth + 1, words=words))
+    reply = reply_text(found, _style(settings), marker=marker(asked.id), depth=asked.depth + 1, words=words)
+    page = settings.endpoints.query_page
+    if as_json:
+        _say(json.dumps({**answer_record(found, page), "reply": reply}, ensure_ascii=False, indent=1))
+    else:
+        print_run(Console(), found, page)
+        _say(reply)
 
 
 def _named(start: str, questions: Sequence[Question]) -> Question:

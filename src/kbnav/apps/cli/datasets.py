@@ -11,6 +11,7 @@ import typer
 from kbnav.apps.cli.arguments import DataOption, DatasetGiven, JsonOption, KbOption, LanguageOption, load
 from kbnav.apps.cli.evaluate import JobsOption, OnlyOption, RetryOption, ids_in
 from kbnav.apps.cli.help import Commands
+from kbnav.apps.cli.terminal import print_json
 
 app = Commands("Look at the datasets.")
 
@@ -82,12 +83,16 @@ def _read(path: Path) -> str:
         raise UsageError(f"{path}: cannot be read: {error}") from error
 
 
-def dataset_list() -> None:
+def dataset_list(as_json: JsonOption = False) -> None:
     """The datasets known by name, with their licences, and the formats."""
     from kbnav.evaluation.datasets import ALIASES, FORMATS, NAMES, SOURCES
     from kbnav.evaluation.datasets.load import GROUP
     from kbnav.plugins import origin, points
 
+    if as_json:
+        known = {name: {"file": path, "licence": SOURCES[form].licence} for name, (form, path) in NAMES.items()}
+        print_json({"datasets": known, "other_names": dict(ALIASES), "formats": [*FORMATS]})
+        return
     for name, (form, path) in NAMES.items():
         print(f"{name:<26} {path:<55} {SOURCES[form].licence}")
     for name, full in ALIASES.items():
@@ -113,6 +118,7 @@ def freeze(
     jobs: JobsOption = 1,
     only: OnlyOption = None,
     retry_failed: RetryOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Run a dataset's gold queries once and keep the answers with their date, for --gold."""
     from kbnav.apps.eval_console import Counter, stop_on_signals
@@ -143,7 +149,11 @@ def freeze(
     known = [answer for answer in answers.values() if answer.known]
     rows = sum(answer.has_rows for answer in known)
     failed = len(answers) - len(known)
-    print(f"{path}: {len(answers)} of {len(questions)} questions, {rows} with rows, {failed} failed")
+    if as_json:
+        counts = {"questions": len(questions), "answers": len(answers), "with_rows": rows, "failed": failed}
+        print_json({"file": str(path), **counts})
+    else:
+        print(f"{path}: {len(answers)} of {len(questions)} questions, {rows} with rows, {failed} failed")
     raise typer.Exit(0 if len(answers) == len(questions) else 1)
 
 

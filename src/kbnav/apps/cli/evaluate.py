@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbnav.apps.cli.arguments import WITHOUT, AskedOf, DataOption, DatasetGiven, WithoutOption, parts
+from kbnav.apps.cli.arguments import WITHOUT, AskedOf, DataOption, DatasetGiven, JsonOption, WithoutOption, parts
 from kbnav.apps.cli.scores import show_comparison
+from kbnav.apps.cli.terminal import from_csv, print_json
 
 if TYPE_CHECKING:
     from kbnav.evaluation.evaluate import Plan
@@ -88,10 +89,14 @@ def run(
     ],
     of: Benchmark,
     without: WithoutOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Ask every question of a dataset; run it again to go on after a kill, a limit or Ctrl-C."""
     plan = of.plan(dataset.name, of.settings(), of.system or "")
-    raise typer.Exit(0 if _run_one(plan, parts(without), out) == "done" else 1)
+    done = _run_one(plan, parts(without), out, quiet=as_json)
+    if as_json:
+        print_json(_told(out, done))
+    raise typer.Exit(0 if done == "done" else 1)
 
 
 def ablate(
@@ -101,19 +106,25 @@ def ablate(
     ],
     without: Annotated[list[str], typer.Option("--without", metavar="PART", help=f"One ablation each: {WITHOUT}")],
     of: Benchmark,
+    as_json: JsonOption = False,
 ) -> None:
     """Run a system whole and once without each tool or rule named, and compare (SPINACH, Table 4).
 
     Limits of cost and time are those of each run.
     """
     plan = of.plan(dataset.name, of.settings(), of.system or "")
-    if _run_one(plan, [], out / "full") != "done":
-        raise typer.Exit(1)
-    for names in without:
-        folder = out / f"without-{names.replace(',', '-')}"
-        if _run_one(plan, parts([names]), folder) != "done":
-            raise typer.Exit(1)
-        show_comparison(out / "full", folder)
+    told: list[dict[str, Any]] = []
+    for names in ("", *without):
+        folder = out / (f"without-{names.replace(',', '-')}" if names else "full")
+        done = _run_one(plan, parts([names]), folder, quiet=as_json)
+        told.append(_told(folder, done))
+        if done != "done":
+            break
+        if names and not as_json:
+            show_comparison(out / "full", folder)
+    if as_json:
+        print_json(told)
+    raise typer.Exit(0 if told[-1]["ended"] == "done" else 1)
 
 
 def sweep(
@@ -133,6 +144,7 @@ def sweep(
     plots: Annotated[
         Path | None, typer.Option("--plots", metavar="FOLDER", help="Folder for PNG plots; needs kbnav[plot].")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Run a system once for each value of an option, the others as --set has them, and compare (PASemiQA, 5.3).
 
@@ -150,7 +162,8 @@ def sweep(
     ]
     for one in given:
         for folder in folders(out, one.name, repeat):
-            if _run_one(of.plan(dataset.name, of.settings(options=one.options), system), [], folder) != "done":
+            plan = of.plan(dataset.name, of.settings(options=one.options), system)
+            if _run_one(plan, [], folder, quiet=as_json) != "done":
                 raise typer.Exit(1)
     rows = [row(one, folders(out, one.name, repeat)) for one in given]
     write_whole(out / "sweep.csv", to_csv(rows))
@@ -159,6 +172,9 @@ def sweep(
         from kbnav.evaluation.sweep_plot import write_sweep_plots
 
         write_sweep_plots(rows, plots)
+    if as_json:
+        print_json(from_csv(to_csv(rows)))
+        return
     for found in rows:
         print(line(found))
 
@@ -176,8 +192,8 @@ def ids_in(path: Path | None) -> frozenset[str]:
     return frozenset(name.strip() for name in ids if name.strip())
 
 
-def _run_one(plan: Plan, without: list[str], out: Path) -> Ended:
-    """Run a plan, less what is left out, into a folder; then score it, finished or not."""
+def _run_one(plan: Plan, without: list[str], out: Path, *, quiet: bool) -> Ended:
+    """Run a plan, less what is left out, into a folder; then score it, finished or not, and unless quiet print that."""
     from contextlib import closing
     from dataclasses import replace
 
@@ -193,9 +209,21 @@ def _run_one(plan: Plan, without: list[str], out: Path) -> Ended:
     if (out / "questions.jsonl").exists():
         saved = read_saved_run(out)
         if any(saved.gold[name].known for name in saved.info.questions if name in saved.gold):
-            print_scores(str(out), saved, score_folder(out))
-        else:
+            scores = score_folder(out)
+            if not quiet:
+                print_scores(str(out), saved, scores)
+        elif not quiet:
             print(f"{out}: no question has a gold answer, so that nothing is scored; the runs are in questions.jsonl")
     if ended != "done":
         print(f"stopped ({ended}); the same command goes on", file=sys.stderr)
     return ended
+
+
+def _told(out: Path, ended: Ended) -> dict[str, Any]:
+    """What programs are told of a run: its folder, how it ended, and its scores where it has any."""
+    import json
+
+    from kbnav.evaluation.records import SCORES
+
+    scores = out / SCORES
+    return {"out": str(out), "ended": ended, "scores": json.loads(scores.read_bytes()) if scores.exists() else None}

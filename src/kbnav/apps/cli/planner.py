@@ -14,6 +14,7 @@ import typer
 
 from kbnav.apps.cli.arguments import BaseUrlOption, DataOption, DatasetGiven, JsonOption, ModelOption, load
 from kbnav.apps.cli.help import Commands
+from kbnav.apps.cli.terminal import print_json
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.matching import Variant
@@ -80,6 +81,7 @@ def train(
         ),
     ] = "",
     data: DataOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Learn from questions and their gold nodes which relation paths lead from what is named to the answer."""
     from kbnav.knowledge.skb.matching import NodeMatcher
@@ -104,6 +106,10 @@ def train(
             _, cut = Seq2Seq.train(skb, found, out, base=base, schedule=schedule, matching=matching.value)
     paths = {path for example in found for path in example.label}
     only_text = sum(example.text_only for example in found)
+    if as_json:
+        counts = {"questions": len(found), "paths": len(paths), "text_only": only_text, "cut": cut}
+        print_json({"out": str(out), "planner": planner.value, **counts, "left_out": len(asked) - len(found)})
+        return
     print(f"{out}: {planner} trained on {len(found):,} questions, {len(paths):,} paths; {only_text:,} had text alone")
     _print_left_out(len(asked) - len(found))
     if cut:

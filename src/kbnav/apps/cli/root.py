@@ -21,7 +21,7 @@ from kbnav.apps.cli.retrieve import retrieve
 from kbnav.apps.cli.runs import runs, show
 from kbnav.apps.cli.serve import mcp, opinions, serve
 from kbnav.apps.cli.systems import systems
-from kbnav.apps.cli.terminal import say_error
+from kbnav.apps.cli.terminal import say_error, tell_of_retries
 
 app = Commands("Ask questions of Wikidata or of your own knowledge base, and see how the answer was found.")
 app.add(ask, section="Ask")
@@ -65,6 +65,7 @@ def main() -> None:
     from kbnav.errors import KbnavError, StopRun
 
     get_ready()
+    tell_of_retries()
     try:
         app(prog_name="kbnav")
     except StopRun as error:

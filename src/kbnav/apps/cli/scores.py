@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kbnav.apps.cli.arguments import DataOption, DatasetGiven, JsonOption, load
+from kbnav.apps.cli.terminal import from_csv, print_json
 
 if TYPE_CHECKING:
     from kbnav.evaluation.records import SavedRun
@@ -82,37 +83,50 @@ def report(
     ] = None,
     compat: CompatOption = False,
     kb: SkbOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Report on runs: scores, actions, tokens, cost, classes of errors, every question."""
     from kbnav.evaluation import report as reports
     from kbnav.evaluation.journal import write_whole
 
     found = reports.load_report(folders, _prepared(compat, kb))
+    files: dict[Path, Callable[[Any], str]] = {}
     if html:
-        write_whole(html, reports.html_report(found))
+        files[html] = reports.html_report
     if markdown:
-        write_whole(markdown, reports.markdown_report(found))
+        files[markdown] = reports.markdown_report
     if csv:
-        write_whole(csv / "summary.csv", reports.summary_csv(found))
-        write_whole(csv / "questions.csv", reports.questions_csv(found))
-    if plots:
-        reports.write_plots(found, plots)
-    if not (html or markdown or csv or plots):
+        files |= {csv / "summary.csv": reports.summary_csv, csv / "questions.csv": reports.questions_csv}
+    for path, write in files.items():
+        write_whole(path, write(found))
+    written = [*files, *(reports.write_plots(found, plots) if plots else ())]
+    if as_json:
+        print_json({"written": [str(path) for path in written], "runs": from_csv(reports.summary_csv(found))})
+    elif written:
+        sizes = (f"{path} ({path.stat().st_size:,} bytes)" for path in written)
+        print(f"{len(folders)} run{'s' if len(folders) != 1 else ''} written to {', '.join(sizes)}")
+    else:
         print(reports.markdown_report(found), end="")
 
 
 def replay(
     source: RunArgument,
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the replayed run.")],
+    as_json: JsonOption = False,
 ) -> None:
     """Put a run's recorded actions and observations through the state machine again: no model, no network."""
     from kbnav.apps.eval_console import print_scores
     from kbnav.evaluation.evaluate import score_folder
     from kbnav.evaluation.records import read_saved_run
     from kbnav.evaluation.replay import replay_run
+    from kbnav.trajectory import to_json
 
     replay_run(source, out)
-    print_scores(str(out), read_saved_run(out), score_folder(out))
+    scores = score_folder(out)
+    if as_json:
+        print(to_json(scores))
+    else:
+        print_scores(str(out), read_saved_run(out), scores)
 
 
 def import_(
@@ -125,13 +139,17 @@ def import_(
     trajectories: Annotated[
         Path | None, typer.Option("--trajectories", metavar="FILE", help="Its published trajectories.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a run of answers that another program recorded, to be scored and compared."""
     from kbnav.evaluation.evaluate import find_dataset
     from kbnav.evaluation.importing import import_spinach
 
     info = import_spinach(predictions, find_dataset(dataset.name, load(data=data).data), out, trajectories=trajectories)
-    print(f"{out}: {len(info.questions)} questions of {info.dataset}")
+    if as_json:
+        print_json({"out": str(out), "dataset": info.dataset, "questions": len(info.questions)})
+    else:
+        print(f"{out}: {len(info.questions)} questions of {info.dataset}")
 
 
 def show_comparison(a: Path, b: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kbnav.apps.cli.arguments import AskedWithout, BaseUrlOption, SetOption, WithoutOption, load, parts
+from kbnav.apps.cli.arguments import AskedWithout, BaseUrlOption, JsonOption, SetOption, WithoutOption, load, parts
 from kbnav.errors import UsageError
 
 
@@ -97,7 +97,7 @@ def _given(**options: object) -> dict[str, object]:
     return {name: value for name, value in options.items() if value not in (None, ())}
 
 
-def opinions() -> None:
+def opinions(as_json: JsonOption = False) -> None:  # noqa: ARG001 - JSON is all it prints
     """Print what readers thought of answers, one JSON record a line, for evaluation."""
     from contextlib import ExitStack
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from threading import Lock
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kbnav.apps.cli.arguments import JsonOption
+from kbnav.apps.cli.building import Progress
 from kbnav.apps.cli.help import Commands
+from kbnav.apps.cli.terminal import print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import TaskID
 
     from kbnav.encoders import Encoder
     from kbnav.knowledge.skb.build import Options
@@ -97,6 +95,7 @@ def build(
             help="With --from rdf, the language of the names and texts to keep; default: en.",
         ),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Build an SKB. Killed, it goes on where it was when it is called again."""
     from kbnav.knowledge.skb.build import Options
@@ -114,7 +113,7 @@ def build(
     with _can_go_on(console), Progress(console) as progress:
         meta = build_skb(source, out, options, name=name, progress=progress)
     _print_losses(console, meta)
-    print(f"{out}: {_size(meta)}")
+    _print_built(out, meta, as_json)
 
 
 def info(skb: AnySkbArgument, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
@@ -128,13 +127,16 @@ def info(skb: AnySkbArgument, as_json: Annotated[bool, typer.Option("--json", he
         _print_info(found)
 
 
-def check(skb: AnySkbArgument) -> None:
+def check(skb: AnySkbArgument, as_json: JsonOption = False) -> None:
     """Read every file of an SKB and compare it with its checksum."""
     from kbnav.errors import DataError
     from kbnav.knowledge.skb.maintenance import check as find_faults
 
     with Progress(_console()) as progress:
         faults = find_faults(_folder(skb), progress=progress)
+    if as_json:
+        print_json({"skb": str(skb), "whole": not faults, "faults": [*faults]})
+        raise typer.Exit(2 if faults else 0)
     if faults:
         raise DataError("\n".join([f"{skb} is damaged; build it again, or take it from a copy:", *faults]))
     print(f"{skb} is whole")
@@ -148,6 +150,7 @@ def update(
         bool | None, typer.Option(help="Index the vectors for approximate search, or leave it; default: as it is.")
     ] = None,
     base_url: UrlOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Add, replace or delete ("deleted": true) nodes and edges, by id; or add an index, or mend old ones."""
     from kbnav.knowledge.skb.importers.tables import TableSource
@@ -160,85 +163,7 @@ def update(
     with _can_go_on(console), Progress(console) as progress:
         meta = update_skb(skb, source, options if ann is None else options._replace(ann=ann), progress=progress)
     _print_losses(console, meta)
-    print(f"{skb}: {_size(meta)}")
-
-
-class Progress:
-    """Shows how far each stage is, its rate and the time left; where nobody watches, a line for each stage that ended.
-
-    Called as ``kbnav.knowledge.skb.schema.Progress``.
-    """
-
-    def __init__(self, console: Console) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bars
-
-        from kbnav.knowledge.skb.schema import TRIPLES
-
-        self._beside = TRIPLES
-        self._console = console
-        self._bars = Bars(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            speed_estimate_period=600,  # an encoder may take minutes from one report to the next
-            disable=not console.is_terminal,
-        )
-        self._stages: dict[str, _Stage] = {}
-        self._lock = Lock()
-
-    def __enter__(self) -> Self:
-        self._bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            for name in list(self._stages):
-                self._end(name)
-        self._bars.stop()
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        """That ``done`` of ``total`` are done; 0 where the total is not known.
-
-        Stages follow one another, but for the triples, which a thread of their own makes beside the others.
-        """
-        with self._lock:
-            if stage not in self._stages:
-                if stage != self._beside:
-                    for name in [one for one in self._stages if one != self._beside]:
-                        self._end(name)
-                self._stages[stage] = _Stage(self._bars.add_task(stage, total=None, rate=""), time.monotonic())
-            shown = self._stages[stage]
-            shown.done = done
-            self._bars.update(shown.bar, completed=done, total=total or None, rate=shown.rate())
-            if stage == self._beside and done == total:
-                self._end(stage)
-
-    def _end(self, name: str) -> None:
-        stage = self._stages.pop(name)
-        self._bars.update(stage.bar, total=stage.done, completed=stage.done)
-        if not self._console.is_terminal:
-            line = f"{name}: {stage.done:,} in {time.monotonic() - stage.began:.1f} s {stage.rate()}"
-            self._console.print(line.rstrip(), highlight=False)
-
-
-@dataclass
-class _Stage:
-    """A stage that is shown."""
-
-    bar: TaskID
-    began: float
-    done: int = 0
-
-    def rate(self) -> str:
-        seconds = time.monotonic() - self.began
-        return f"{self.done / seconds:,.0f}/s" if seconds > 0.5 else ""
+    _print_built(skb, meta, as_json)
 
 
 @contextmanager
@@ -337,6 +262,14 @@ def _losses(meta: Meta) -> list[str]:
         cases = [*dropped.examples, "…"] if dropped.count > len(dropped.examples) else dropped.examples
         lines.append(f"{reason}: {dropped.count:,}" + (f" ({', '.join(cases)})" if dropped.examples else ""))
     return lines
+
+
+def _print_built(folder: Path, meta: Meta, as_json: bool) -> None:
+    if as_json:
+        dropped = {reason: one.count for reason, one in meta.dropped.items()}
+        print_json({"out": str(folder), "nodes": meta.nodes, "edges": meta.edges, "left_out": dropped})
+    else:
+        print(f"{folder}: {_size(meta)}")
 
 
 def _size(meta: Meta) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbnav.apps.cli.arguments import BaseUrlOption, ModelOption, load
+from kbnav.apps.cli.arguments import BaseUrlOption, JsonOption, ModelOption, load
+from kbnav.apps.cli.terminal import print_json
 
 if TYPE_CHECKING:
     from kbnav.evaluation.synthesis.records import Report, Synthesized
@@ -42,6 +43,7 @@ def synthesize(
     ] = "",
     model: ModelOption = None,
     base_url: BaseUrlOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Make questions that need a relation path and a phrase of the answer's text, from a local knowledge base."""
     from kbnav.evaluation.synthesis.generate import Wanted, synthesize
@@ -58,7 +60,11 @@ def synthesize(
         worder = _worder(skb, settings)
         questions, report = synthesize(skb, wanted, words, worder=worder, progress=_show)
     files = write_questions(out, questions, report)
-    _print(report, files)
+    if as_json:
+        made = {"sampled": report.sampled, "kept": dict(report.kept), "dropped": dict(report.dropped)}
+        print_json({**made, "files": [str(path) for path in files]})
+    else:
+        _print(report, files)
     raise typer.Exit(0 if len(questions) == count + train + val else 1)
 
 

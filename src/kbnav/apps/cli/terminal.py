@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,21 @@ def print_outcome(run: Run, settings: Settings, as_json: bool, as_csv: bool) -> 
         )
 
 
+def print_json(value: object) -> None:
+    """Plain data, for programs."""
+    import json
+
+    print(json.dumps(value, ensure_ascii=False, indent=1))
+
+
+def from_csv(text: str) -> list[dict[str, str]]:
+    """The rows of a table that is written as CSV, by column."""
+    import csv
+    import io
+
+    return list(csv.DictReader(io.StringIO(text)))
+
+
 @contextmanager
 def ended_by_ctrl_c() -> Iterator[Brake]:
     """A brake that Ctrl-C pulls, so that the run ends in good order and is saved; a second Ctrl-C ends the program."""
@@ -64,6 +80,27 @@ def say_baseline(console: Console, agent: Agent) -> None:
     """Say that the answer comes without a language model, where it does."""
     if agent.model == "offline":
         console.print("offline policy: no language model, a baseline; --model names a better one", style="dim")
+
+
+class _Retries(logging.Handler):
+    """Says that a call of a model is made again, which its client keeps to itself."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if str(record.msg).startswith("Retrying request"):
+            seconds = next((part for part in reversed(_args(record)) if isinstance(part, float)), 0.0)
+            print(f"the model's endpoint did not answer well; trying again in {seconds:.0f} s", file=sys.stderr)
+
+
+def _args(record: logging.LogRecord) -> Sequence[object]:
+    return record.args if isinstance(record.args, tuple) else ()
+
+
+def tell_of_retries() -> None:
+    """Let people see why it takes long."""
+    client = logging.getLogger("openai._base_client")
+    if not any(isinstance(one, _Retries) for one in client.handlers):
+        client.addHandler(_Retries())
+        client.setLevel(logging.INFO)
 
 
 def say_error(error: Exception) -> None:

@@ -18,6 +18,7 @@ from kbnav.errors import LimitReached, NotOffered, UsageError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror, kb_kind
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.prefixes import entity_page
+from kbnav.models.chat import check_key
 from kbnav.settings import Settings
 from kbnav.systems import SystemEntry
 
@@ -133,7 +134,12 @@ class Service:
 
 @contextmanager
 def open_service(settings: Settings) -> Iterator[Service]:
-    """Open every knowledge base of the settings. Raises as ``open_kb``, and UsageError for two of one name."""
+    """Open every knowledge base of the settings.
+
+    Raises as ``open_kb``, UsageError for two of one name, and CredentialsError for a model that lacks its key.
+    """
+    for model in settings.web.models or (settings.model,):
+        check_key(settings.model_copy(update={"model": model}))
     with ExitStack() as stack:
         served: list[Served] = []
         for name in settings.web.kbs or (settings.kb,):

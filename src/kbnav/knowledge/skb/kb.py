@@ -342,10 +342,16 @@ _Edge = tuple[str, int, int]
 """Direction, relation, neighbour."""
 
 
+NEEDS_SKB = (
+    "{who} needs an SKB, and this knowledge base holds statements as Wikidata does: name an SKB, as in --kb demo, "
+    "or ask this one a question with kbnav ask"
+)
+
+
 def as_skb(kb: KnowledgeBase, who: str) -> SkbKB:
     """The KB where it is an SKB. Raises UsageError that names ``who`` needs one."""
     if not isinstance(kb, SkbKB):
-        raise UsageError(f"{who} needs an SKB, which {kb.name} is not; --kb names one, as in --kb demo")
+        raise UsageError(NEEDS_SKB.format(who=who))
     return kb
 
 

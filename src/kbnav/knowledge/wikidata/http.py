@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
+import logging
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from kbnav.knowledge.wikidata.cache import HttpCache
 from kbnav.knowledge.wikidata.limits import Rules, Slot, Throttle
 from kbnav.settings import Settings
 
+_LOG = logging.getLogger("kbnav.http")
 T = TypeVar("T")
 Service = Literal["api", "sparql", "vector"]
 
@@ -157,8 +159,10 @@ class HttpClient:
             try:
                 return self._once(request, read)
             except Again as again:
-                self._sleep(self._wait(again, attempt))
+                seconds = self._wait(again, attempt)
                 attempt += 1
+                _LOG.warning("%s; trying again in %.0f s (%d of %d)", again, seconds, attempt, self._limits.retries)
+                self._sleep(seconds)
 
     def close(self) -> None:
         """Close the kept connections."""
