@@ -133,7 +133,7 @@ def installed(folder: Path) -> Path:
 
 def test_every_system_is_registered_and_says_all_of_itself():
     entries = {entry.name: entry for entry in systems.BUILT_IN}
-    agents = {path.stem for path in (ROOT / "agents").glob("*.py")} - {"machine"}
+    agents = {path.stem.replace("_", "-") for path in (ROOT / "agents").glob("*.py")} - {"machine"}
     assert agents == {name for name, entry in entries.items() if entry.kind == "agent"}
     for entry in entries.values():
         record = entry.record()

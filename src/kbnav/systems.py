@@ -147,6 +147,11 @@ BUILT_IN: tuple[SystemEntry, ...] = (
         kbs=("skb", "wikibase"),
         needs=("model",),
     ),
+    _agent("direct", "A baseline: the model names the answers from its own knowledge.", needs=("model",)),
+    SystemEntry(
+        "one-query", "A baseline: the model writes one SPARQL query, which is executed.",
+        "kbnav.agents.one_query:build_one_query", "agent", Options, ("wikibase",), ("model",),
+    ),
     _retriever("bm25", "Ranks documents by the words of the query.", "bm25:build_bm25", "BM25Options"),
     _retriever("vss", "Ranks documents by likeness in meaning.", "vss:build_vss", "VSSOptions", "vectors"),
     _retriever(

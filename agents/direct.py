@@ -1,0 +1,68 @@
+"""A baseline: the model names the answers from its own knowledge (SPINACH, section 5.3, first baseline)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.walking import (
+    WalkEnding,
+    answer_lines,
+    asked,
+    call_for,
+    describer,
+    need_all_tools,
+    open_walking_models,
+)
+from kbnav.agents.common.writers import write_ranking_plainly
+from kbnav.agents.machine import Reply, State
+from kbnav.knowledge.base import KnowledgeBase, kb_kind
+from kbnav.prompts import render
+from kbnav.settings import Settings
+from kbnav.tools.generating import recall
+from kbnav.tools.observation import Context, Shown
+from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.skb import finish
+from kbnav.tools.toolbox import FINISH, Toolbox
+from kbnav.tools.walking import Ask
+
+NAME = "direct"
+
+
+@dataclass(frozen=True)
+class DirectPolicy:
+    """One prompt, then the names it gave: those that are the very name of an entity stand for it."""
+
+    ask: Ask
+    toolbox: Toolbox
+
+    def __call__(self, state: State, context: Context) -> Reply:  # noqa: ARG002 - part of the protocol
+        """The model's answers, then the end."""
+        if state["path"]:
+            said = "The model's own knowledge."
+            return call_for(state, self.toolbox, [(FINISH, said, {"nodes": list(state["path"][-1].nodes)})])
+        text, usage = self.ask(render("direct/answer.md", question=asked(state)), "answer")
+        names = list(dict.fromkeys(answer_lines(text)))
+        return call_for(state, self.toolbox, [("recall", "Nothing is looked up.", {"answers": names})], usage)
+
+
+def build_direct(kb: KnowledgeBase, settings: Settings) -> Agent:
+    """The baseline with the settings' model. Raises UsageError where there is none."""
+    return direct_with(open_walking_models(settings, NAME).ask, kb, settings)
+
+
+def direct_with(ask: Ask, kb: KnowledgeBase, settings: Settings) -> Agent:
+    """The baseline on any model."""
+    need_all_tools(settings, NAME)
+    toolbox = Toolbox.for_kb(kb, (recall, finish))
+    return Agent(
+        name=NAME,
+        model=settings.model,
+        kb=kb,
+        settings=settings,
+        policy=DirectPolicy(ask, toolbox),
+        toolbox=toolbox,
+        ending=WalkEnding(write_ranking_plainly, describer(kb), tabled=kb_kind(kb) != "skb"),
+        prune=prune_by_ranking(Shown()),
+        prompts=(NAME,),
+    )

@@ -1,0 +1,63 @@
+"""A baseline: the model writes one SPARQL query, which is executed (SPINACH, section 5.3, second baseline)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.answering import QueryEnding
+from kbnav.agents.common.walking import Wanted, asked, call_for, need_all_tools, open_walking_models
+from kbnav.agents.common.writers import write_plainly
+from kbnav.agents.machine import Reply, State
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.prompts import render
+from kbnav.settings import Settings
+from kbnav.tools.observation import Context, Shown
+from kbnav.tools.paper import execute_query, finish
+from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.toolbox import FINISH, QUERY, Toolbox
+from kbnav.tools.walking import Ask
+
+NAME = "one-query"
+_FENCED = re.compile(r"```(?:sparql)?\s*\n?(.*?)```", re.DOTALL | re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class OneQueryPolicy:
+    """One prompt, one query, and the end; a query without rows is no answer."""
+
+    ask: Ask
+    toolbox: Toolbox
+
+    def __call__(self, state: State, context: Context) -> Reply:  # noqa: ARG002 - part of the protocol
+        """The query, then the end where it has rows."""
+        if state["path"]:
+            done: list[Wanted] = [(FINISH, "The query was executed.", {})] if state["path"][-1].rows else []
+            return call_for(state, self.toolbox, done)
+        text, usage = self.ask(render("one_query/query.md", question=asked(state)), "write a query")
+        fenced = _FENCED.search(text)
+        query = (fenced[1] if fenced else text).strip()
+        return call_for(state, self.toolbox, [(QUERY, "The one query.", {"query": query})], usage)
+
+
+def build_one_query(kb: KnowledgeBase, settings: Settings) -> Agent:
+    """The baseline with the settings' model. Raises UsageError where there is none."""
+    return one_query_with(open_walking_models(settings, NAME).ask, kb, settings)
+
+
+def one_query_with(ask: Ask, kb: KnowledgeBase, settings: Settings) -> Agent:
+    """The baseline on any model."""
+    need_all_tools(settings, NAME)
+    toolbox = Toolbox.for_kb(kb, (execute_query, finish))
+    return Agent(
+        name=NAME,
+        model=settings.model,
+        kb=kb,
+        settings=settings,
+        policy=OneQueryPolicy(ask, toolbox),
+        toolbox=toolbox,
+        ending=QueryEnding(write_plainly, last_executed=True),
+        prune=prune_by_ranking(Shown()),
+        prompts=("one_query",),
+    )
