@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from kbnav.apps.cli.skb import app
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.stark import StarkSource
+from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import get_doc_info
 from kbnav.knowledge.skb.schema import read_meta, write_meta
 from kbnav.knowledge.skb.store import SKB
@@ -145,6 +146,7 @@ def test_indexes_of_an_earlier_version_are_told_and_built_anew_from_the_skb_itse
     write_meta(path, right.model_validate(document | {"format": 1, "indexed": "plain"}))
 
     with SKB.open(path) as skb, caplog.at_level(logging.WARNING):
+        assert SkbKB(skb).state()["indexed"] == "plain"
         assert skb.text is not None
         assert skb.vectors is not None
     assert [record.getMessage() for record in caplog.records] == [

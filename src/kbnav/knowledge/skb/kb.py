@@ -102,9 +102,10 @@ class SkbKB:
         return frozenset(found)
 
     def state(self) -> Mapping[str, Any]:
-        """Name, source, counts, encoder, and the checksums of all files."""
+        """Name, source, counts, encoder, and the checksums of all files; of STaRK's what was indexed, too."""
         meta = self.skb.meta
         return {
+            **({"indexed": meta.indexed} if meta.style != "plain" else {}),
             "kind": "skb",
             "name": meta.name,
             "source": meta.source,
