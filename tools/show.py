@@ -39,16 +39,23 @@ def search_text(result: SearchResult, query: str, shown: Shown) -> str:
     if not result.entities and not result.properties:
         return f'Nothing was found for "{cut(query, shown.cell)}", nor for parts of it. Try another name for it.'
     lines = []
+    without = f' (without "{cut(result.dropped, shown.cell)}")' if result.dropped else ""
     if result.rung == "shorter":
-        lines.append(f'Nothing is named "{cut(query, shown.cell)}"; these match "{result.matched}":')
+        lines.append(f'Nothing is named "{cut(query, shown.cell)}"; these match "{result.matched}"{without}:')
     elif result.rung == "fulltext":
-        lines.append(f'Nothing is named "{cut(query, shown.cell)}"; these mention its words:')
+        lines.append(f'Nothing is named "{cut(query, shown.cell)}"; these mention its words{without}:')
     for entity in result.entities[: shown.entities]:
-        lines.append(f"{entity_name(entity)}: {cut(entity.description, shown.cell)}".rstrip(": "))
-    for entity in result.properties[: shown.properties]:
+        lines.append(_found_text(entity, shown))
+    most = shown.properties if result.entities else shown.entities
+    for entity in result.properties[:most]:
         datatype = f" [property, values: {entity.datatype}]" if entity.datatype else " [property]"
-        lines.append(f"{entity_name(entity)}: {cut(entity.description, shown.cell)}{datatype}")
+        lines.append(_found_text(entity, shown) + datatype)
     return "\n".join(lines)
+
+
+def _found_text(entity: Entity, shown: Shown) -> str:
+    also = f', also "{cut(entity.alias, shown.cell)}"' if entity.alias else ""
+    return f"{entity_name(entity)}{also}: {cut(entity.description, shown.cell)}".rstrip(": ")
 
 
 def statement_text(statement: Statement, shown: Shown) -> str:

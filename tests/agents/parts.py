@@ -14,7 +14,7 @@ from kbnav.agents.common.writers import write_plainly
 from kbnav.agents.machine import Event
 from kbnav.answers import AnswerTable, Ranking, Term
 from kbnav.errors import QuerySyntaxError, ServiceError, UnknownId
-from kbnav.knowledge.base import Capability, Entry, Neighborhood, SearchResult
+from kbnav.knowledge.base import Capability, Entry, Neighborhood, SearchKind, SearchResult
 from kbnav.models.policy import ChatPolicy
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.settings import Settings
@@ -46,7 +46,9 @@ class NumbersKB:
         rows = tuple((Term("literal", str(number)),) for number in range(int(word)))
         return AnswerTable(("n",), rows)
 
-    def search_entities(self, query: str, *, language: str = "en", limit: int = 8) -> SearchResult:
+    def search_entities(
+        self, query: str, *, language: str = "en", limit: int = 8, kind: SearchKind = "any"
+    ) -> SearchResult:
         return SearchResult()
 
     def labels(self, ids: Sequence[str], *, language: str = "en") -> dict[str, str]:

@@ -22,6 +22,7 @@ Capability = Literal[
 """What a knowledge base can do, by the name of the tool that needs it."""
 
 Direction = Literal["out", "in", "both"]
+SearchKind = Literal["any", "item", "property"]
 KBKind = Literal["wikibase", "skb"]
 """Wikidata, a mirror of it or another Wikibase; a graph whose nodes have documents."""
 
@@ -37,6 +38,8 @@ class Entity:
     """``item``, ``property``, ``lexeme``; in an SKB the node's type."""
     datatype: str = ""
     """For a property, the datatype of its values, as in ``wikibase-item``."""
+    alias: str = ""
+    """The other name that it was found by."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +47,14 @@ class SearchResult:
     """What a search found, best first, and how.
 
     ``rung`` says which rung of the ladder matched: ``exact`` (the phrase as given), ``shorter`` (a part of it, named in
-    ``matched``), ``fulltext``, or ``none``.
+    ``matched``), ``fulltext``, or ``none``. ``dropped`` are the words of the phrase that what was found does not have.
     """
 
     entities: tuple[Entity, ...] = ()
     properties: tuple[Entity, ...] = ()
     rung: Literal["exact", "shorter", "fulltext", "none"] = "none"
     matched: str = ""
+    dropped: str = ""
 
 
 @dataclass(frozen=True)
@@ -221,8 +225,13 @@ class KnowledgeBase(Protocol):
         """What must be known to repeat a run: endpoints, dates, counts, checksums. No secrets."""
         ...
 
-    def search_entities(self, query: str, *, language: str = "en", limit: int = 8) -> SearchResult:
-        """Entities and properties that match; at most ``limit`` entities and half as many properties."""
+    def search_entities(
+        self, query: str, *, language: str = "en", limit: int = 8, kind: SearchKind = "any"
+    ) -> SearchResult:
+        """Entities and properties that match; at most ``limit`` entities and half as many properties.
+
+        With a ``kind``, only those, and as many as ``limit``.
+        """
         ...
 
     def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:

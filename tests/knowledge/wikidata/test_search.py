@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbnav.answers import AnswerTable
 from kbnav.errors import CredentialsError
+from kbnav.knowledge.base import Entity
+from kbnav.knowledge.wikidata.namesakes import told_apart
 from kbnav.knowledge.wikidata.search import shorter
 from tests.knowledge.wikidata.serving import Answer, Asked, client, serving
 
@@ -40,9 +43,11 @@ DATATYPES = {
     **dict.fromkeys(["P4584", "P6079"], "time"),
 }
 PAGES = {
-    "awards given for flying first in Europe": ["Property:P8800", "Property:P4584"],
-    "boiling point of water": ["Q283"],
-    "seat of government": ["Property:P36"],
+    "awards given flying first europe": ["Property:P8800", "Property:P4584"],
+    "boiling point water": ["Q283"],
+    "seat government": ["Property:P36"],
+    "doctorate university x": ["Q8"],
+    "mayor OR tehran OR 1990": ["Q37079", "Q5", "Q6"],
 }
 
 
@@ -58,8 +63,9 @@ def wikibase(asked: Asked) -> Answer:
         ]
         return Answer({"search": hits[: int(params["limit"])], "success": 1})
     if params["action"] == "query":
+        namespaces = params["srnamespace"].split("|")
         titles = PAGES.get(params["srsearch"], [])
-        wanted = [title for title in titles if title.startswith("Property:") == (params["srnamespace"] == "120")]
+        wanted = [title for title in titles if ("120" if title.startswith("Property:") else "0") in namespaces]
         return Answer({"query": {"search": [{"ns": 0, "title": title} for title in wanted]}})
     return Answer({"entities": {one: document(one) for one in params["ids"].split("|")}})
 
@@ -80,7 +86,8 @@ def document(one: str) -> dict[str, object]:
         ("Emmy Award winner", "shorter", "Emmy Award", ["Q1"]),
         ("NBA titles", "shorter", "NBA title", ["Q24925"]),
         ("property award received", "shorter", "award received", ["P166"]),
-        ("capital of Iran", "shorter", "capital | Iran", ["Q794", "P36"]),
+        ("capital of Iran", "shorter", "Iran | capital", ["Q794", "P36"]),
+        ("doctorate of the University of X", "fulltext", "doctorate of the University of X", ["Q8"]),
         ("boiling point of water", "fulltext", "boiling point of water", ["Q283"]),
         ("seat of government", "fulltext", "seat of government", ["P36"]),
         ("nothing like it", "none", "", []),
@@ -126,6 +133,51 @@ def test_english_is_behind_every_other_language():
     assert languages == {"de", "en"}
 
 
+@pytest.mark.parametrize(
+    "phrase", ["nothing like it", "the lost Words (of somebody) in Nowhere", "Zzz", "many plain words"]
+)
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_what_is_nowhere_costs_seven_requests_at_most(phrase, language):
+    with serving(wikibase) as served, client(served.url) as opened:
+        assert opened.kb.search_entities(phrase, language=language).rung == "none"
+        assert len(served.asked) <= 7
+
+
+def test_the_rarest_word_is_enough_and_what_is_missing_is_said():
+    with serving(wikibase) as served, client(served.url) as opened:
+        found = opened.kb.search_entities("mayor tehran 1990")
+    assert (found.rung, [one.id for one in found.entities]) == ("fulltext", ["Q37079", "Q5"])
+    assert found.dropped == "mayor 1990"
+    with serving(wikibase) as served, client(served.url) as opened:
+        assert opened.kb.search_entities("Emmy Award winner 1990").dropped == "winner 1990"
+
+
+def test_what_is_named_so_comes_first_and_next_to_nothing_beside_it():
+    hits = [{"id": f"Q{number}", "label": f"Mars {number}"} for number in range(1, 7)]
+    hits += [
+        {"id": "Q111", "label": "Mars"},
+        {"id": "Q112", "label": "Ares", "match": {"type": "alias", "text": "MARS"}},
+    ]
+
+    def reply(asked: Asked) -> Answer:
+        if asked.params["action"] != "wbsearchentities":
+            return Answer({"entities": {}})
+        properties = [
+            {"id": "P1", "label": "marsh", "datatype": "time"},
+            {"id": "P2", "label": "mars", "datatype": "time"},
+        ]
+        return Answer({"search": properties if asked.params["type"] == "property" else hits})
+
+    with serving(reply) as served, client(served.url) as opened:
+        found = opened.kb.search_entities("mars")
+        only = opened.kb.search_entities("mars", kind="property")
+        kinds = {asked.params["type"] for asked in served.asked[-1:]}
+    assert [one.id for one in found.entities] == ["Q111", "Q112", "Q1", "Q2", "Q3"]
+    assert [one.alias for one in found.entities[:2]] == ["", "MARS"]
+    assert [one.id for one in found.properties] == ["P2", "P1"]
+    assert (only.entities, [one.id for one in only.properties], kinds) == ((), ["P2", "P1"], {"property"})
+
+
 def test_no_more_are_given_than_are_asked_for():
     many: Mapping[str, object] = {"search": [{"id": f"Q{number}"} for number in range(1, 51)]}
     with serving(lambda _: Answer(dict(many))) as served, client(served.url) as opened:
@@ -149,29 +201,33 @@ def test_a_search_that_is_refused_is_not_taken_for_an_empty_one():
 
 @given(st.text(max_size=60))
 def test_parts_are_never_longer_and_never_repeat(phrase):
-    parts = [part for group in shorter(" ".join(phrase.split())) for part in group]
-    assert len({part.casefold() for part in parts}) == len(parts)
-    # A singular may be a letter longer than what it is made from is not: "ies" becomes "y".
-    assert all(0 < len(part) <= len(phrase) for part in parts)
-    assert len(parts) <= 24
+    plain, parts = shorter(" ".join(phrase.split()))
+    texts = [part.text for part in ([plain] if plain else []) + list(parts)]
+    assert len({(text.casefold()) for text in texts}) == len(texts)
+    assert all(0 < len(text) <= len(phrase) for text in texts)
+    assert len(texts) <= 3
 
 
 @pytest.mark.parametrize(
-    ("phrase", "parts"),
+    ("phrase", "plain", "parts"),
     [
-        ("Mars", []),
-        ("United States", ["United State", "United", "States"]),
-        ("Nobel Prizes", ["Nobel Prize", "Nobel", "Prizes"]),
-        ("Curie's", ["Curie"]),
-        ("movies", ["movy", "movie"]),
-        ("cities", ["city", "citie"]),
-        ("countries", ["country"]),
-        ("Belgian breweries", ["Belgian brewery", "Belgian", "breweries", "brewery"]),
-        ("NBA titles", ["NBA title", "NBA", "titles", "title"]),
+        ("Mars", "", []),
+        ("United States", "United State", ["United"]),
+        ("Nobel Prizes", "Nobel Prize", ["Nobel"]),
+        ("General Secretary of the CPSU", "", ["CPSU", "General Secretary"]),
+        ("Curie's", "Curie", []),
+        ("movies", "movie", []),
+        ("cities", "city", []),
+        ("Belgian breweries", "Belgian brewery", ["Belgian", "breweries"]),
+        ("Queen (band)", "Queen", []),
+        ("the capital of Iran", "capital of Iran", ["Iran", "capital"]),
+        ("president of the Republic of Poland in office", "", ["Republic of Poland", "president"]),
+        ("boiling point of liquid water", "", ["boiling point of liquid"]),
     ],
 )
-def test_plurals_are_turned_and_names_alone_are_not(phrase, parts):
-    assert [part for group in shorter(phrase) for part in group] == parts
+def test_asides_and_plurals_are_turned_and_the_name_in_a_phrase_is_kept(phrase, plain, parts):
+    found, others = shorter(phrase)
+    assert (found.text if found else "", [part.text for part in others]) == (plain, parts)
 
 
 def test_the_recorded_empty_searches_all_have_parts_to_try(shared_data):
@@ -185,11 +241,32 @@ def test_the_recorded_empty_searches_all_have_parts_to_try(shared_data):
         if action["action_name"] == "search_wikidata" and not (action["observation"] or "").strip()
     ]
     assert len(empty) == 182
-    tried = {phrase: [part for group in shorter(phrase) for part in group] for phrase in empty}
+    tried = {phrase: [part.text for part in (shorter(phrase)[0], *shorter(phrase)[1]) if part] for phrase in empty}
+    # One word alone has no part; full text is left.
     assert [phrase for phrase, parts in tried.items() if not parts] == ["Hamburg"]
-    assert "Emmy Award" in tried["Emmy Award winner"]
-    assert "Iran" in tried["capital of Iran"]
-    assert "Red Notice" in tried["Red Notice film"]
+    assert tried["Emmy Award winner"] == ["Emmy Award", "winner"]
+    assert tried["capital of Iran"] == ["Iran", "capital"]
+    assert tried["Red Notice film"] == ["Red Notice", "film"]
+
+
+def test_namesakes_are_told_apart_by_what_they_are_in_one_query(mini_kb):
+    described = Entity("Q1", "Curie", "asteroid")
+    asked: list[str] = []
+
+    def select(query: str) -> AnswerTable:
+        asked.append(query)
+        return mini_kb.execute_query(query)
+
+    one, two, three, other = told_apart(
+        [described, Entity("Q7186", "Curie"), Entity("Q37463", "curie"), Entity("Q979", "polonium")], select, ["en"]
+    )
+    assert one == described
+    assert two.description.startswith("human; ")
+    assert three.description.startswith("human; ")
+    assert other.description == ""
+    assert len(asked) == 1
+    assert told_apart([described, Entity("Q979", "polonium")], select, ["en"])[0] == described
+    assert len(asked) == 1
 
 
 def test_a_part_of_a_chinese_name_is_found_by_full_text(mini_kb):

@@ -19,6 +19,7 @@ from kbnav.knowledge.base import (
     Example,
     KnowledgeBase,
     Neighborhood,
+    SearchKind,
     SearchResult,
     Statement,
     Value,
@@ -115,7 +116,14 @@ class SkbKB:
             "files": {name: file.sha256 for name, file in meta.files.items()},
         }
 
-    def search_entities(self, query: str, *, language: str = "en", limit: int = 8) -> SearchResult:  # noqa: ARG002
+    def search_entities(
+        self,
+        query: str,
+        *,
+        language: str = "en",  # noqa: ARG002 - as the protocol has it
+        limit: int = 8,
+        kind: SearchKind = "any",
+    ) -> SearchResult:
         """Nodes by name (but for case and accents, or spelled nearly so), then by text and meaning; relations by name.
 
         The rung is ``exact`` where a name is the phrase, ``fulltext`` where only words match.
@@ -127,8 +135,10 @@ class SkbKB:
         near = [match.number for match in named if match.how == "fuzzy"]
         fused = reciprocal_rank_fusion([near, [number for number, _ in self._by_text(query)]])
         others = [number for number, _ in fused if number not in exact]
-        found = tuple(self._described(number, query) for number in [*exact, *others][:limit])
-        relations = self._relations_like(query, max(1, limit // 2))
+        wanted = [] if kind == "property" else [*exact, *others][:limit]
+        found = tuple(self._described(number, query) for number in wanted)
+        most = limit if kind == "property" else max(1, limit // 2)
+        relations = self._relations_like(query, most) if kind != "item" else ()
         rung: Literal["exact", "fulltext", "none"] = "exact" if exact else "fulltext" if found or relations else "none"
         return SearchResult(found, relations, rung, query.strip() if exact else "")
 

@@ -98,10 +98,13 @@ class ActionApi:
         )
         return [_hit(hit, kind) for hit in _list(reply.get("search"), "search")][:limit]
 
-    def full_text(self, text: str, *, kind: Literal["item", "property"], language: str, limit: int) -> list[Entity]:
-        """Entities of one kind whose page has the words of a text (list=search), with their names."""
+    def full_text(
+        self, text: str, *, kinds: Sequence[Literal["item", "property"]], language: str, limit: int
+    ) -> list[Entity]:
+        """Entities whose page has the words of a text, with ``OR`` between them one side of it (list=search)."""
+        namespaces = "|".join(NAMESPACES[kind] for kind in kinds)
         reply = self.call(
-            action="query", list="search", srsearch=text, srnamespace=NAMESPACES[kind], srlimit=str(limit), srprop=""
+            action="query", list="search", srsearch=text, srnamespace=namespaces, srlimit=str(limit), srprop=""
         )
         query = reply.get("query") or {}
         titles = [str(hit.get("title", "")) for hit in _list(query.get("search"), "search") if isinstance(hit, dict)]
@@ -133,4 +136,8 @@ def _hit(hit: Any, kind: str) -> Entity:
         value = hit.get(name) or shown.get(name) or ""
         return str(value.get("value", "")) if isinstance(value, dict) else str(value)
 
-    return Entity(hit["id"], text("label"), text("description"), kind, str(hit.get("datatype") or ""))
+    label = text("label")
+    match = hit.get("match")
+    found_by = str(match.get("text") or "") if isinstance(match, dict) else ""
+    alias = found_by if found_by.casefold() != label.casefold() else ""
+    return Entity(hit["id"], label, text("description"), kind, str(hit.get("datatype") or ""), alias)

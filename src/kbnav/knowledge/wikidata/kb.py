@@ -19,6 +19,7 @@ from kbnav.knowledge.base import (
     Example,
     Neighborhood,
     PropertyProfile,
+    SearchKind,
     SearchResult,
     Share,
 )
@@ -30,6 +31,7 @@ from kbnav.knowledge.wikidata.cache import HttpCache
 from kbnav.knowledge.wikidata.entities import languages, no_page, parse, references
 from kbnav.knowledge.wikidata.http import HttpClient, Request, is_loopback, user_agent
 from kbnav.knowledge.wikidata.limits import Throttle
+from kbnav.knowledge.wikidata.namesakes import told_apart
 from kbnav.knowledge.wikidata.query_replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
 from kbnav.knowledge.wikidata.search import search
 from kbnav.knowledge.wikidata.values import entity_id
@@ -98,9 +100,13 @@ class WikidataKB:
         """Kind, endpoints, and a mirror's build; live Wikidata has no version that could be asked for again."""
         return {"kind": self.name, "endpoints": self._endpoints.model_dump(mode="json"), **self._about}
 
-    def search_entities(self, query: str, *, language: str = "en", limit: int = 8) -> SearchResult:
-        """See ``KnowledgeBase``; the ladder is that of ``search.search``."""
-        return search(self._api, query, language=_code(language), limit=limit)
+    def search_entities(
+        self, query: str, *, language: str = "en", limit: int = 8, kind: SearchKind = "any"
+    ) -> SearchResult:
+        """See ``KnowledgeBase``; the ladder is that of ``search.search``. Namesakes are told apart by what they are."""
+        code = _code(language)
+        found = search(self._api, query, language=code, limit=limit, kind=kind)
+        return replace(found, entities=told_apart(found.entities, self._select, languages(code)))
 
     def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
         """See ``KnowledgeBase``. Labels of all entities named are fetched 50 a request."""

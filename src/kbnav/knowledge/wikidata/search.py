@@ -1,25 +1,30 @@
-"""The ladder for searches: the phrase as given, then parts of it, then full text.
+"""The ladder for searches: the phrase as given, then what is left without asides, then a name in it, then full text.
 
 wbsearchentities matches the beginning of a label or alias, so that a phrase with one word too many finds nothing: in
-the recorded SPINACH runs on QALD-10 that happened to 182 of 820 searches.
+the recorded SPINACH runs on QALD-10 that happened to 182 of 820 searches. A phrase that is nowhere costs at most seven
+requests.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import zip_longest
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from kbnav.knowledge.base import Entity, SearchResult
+from kbnav.knowledge.base import Entity, SearchKind, SearchResult
 from kbnav.knowledge.wikidata.api import ActionApi
+from kbnav.relevance import words as telling_words
 
 LONGEST = 250
 """Characters of a search; the API refuses longer ones."""
 PROPERTIES = 50
 """Properties that are asked for, to choose from; one request has the datatypes of as many."""
-MAX_SHORTER = 4
-"""Lengths of part phrases tried, each with its beginning and its end."""
+BESIDE_EXACT = 3
+"""Entities whose name only begins with the phrase, beside those named so."""
+MOST_REQUESTS = 7
+LOOSE = 2
+"""Entities, and as many properties, that are shown of what matches a part."""
 
 _ASIDE = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|[\"“”„«»?!]")
 _EDGE = re.compile(
@@ -27,69 +32,194 @@ _EDGE = re.compile(
     r"der|die|das|eine?|von|le|la|les|une?|de|du|des|el|los|las|il|lo|gli|в|на|из|и"
 )
 """Words that no label is missed for at either end."""
-Found = tuple[tuple[Entity, ...], tuple[Entity, ...]]
-"""Entities and properties."""
 
 
-def search(api: ActionApi, query: str, *, language: str, limit: int) -> SearchResult:
+def search(api: ActionApi, query: str, *, language: str, limit: int, kind: SearchKind = "any") -> SearchResult:
     """At most ``limit`` entities and half as many properties, from the first rung of the ladder that has any.
 
-    Behind another language, English is tried on each rung.
+    With a ``kind``, only those, and as many as ``limit``. What is named just so comes first, and next to nothing beside
+    it. Behind another language English is tried.
     """
     phrase = " ".join(query.split())[:LONGEST]
     if not phrase:
         return SearchResult()
-    most = limit // 2
-    entities, properties = _labels(api, phrase, language, limit)
-    if entities or properties:
-        return SearchResult(entities, _foremost(properties, phrase, most), "exact", phrase)
-    for parts in shorter(phrase):
-        found = [(part, _labels(api, part, language, limit)) for part in parts]
-        entities = _interleave([pair[0] for _, pair in found], limit)
-        foremost = [_foremost(pair[1], part, most) for part, pair in found]
-        properties = _foremost(_interleave(foremost, len(found) * most), phrase, most)
-        if entities or properties:
-            matched = " | ".join(part for part, pair in found if any(pair))
-            return SearchResult(entities, properties, "shorter", matched)
-    entities = tuple(api.full_text(phrase, kind="item", language=language, limit=limit))
-    properties = tuple(api.full_text(phrase, kind="property", language=language, limit=PROPERTIES)) if most else ()
-    if entities or properties:
-        return SearchResult(entities, _foremost(properties, phrase, most), "fulltext", phrase)
-    return SearchResult()
+    asked = _Search(api, language, limit, kind)
+    plain, parts = shorter(phrase)
+    return (
+        asked.exact(phrase, language)
+        or (asked.part([plain], phrase) if plain else None)
+        or asked.by_words(phrase, every=True)
+        or asked.part(parts, phrase)
+        or (asked.exact(phrase, "en") if language != "en" else None)
+        or asked.by_words(phrase, every=False)
+        or SearchResult()
+    )
 
 
-def shorter(phrase: str) -> Iterator[tuple[str, ...]]:
-    """Parts of a phrase to try, longest first: asides and articles dropped, singular, then its beginning and its end.
+@dataclass
+class _Search:
+    """The requests of one search."""
 
-    A part keeps at least half of the words; those tried together have equally many.
-    """
-    tried = {phrase.casefold()}
+    api: ActionApi
+    language: str
+    limit: int
+    kind: SearchKind
+    left: int = MOST_REQUESTS
+
+    def exact(self, phrase: str, spoken: str) -> SearchResult | None:
+        """What has the phrase as the beginning of a name; those named just so first, and few of the others then."""
+        entities, properties = self._named(phrase, spoken)
+        if not entities and not properties:
+            return None
+        wanted = phrase.casefold()
+        same = [one for one in entities if _is_named(one, wanted)]
+        others = [one for one in entities if not _is_named(one, wanted)]
+        found = (*same, *(others[:BESIDE_EXACT] if same else others))
+        return SearchResult(found, properties, "exact", phrase)
+
+    def part(self, parts: Sequence[Part], phrase: str) -> SearchResult | None:
+        """What has a part of the phrase as the beginning of its name."""
+        found = [self._named(part.text, self.language, part.kind) for part in parts]
+        if not any(map(any, found)):
+            return None
+        entities = tuple(entity for some, _ in found for entity in some[:LOOSE])
+        properties = tuple(entity for _, some in found for entity in some[:LOOSE])
+        matched = [part.text for part, some in zip(parts, found, strict=True) if any(some)]
+        return SearchResult(entities, properties, "shorter", " | ".join(matched), dropped(phrase, matched))
+
+    def by_words(self, phrase: str, *, every: bool) -> SearchResult | None:
+        """What has every telling word of the phrase in its names and description, or else the rarest of them."""
+        wanted = telling_words(phrase) or phrase.split()
+        if not self._spend(1) or (not every and len(wanted) < 2):
+            return None
+        kinds: list[Literal["item", "property"]] = ["item", "property"] if self.kind == "any" else [self.kind]
+        text = " ".join(wanted) if every else " OR ".join(wanted)
+        found = self.api.full_text(text, kinds=kinds, language=self.language, limit=self.limit)
+        entities = [one for one in found if one.kind != "property"][:LOOSE]
+        properties = self._foremost([one for one in found if one.kind == "property"], phrase)[:LOOSE]
+        if not entities and not properties:
+            return None
+        shown = [f"{one.label} {one.description}" for one in (*entities, *properties)]
+        return SearchResult(tuple(entities), properties, "fulltext", phrase, "" if every else dropped(phrase, shown))
+
+    def _named(self, text: str, spoken: str, kind: SearchKind = "any") -> tuple[tuple[Entity, ...], tuple[Entity, ...]]:
+        """Entities and properties by label or alias."""
+        entities: list[Entity] = []
+        properties: list[Entity] = []
+        if "property" not in (self.kind, kind) and self._spend(1):
+            entities = self.api.search(text, kind="item", language=spoken, limit=self.limit)
+        if "item" not in (self.kind, kind) and self._properties and self._spend(1):
+            properties = self.api.search(text, kind="property", language=spoken, limit=PROPERTIES)
+        return tuple(entities), self._foremost(self._with_datatype(properties), text)
+
+    def _spend(self, requests: int) -> bool:
+        """Whether so many more requests may be made; those that name what was found are not counted."""
+        enough = self.left >= requests
+        self.left -= requests if enough else 0
+        return enough
+
+    @property
+    def _properties(self) -> int:
+        return self.limit if self.kind == "property" else self.limit // 2
+
+    def _foremost(self, properties: Sequence[Entity], phrase: str) -> tuple[Entity, ...]:
+        """The first properties: those named so, then others, then identifiers in others' databases.
+
+        Three of four properties of Wikidata are identifiers: of 133 whose label begins with "national", 125.
+        """
+        wanted = phrase.casefold()
+
+        def behind(one: Entity) -> int:
+            return 0 if _is_named(one, wanted) else 1 + (one.datatype == "external-id")
+
+        return tuple(sorted(properties, key=behind))[: self._properties]
+
+    def _with_datatype(self, properties: list[Entity]) -> tuple[Entity, ...]:
+        """Fill in the datatypes that the search did not give."""
+        lacking = [one.id for one in properties if not one.datatype]
+        known = self.api.brief(lacking, self.language) if lacking else {}
+        return tuple(replace(one, datatype=known[one.id].datatype) if one.id in known else one for one in properties)
+
+
+def _is_named(entity: Entity, wanted: str) -> bool:
+    """Whether a label or alias is the phrase, given without case."""
+    return wanted in (entity.label.casefold(), entity.alias.casefold())
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a phrase to search for, and as what."""
+
+    text: str
+    kind: SearchKind = "any"
+
+
+def shorter(phrase: str) -> tuple[Part | None, tuple[Part, ...]]:
+    """The phrase without asides and articles or in the singular, where that differs; a name in it, and the rest."""
     words = _trim(_ASIDE.sub(" ", phrase).replace(",", " ").split())
-    for step, length in enumerate(range(len(words), max(1, len(words) // 2) - 1, -1)):
-        if step >= MAX_SHORTER:
-            return
-        candidates = (_trim(words[:length]), _trim(words[len(words) - length :]))
-        parts = []
-        for candidate in candidates:
-            for part in map(" ".join, (candidate, *_singular(candidate))):
-                if part and part.casefold() not in tried:
-                    tried.add(part.casefold())
-                    parts.append(part)
-        if parts:
-            yield tuple(parts)
+    candidates = (" ".join(some) for some in (words, _singular(words)))
+    plain = next((text for text in candidates if text and text.casefold() != phrase.casefold()), "")
+    tried = {phrase.casefold(), plain.casefold()}
+    start, end = _name(words)
+    named = any(_has_capital(word) for word in words[start:end])
+    rest = (_trim(words[:start]) or _trim(words[end:])) if named and not all(map(_has_capital, words)) else []
+    parts = (Part(" ".join(words[start:end])), Part(" ".join(rest), "property"))
+    return Part(plain) if plain else None, tuple(
+        part for part in parts if part.text and part.text.casefold() not in tried
+    )
 
 
-def _trim(words: list[str]) -> list[str]:
+def _has_capital(word: str) -> bool:
+    return any(letter.isupper() or letter.isdigit() for letter in word)
+
+
+def _name(words: Sequence[str]) -> tuple[int, int]:
+    """Where the longest name in a phrase is: words with a capital, with "of the" between them.
+
+    A phrase that is all a name is parted behind its last "of"; else, or without capitals, its last word is left out.
+    Nowhere where the phrase is one word.
+    """
+    capital = [_has_capital(word) for word in words]
+    if len(words) < 2:
+        return 0, 0
+    if not any(capital):
+        return 0, len(words) - 1
+    best, start = (0, 0), 0
+    while start < len(words):
+        end = start
+        while end < len(words) and (capital[end] or (end > start and _EDGE.fullmatch(words[end]))):
+            end += 1
+        while end > start and not capital[end - 1]:
+            end -= 1
+        best = max(best, (start, end), key=lambda place: place[1] - place[0])
+        start = max(end, start + 1)
+    if best != (0, len(words)):
+        return best
+    joints = [place for place, word in enumerate(words) if _EDGE.fullmatch(word)]
+    return (joints[-1] + 1, len(words)) if joints else (0, len(words) - 1)
+
+
+def dropped(phrase: str, matched: Sequence[str]) -> str:
+    """The words of a phrase that no part has, those that tell something."""
+    kept = {word for text in matched for word in telling_words(text)}
+    return " ".join(word for word in telling_words(phrase) if not any(_alike(word, one) for one in kept))
+
+
+def _alike(word: str, other: str) -> bool:
+    return word == other or word.removesuffix("s") == other.removesuffix("s")
+
+
+def _trim(words: Sequence[str]) -> list[str]:
     """Without articles, prepositions and the like at either end."""
     start, end = 0, len(words)
     while start < end and _EDGE.fullmatch(words[start].casefold()):
         start += 1
     while end > start and _EDGE.fullmatch(words[end - 1].casefold()):
         end -= 1
-    return words[start:end]
+    return list(words[start:end])
 
 
-def _singular(words: list[str]) -> list[list[str]]:
+def _singular(words: Sequence[str]) -> list[str]:
     """With the last word in the singular where it looks like an English genitive or plural.
 
     A capitalised word alone is a name, and no plural; behind others ("Nobel Prizes") it may be one.
@@ -98,44 +228,9 @@ def _singular(words: list[str]) -> list[list[str]]:
         return []
     common = len(words) > 1 or words[-1].islower()
     last = re.sub(r"['’]s?$", "", words[-1])
-    singulars = [last]
     if common and len(last) > 4 and last.endswith("ies"):
-        # Cities and movies look alike.
-        singulars = [last[:-3] + "y", last[:-1]] if len(last) < 7 else [last[:-3] + "y"]
+        # Cities and movies look alike; short ones have their i in the singular too.
+        last = last[:-1] if last in ("movies", "cookies", "zombies", "series") else last[:-3] + "y"
     elif common and len(last) > 3 and last.endswith("s") and not last.endswith(("ss", "us", "is")):
-        singulars = [last[:-1]]
-    return [[*words[:-1], singular] for singular in singulars]
-
-
-def _labels(api: ActionApi, text: str, language: str, limit: int) -> Found:
-    """Entities and properties by label or alias; in English where the language has none."""
-    for spoken in dict.fromkeys([language, "en"]):
-        entities = api.search(text, kind="item", language=spoken, limit=limit)
-        properties = api.search(text, kind="property", language=spoken, limit=PROPERTIES) if limit > 1 else []
-        if entities or properties:
-            return tuple(entities), _with_datatype(api, properties, language)
-    return (), ()
-
-
-def _foremost(properties: Sequence[Entity], phrase: str, most: int) -> tuple[Entity, ...]:
-    """The first properties; identifiers in others' databases behind all others, unless the phrase is their label.
-
-    Three of four properties of Wikidata are such: of 133 whose label begins with "national", 125.
-    """
-    wanted = phrase.casefold()
-    behind = [one.datatype == "external-id" and one.label.casefold() != wanted for one in properties]
-    ordered = sorted(zip(behind, properties, strict=True), key=lambda pair: pair[0])
-    return tuple(one for _, one in ordered)[:most]
-
-
-def _with_datatype(api: ActionApi, properties: list[Entity], language: str) -> tuple[Entity, ...]:
-    """Fill in the datatypes that the search did not give."""
-    lacking = [one.id for one in properties if not one.datatype]
-    known = api.brief(lacking, language) if lacking else {}
-    return tuple(replace(one, datatype=known[one.id].datatype) if one.id in known else one for one in properties)
-
-
-def _interleave(lists: list[tuple[Entity, ...]], limit: int) -> tuple[Entity, ...]:
-    """The first of each, the second of each, …, without repeats."""
-    merged = {one.id: one for row in zip_longest(*lists) for one in row if one is not None}
-    return tuple(merged.values())[:limit]
+        last = last[:-1]
+    return [*words[:-1], last]

@@ -63,6 +63,7 @@ _RUN = re.compile(
     "[\u3005-\u3007\u3041-\u3096\u30a1-\u30fa\u30fc-\u30fe\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
 """Han, hiragana and katakana."""
+_OR = re.compile(r"\s+OR\s+")
 _ACCENTS = re.compile("[\u0300-\u036f]")
 
 
@@ -226,9 +227,11 @@ class Index:
     def by_words(self, text: str, kinds: Sequence[str], *, limit: int = 10, offset: int = 0) -> tuple[list[str], int]:
         """Ids of entities whose names and descriptions hold all words of the text, best first; and how many there are.
 
+        With ``OR`` between words, as the full-text search of Wikidata has it, those of one side are enough.
+
         Without a word in the text, none.
         """
-        query = " ".join(_phrases(text))
+        query = " OR ".join(some for part in _OR.split(text) if (some := " ".join(_phrases(part))))
         if not query:
             return [], 0
         slots = {f"kind{number}": kind for number, kind in enumerate(kinds)}

@@ -13,10 +13,11 @@ from typing import Literal
 from kbnav.trajectory import Step
 
 _FOUND = re.compile(
-    r"(?:(?P<label>.*?) \()?(?P<id>[QP]\d+)\)?(?:: (?P<about>.*?))?(?: \[property(?:, values: (?P<type>[^\]]*))?\])?"
+    r"(?:(?P<label>.*?) \()?(?P<id>[QP]\d+)\)?(?:, also \".*?\")?(?:: (?P<about>.*?))?"
+    r"(?: \[property(?:, values: (?P<type>[^\]]*))?\])?"
 )
-_SHORTER = re.compile(r'Nothing is named ".*"; these match "(.*)":')
-_FULLTEXT = "these mention its words:"
+_SHORTER = re.compile(r'Nothing is named ".*"; these match "(.*?)"(?: \(without ".*"\))?:')
+_FULLTEXT = "these mention its words"
 _STATEMENT = re.compile(
     r"- (?:(?P<label>.*?) \()?(?P<id>P\d+)\)?: (?P<value>.*?)(?: \[(?P<qualifiers>.*)\])?(?: \(preferred\))?"
 )
@@ -126,7 +127,7 @@ def read_search(query: str, text: str) -> Search:
         if shorter:
             rung, matched = "shorter", tuple(shorter[1].split(" | "))
             continue
-        if line.endswith(_FULLTEXT):
+        if _FULLTEXT in line:
             rung, matched = "fulltext", ()
             continue
         found = _FOUND.fullmatch(line)
