@@ -22,7 +22,8 @@ PROPERTIES = 50
 """Properties that are asked for, to choose from; one request has the datatypes of as many."""
 BESIDE_EXACT = 3
 """Entities whose name only begins with the phrase, beside those named so."""
-MOST_REQUESTS = 7
+MOST_REQUESTS = 6
+"""Requests of one search before the last, which asks for the rarest word; what names the hits is not counted."""
 LOOSE = 2
 """Entities, and as many properties, that are shown of what matches a part."""
 
@@ -45,13 +46,15 @@ def search(api: ActionApi, query: str, *, language: str, limit: int, kind: Searc
         return SearchResult()
     asked = _Search(api, language, limit, kind)
     plain, parts = shorter(phrase)
+    # All words of a phrase with a name are its description elsewhere; without a name, its parts are what it speaks of.
+    named = any(map(_has_capital, phrase.split()))
     return (
         asked.exact(phrase, language)
         or (asked.part([plain], phrase) if plain else None)
-        or asked.by_words(phrase, every=True)
-        or asked.part(parts, phrase)
+        or (asked.by_words(phrase) if named else asked.part(parts, phrase))
+        or (asked.part(parts, phrase) if named else asked.by_words(phrase))
         or (asked.exact(phrase, "en") if language != "en" else None)
-        or asked.by_words(phrase, every=False)
+        or asked.by_rarest_word(phrase)
         or SearchResult()
     )
 
@@ -87,36 +90,39 @@ class _Search:
         matched = [part.text for part, some in zip(parts, found, strict=True) if any(some)]
         return SearchResult(entities, properties, "shorter", " | ".join(matched), dropped(phrase, matched))
 
-    def by_words(self, phrase: str, *, every: bool) -> SearchResult | None:
-        """What has every telling word of the phrase in its names and description, or else the rarest of them."""
-        wanted = telling_words(phrase) or phrase.split()
-        if not self._spend(1) or (not every and len(wanted) < 2):
-            return None
+    def by_words(self, phrase: str) -> SearchResult | None:
+        """What has every telling word of the phrase in its names and description."""
+        return self._by_words(phrase, " ") if self._spend() else None
+
+    def by_rarest_word(self, phrase: str) -> SearchResult | None:
+        """What has the rarest of the words; says which of the others it lacks."""
+        return self._by_words(phrase, " OR ") if len(telling_words(phrase)) > 1 else None
+
+    def _by_words(self, phrase: str, joint: str) -> SearchResult | None:
         kinds: list[Literal["item", "property"]] = ["item", "property"] if self.kind == "any" else [self.kind]
-        text = " ".join(wanted) if every else " OR ".join(wanted)
+        text = joint.join(telling_words(phrase) or phrase.split())
         found = self.api.full_text(text, kinds=kinds, language=self.language, limit=self.limit)
-        entities = [one for one in found if one.kind != "property"][:LOOSE]
+        entities = tuple(one for one in found if one.kind != "property")[:LOOSE]
         properties = self._foremost([one for one in found if one.kind == "property"], phrase)[:LOOSE]
         if not entities and not properties:
             return None
         shown = [f"{one.label} {one.description}" for one in (*entities, *properties)]
-        return SearchResult(tuple(entities), properties, "fulltext", phrase, "" if every else dropped(phrase, shown))
+        return SearchResult(entities, properties, "fulltext", phrase, dropped(phrase, shown) if joint != " " else "")
 
     def _named(self, text: str, spoken: str, kind: SearchKind = "any") -> tuple[tuple[Entity, ...], tuple[Entity, ...]]:
         """Entities and properties by label or alias."""
         entities: list[Entity] = []
         properties: list[Entity] = []
-        if "property" not in (self.kind, kind) and self._spend(1):
+        if "property" not in (self.kind, kind) and self._spend():
             entities = self.api.search(text, kind="item", language=spoken, limit=self.limit)
-        if "item" not in (self.kind, kind) and self._properties and self._spend(1):
+        if "item" not in (self.kind, kind) and self._properties and self._spend():
             properties = self.api.search(text, kind="property", language=spoken, limit=PROPERTIES)
         return tuple(entities), self._foremost(self._with_datatype(properties), text)
 
-    def _spend(self, requests: int) -> bool:
-        """Whether so many more requests may be made; those that name what was found are not counted."""
-        enough = self.left >= requests
-        self.left -= requests if enough else 0
-        return enough
+    def _spend(self) -> bool:
+        """Whether one more request may be made; those that name what was found are not counted."""
+        self.left -= 1
+        return self.left >= 0
 
     @property
     def _properties(self) -> int:
@@ -163,7 +169,9 @@ def shorter(phrase: str) -> tuple[Part | None, tuple[Part, ...]]:
     start, end = _name(words)
     named = any(_has_capital(word) for word in words[start:end])
     rest = (_trim(words[:start]) or _trim(words[end:])) if named and not all(map(_has_capital, words)) else []
-    parts = (Part(" ".join(words[start:end])), Part(" ".join(rest), "property"))
+    parts = [Part(" ".join(words[start:end])), Part(" ".join(rest), "property")]
+    if not named and len(words) > 1:  # a script without capitals, or a phrase without a name: its end may be known too
+        parts.append(Part(" ".join(_trim(words[1:])), "item"))
     return Part(plain) if plain else None, tuple(
         part for part in parts if part.text and part.text.casefold() not in tried
     )

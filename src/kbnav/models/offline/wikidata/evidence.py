@@ -136,6 +136,9 @@ def read_search(query: str, text: str) -> Search:
             (items if one.id.startswith("Q") else properties).append(one)
     if not items and not properties:
         return Search(query, "none", (), (), ())
+    named = [one for one in items if rung == "fulltext" and one.label and one.label.casefold() in query.casefold()]
+    if named:  # its words led to the thing that a part of the phrase names
+        return Search(query, "shorter", tuple(one.label for one in named), tuple(named), tuple(properties))
     return Search(query, rung, matched, tuple(items), tuple(properties))
 
 
