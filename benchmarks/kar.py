@@ -31,12 +31,12 @@ from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
-from kbnav.retrieval.base import Trace
 from kbnav.retrieval.expand.expansion import ExpandedRetriever
 from kbnav.retrieval.expand.kar import KAR
 from kbnav.retrieval.expand.neighbours import Surroundings
 from kbnav.retrieval.expand.similarity import similarity_for
 from kbnav.retrieval.vss import VSS, VSSOptions
+from kbnav.trace import Trace
 
 WIDTH, QUERIES, NAMED, HUBS = 384, 40, 3, 100
 STAGES = {"vss": "vss, twice", "linked_nodes": "linking", "document_triples": "neighbours and triples"}

@@ -15,11 +15,11 @@ from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Vari
 from kbnav.planning.base import Plan, PlannedPath, Planner
 from kbnav.planning.open import open_planner
 from kbnav.planning.options import PlanOptions
-from kbnav.retrieval.base import Trace
 from kbnav.settings import Settings
 from kbnav.tools.observation import Context
 from kbnav.tools.planning import FROM_BEFORE, PathGiven
 from kbnav.tools.toolbox import Toolbox
+from kbnav.trace import Trace
 from kbnav.trajectory import Step
 
 PLAN = "plan"

@@ -65,7 +65,7 @@ def open_walking_models(settings: Settings, system: str) -> Models:
 
 def asker(calls: ModelCalls) -> Ask:
     """Model calls as the tools ask them: one prompt, its text and its cost."""
-    from kbnav.retrieval.base import Trace
+    from kbnav.trace import Trace
 
     def ask(prompt: str, purpose: str, *, temperature: float | None = None, sample: int = 0) -> tuple[str, Usage]:
         trace = Trace()

@@ -23,6 +23,8 @@ from kbnav.errors import DataError, StopRun, UsageError
 FORMAT = 1
 FINISH = "finish"
 """The tool by which an agent ends a run."""
+NO_TOOL = "(no tool)"
+"""Stands for the tool of a reply that called none."""
 
 Dropped = Literal["", "repeat", "premature finish", "rolled back"]
 Status = Literal["answered", "best effort", "no answer", "refused", "failed"]

@@ -12,8 +12,8 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.models.calls import open_calls
 from kbnav.planning.in_context import InContext
-from kbnav.retrieval.base import Trace
 from kbnav.systems import BUILT_IN
+from kbnav.trace import Trace
 from kbnav.trajectory import Run, load_run, save_run
 from tests.model.served import Served
 

@@ -24,8 +24,8 @@ from pydantic import Field, PrivateAttr
 from kbnav.blobs import Blobs
 from kbnav.errors import CredentialsError, ServiceError, UsageError
 from kbnav.models.calls import BYTES_PER_TOKEN, ModelCalls, Replies, open_calls
-from kbnav.retrieval.base import Trace
 from kbnav.settings import Settings
+from kbnav.trace import Trace
 from tests.models.stub import Canned, ModelStub, completion, failure
 
 

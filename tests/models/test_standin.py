@@ -9,10 +9,10 @@ import pytest
 from kbnav.models.calls import open_calls
 from kbnav.models.standin import NAME, answer, names, sentences
 from kbnav.prompts import render
-from kbnav.retrieval.base import Trace
 from kbnav.retrieval.expand.replies import entities
 from kbnav.retrieval.rerank import parse_score
 from kbnav.settings import Settings
+from kbnav.trace import Trace
 
 QUERY = "Which guitar by Ann Reed has a letter in it?"
 STRUCTURES = {"guitar": ("name", "description"), "person": ("name",)}

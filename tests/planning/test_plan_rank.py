@@ -12,9 +12,9 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.base import Hop, Plan, PlannedPath
 from kbnav.planning.plan_rank import PlanRank, PlanRankOptions
-from kbnav.retrieval.base import Trace
 from kbnav.retrieval.build import build_retriever
 from kbnav.settings import Settings
+from kbnav.trace import Trace
 
 PLAN = Plan(
     (

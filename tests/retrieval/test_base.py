@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbnav.errors import ServiceError
-from kbnav.retrieval.base import Trace
+from kbnav.trace import Trace
 
 
 @pytest.mark.parametrize("error", [ServiceError("down"), KeyboardInterrupt()])

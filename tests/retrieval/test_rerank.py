@@ -12,10 +12,10 @@ from kbnav.errors import CredentialsError, ServiceError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.calls import BYTES_PER_TOKEN, ModelCalls
 from kbnav.retrieval.attempt import attempt
-from kbnav.retrieval.base import Trace
 from kbnav.retrieval.build import build_retriever
 from kbnav.retrieval.rerank import Rerank, RerankOptions, parse_score
 from kbnav.settings import Settings
+from kbnav.trace import Trace
 from tests.models.stub import ModelStub, completion, failure
 from tests.models.test_calls import Echo
 from tests.retrieval.expand.conftest import QUERY, Listening, Script

@@ -20,7 +20,6 @@ from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.base import Observed, Trace
 from kbnav.retrieval.bm25 import BM25, BM25Options
 from kbnav.retrieval.build import build_retriever
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
@@ -28,6 +27,7 @@ from kbnav.retrieval.multi_vss import FILE, MultiVSS, MultiVSSOptions, aggregate
 from kbnav.retrieval.rrf import RRF, RRFOptions
 from kbnav.retrieval.vss import VSS, VSSOptions
 from kbnav.settings import Settings
+from kbnav.trace import Observed, Trace
 from kbnav.trajectory import Usage
 from tests.retrieval.expand.conftest import QUERY, CountingEncoder, KeywordEncoder, Listening, built
 

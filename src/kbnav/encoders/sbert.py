@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
 
-from kbnav.encoders import Vectors, normalised
+from kbnav.encoders.base import Vectors, normalised
 from kbnav.errors import UsageError
 from kbnav.extras import missing
 

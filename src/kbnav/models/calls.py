@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from kbnav.blobs import Blobs
 from kbnav.errors import FATAL, Stopped, StopRun, UsageError
 from kbnav.models.chat import REPLAY, Several, check_key, invoke, open_chat_model, usage_of
-from kbnav.retrieval.base import Observed, Trace
 from kbnav.settings import Settings
+from kbnav.trace import Observed, Trace
 from kbnav.trajectory import Usage
 
 if TYPE_CHECKING:

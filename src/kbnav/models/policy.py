@@ -16,14 +16,12 @@ from kbnav.prompts import render
 from kbnav.settings import Budget
 from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import QUERY, Toolbox
-from kbnav.trajectory import Call, Step, Turn
+from kbnav.trajectory import NO_TOOL, Call, Step, Turn
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage
 
-NO_TOOL = "(no tool)"
-"""Stands for the tool of a reply that called none."""
 _RECENT = 6
 """Actions for which a hint stays."""
 _WARN_LEFT = 3

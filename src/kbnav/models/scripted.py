@@ -10,8 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field, PrivateAttr
 
-from kbnav.models.policy import NO_TOOL
-from kbnav.trajectory import Run, Step
+from kbnav.trajectory import NO_TOOL, Run, Step
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import CallbackManagerForLLMRun

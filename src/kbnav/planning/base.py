@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from kbnav.retrieval.base import Trace
+    from kbnav.trace import Trace
 
 Way = Literal["out", "in"]
 

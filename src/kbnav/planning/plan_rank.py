@@ -20,9 +20,9 @@ from kbnav.planning.base import Plan, Planner
 from kbnav.planning.expansion import answers
 from kbnav.planning.open import Name, open_planner
 from kbnav.planning.options import PlanOptions
-from kbnav.retrieval.base import Trace
 from kbnav.retrieval.common import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges
 from kbnav.settings import Settings
+from kbnav.trace import Trace
 
 _TEXTS = 200
 """Nodes that the query's text puts in order."""

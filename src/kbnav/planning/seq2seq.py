@@ -31,7 +31,7 @@ from kbnav.prompts import render
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.matching import Variant
     from kbnav.planning.training import Example
-    from kbnav.retrieval.base import Trace
+    from kbnav.trace import Trace
 
 BEAMS = 3
 LONGEST = 2

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from kbnav.errors import StopRun
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.retrieval.base import Retriever, Trace
+from kbnav.retrieval.base import Retriever
 from kbnav.settings import Settings
+from kbnav.trace import Trace
 from kbnav.trajectory import Outcome, Run
 
 if TYPE_CHECKING:

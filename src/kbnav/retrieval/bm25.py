@@ -9,9 +9,9 @@ from pydantic import Field
 from kbnav.answers import Ranking
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.retrieval.base import Trace
 from kbnav.retrieval.common import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges, told
 from kbnav.settings import Settings
+from kbnav.trace import Trace
 
 
 class BM25Options(RetrievalOptions):

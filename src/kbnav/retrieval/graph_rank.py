@@ -28,9 +28,9 @@ from kbnav.knowledge.skb.text import TextIndex
 from kbnav.knowledge.skb.vectors import VectorIndex
 from kbnav.models.offline.skb.paths import Path, Paths, Step, leftover
 from kbnav.models.offline.skb.reading import Mention, Reading, read
-from kbnav.retrieval.base import Trace
 from kbnav.retrieval.common import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, told
 from kbnav.settings import Settings
+from kbnav.trace import Trace
 
 Scores = npt.NDArray[np.float64]
 """A score for each node, shape [nodes]."""

@@ -15,10 +15,10 @@ from kbnav.encoders import Encoder, Vectors
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import compact_text, get_doc_info, get_rel_info
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.base import Trace
 from kbnav.retrieval.common import NO_PROMPTS, as_ranking, followed, numbers, told
 from kbnav.retrieval.vss import VSS, VSSOptions
 from kbnav.settings import Settings
+from kbnav.trace import Trace
 
 FILE = "chunk-vectors.sqlite"
 Aggregate = Literal["max", "mean", "mean3"]

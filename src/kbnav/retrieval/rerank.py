@@ -14,10 +14,11 @@ from kbnav.knowledge.skb.rendering import get_doc_info
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls, open_calls
 from kbnav.prompts import prompt_hashes, render
-from kbnav.retrieval.base import Retriever, Trace
+from kbnav.retrieval.base import Retriever
 from kbnav.retrieval.build import build_stage
 from kbnav.retrieval.common import ComposedOptions, as_ranking, followed, numbers, told, without_thought
 from kbnav.settings import Settings
+from kbnav.trace import Trace
 
 _NUMBER = r"(?<![\w.,])[-+]?(?:0,\d+|\d+(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?(?!\w|[.,]\d)"
 _VALUE = re.compile(rf"({_NUMBER})(?:\s*(?:/|out of)\s*({_NUMBER})|\s*(%))?", re.ASCII | re.IGNORECASE)

@@ -9,9 +9,9 @@ from kbnav.encoders import Vectors, Windowed
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.vectors import VectorIndex
-from kbnav.retrieval.base import Trace
 from kbnav.retrieval.common import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges, told
 from kbnav.settings import Settings
+from kbnav.trace import Trace
 
 
 class VSSOptions(RetrievalOptions):

@@ -22,7 +22,8 @@ from kbnav.errors import (
 )
 from kbnav.knowledge.wikidata.api import ActionApi
 from kbnav.knowledge.wikidata.cache import HttpCache
-from kbnav.knowledge.wikidata.http import HttpClient, Reply, is_loopback
+from kbnav.knowledge.wikidata.exchange import Reply
+from kbnav.knowledge.wikidata.http import HttpClient, is_loopback
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.knowledge.wikidata.limits import Throttle
 from kbnav.knowledge.wikidata.replies import retry_after

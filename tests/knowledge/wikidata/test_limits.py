@@ -10,7 +10,7 @@ import pytest
 
 from kbnav.errors import UsageError
 from kbnav.knowledge.wikidata.cache import HttpCache
-from kbnav.knowledge.wikidata.http import GRACE
+from kbnav.knowledge.wikidata.exchange import GRACE
 from kbnav.knowledge.wikidata.limits import Rules, Throttle
 from tests.knowledge.wikidata.serving import ROWS, Answer, client, serving
 

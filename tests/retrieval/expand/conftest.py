@@ -18,7 +18,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.retrieval.base import Observed, Trace
+from kbnav.trace import Observed, Trace
 
 QUERY = "Which guitar by Ann Reed has a storm letter?"
 

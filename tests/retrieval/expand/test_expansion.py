@@ -19,13 +19,13 @@ from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
-from kbnav.retrieval.base import Trace
 from kbnav.retrieval.expand.agr import AGR
 from kbnav.retrieval.expand.documents import shown, structures
 from kbnav.retrieval.expand.expansion import ExpandedRetriever
 from kbnav.retrieval.expand.hyde import HyDE
 from kbnav.retrieval.expand.prf import PRF
 from kbnav.retrieval.expand.rar import RAR
+from kbnav.trace import Trace
 from tests.retrieval.expand.conftest import QUERY, Listening, Script
 
 Said = Callable[[Trace, str], list[str]]

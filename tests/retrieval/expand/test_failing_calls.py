@@ -12,10 +12,10 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from kbnav.errors import CredentialsError, ServiceError, Stopped
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
-from kbnav.retrieval.base import Trace
 from kbnav.retrieval.expand.agr import AGR
 from kbnav.retrieval.expand.kar import KAR
 from kbnav.retrieval.expand.similarity import similarity_for
+from kbnav.trace import Trace
 from tests.retrieval.expand.conftest import QUERY, Listening
 
 DOWN = ServiceError("overloaded")

@@ -20,7 +20,6 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls, open_calls
 from kbnav.retrieval.attempt import attempt
-from kbnav.retrieval.base import Trace
 from kbnav.retrieval.build import build_retriever
 from kbnav.retrieval.expand.expansion import ExpandedRetriever
 from kbnav.retrieval.expand.hyde import HyDE
@@ -29,6 +28,7 @@ from kbnav.retrieval.expand.neighbours import Surroundings
 from kbnav.retrieval.expand.similarity import Meaning, Words, similarity_for
 from kbnav.retrieval.vss import VSS
 from kbnav.settings import Settings
+from kbnav.trace import Trace
 from kbnav.trajectory import save_run
 from tests.models.stub import Canned, ModelStub, completion, failure
 from tests.retrieval.expand.conftest import QUERY, CountingEncoder, Listening, Script

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from kbnav.apps.bot.talk import Names, normal_user
 from kbnav.errors import CredentialsError, ServiceError, TellModel
-from kbnav.knowledge.wikidata.http import HttpClient, Reply, Request
+from kbnav.knowledge.wikidata.exchange import Reply, Request
+from kbnav.knowledge.wikidata.http import HttpClient
 from kbnav.knowledge.wikidata.replies import read_api, read_json
 
 MAXLAG = "5"

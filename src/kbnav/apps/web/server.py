@@ -9,9 +9,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, HTTPException, Request
@@ -21,10 +19,11 @@ from fastapi.staticfiles import StaticFiles
 
 from kbnav.apps.secrets import Secrets, secrets_of
 from kbnav.apps.web.database import PostgresDatabase, SqliteDatabase, alone, open_postgres, open_sqlite
+from kbnav.apps.web.parts import HERE, Parts
 from kbnav.apps.web.results import Result, from_document
 from kbnav.apps.web.runner import Runner
 from kbnav.apps.web.security import Gate, checked, problem
-from kbnav.apps.web.service import Service, open_service
+from kbnav.apps.web.service import open_service
 from kbnav.apps.web.store import Store, StoredResult
 from kbnav.errors import Busy, KbnavError, LimitReached, NotOffered, ServiceError, StopRun, UsageError
 from kbnav.session import postgres_sessions, sqlite_sessions
@@ -34,22 +33,9 @@ from kbnav.trajectory import versions
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
-HERE = Path(__file__).parent
 DATABASE = "web.sqlite"
 RESULTS_AT_HAND = 16
 DESCRIPTION = "Ask questions of knowledge bases, watch how they are answered, and page through the results."
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What the routes work with. ``results`` has those that were looked at last, ready to be paged."""
-
-    settings: Settings
-    service: Service
-    store: Store
-    saver: BaseCheckpointSaver[Any]
-    hide: Secrets
-    results: Callable[[str], tuple[StoredResult, Result] | None]
 
 
 def open_store(settings: Settings, stack: ExitStack) -> tuple[Store, BaseCheckpointSaver[Any]]:

@@ -2,92 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import ipaddress
-import json
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Literal, TypeVar
-from urllib.parse import urlencode, urlsplit
+from typing import TypeVar
+from urllib.parse import urlsplit
 
-from kbnav.errors import CredentialsError, KbnavError, ServiceError
+from kbnav.errors import CredentialsError, ServiceError
 from kbnav.knowledge.wikidata.cache import HttpCache
+from kbnav.knowledge.wikidata.exchange import GRACE, Again, Reply, Request
 from kbnav.knowledge.wikidata.limits import Rules, Slot, Throttle
 from kbnav.settings import Settings
 
 _LOG = logging.getLogger("kbnav.http")
 T = TypeVar("T")
-Service = Literal["api", "sparql", "vector"]
-
-LONGEST_GET = 2000
-"""Characters of parameters up to which GET is used, so that caches on the way work; longer ones are posted."""
-GRACE = 10.0
-"""Seconds waited beyond the query service's own time limit, so that its message arrives."""
-TIMED_OUT = (
-    "the query service stopped the query at its time limit; make it simpler: start from the most specific pattern, "
-    "drop paths such as wdt:P279*, add a LIMIT"
-)
-
-
-@dataclass(frozen=True)
-class Request:
-    """Where, what, and which of the services it goes to; ``post`` for what changes something, which no cache keeps."""
-
-    service: Service
-    url: str
-    params: Mapping[str, str]
-    accept: str = "application/json"
-    post: bool = False
-
-    @property
-    def method(self) -> Literal["GET", "POST"]:
-        """POST where it is asked for and for long parameters; the vector service has GET only."""
-        long = self.service != "vector" and len(urlencode(self.params)) > LONGEST_GET
-        return "POST" if long or self.post else "GET"
-
-    @property
-    def key(self) -> str:
-        """What the cache knows the request by."""
-        parts = [self.method, self.url, sorted(self.params.items()), self.accept]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-@dataclass(frozen=True)
-class Reply:
-    """An answer as it came: header names are in lower case, the body is decoded from its transfer form."""
-
-    status: int
-    body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
-    url: str = ""
-
-    @property
-    def content_type(self) -> str:
-        """The media type without parameters."""
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-    @property
-    def text(self) -> str:
-        """The body for messages and patterns, undecodable bytes replaced."""
-        return self.body.decode("utf-8", "replace")
-
-
-class Again(Exception):
-    """Raised by a reader: the same request may work later, after ``after`` seconds where the service says so."""
-
-    def __init__(self, error: KbnavError, after: float | None = None) -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.after = after
-
-
-class Lagged(ServiceError):
-    """The service's copies of its data are behind, and stayed so; a read may be asked for without ``maxlag``."""
 
 
 def is_loopback(url: str) -> bool:
@@ -202,7 +134,7 @@ class HttpClient:
 
     def _send(self, request: Request) -> Reply:
         if request.service == "sparql":
-            from kbnav.knowledge.wikidata.endpoint import send
+            from kbnav.knowledge.wikidata.endpoint import send  # SPARQLWrapper takes a while
 
             return send(request, self.user_agent, timeout=self._limits.query_timeout + GRACE)
         return self._send_by_requests(request)

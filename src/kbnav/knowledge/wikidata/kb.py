@@ -29,7 +29,8 @@ from kbnav.knowledge.wikidata import examples, neighbors, profiles, vector
 from kbnav.knowledge.wikidata.api import ActionApi
 from kbnav.knowledge.wikidata.cache import HttpCache
 from kbnav.knowledge.wikidata.entities import languages, no_page, parse, references
-from kbnav.knowledge.wikidata.http import HttpClient, Request, is_loopback, user_agent
+from kbnav.knowledge.wikidata.exchange import Request
+from kbnav.knowledge.wikidata.http import HttpClient, is_loopback, user_agent
 from kbnav.knowledge.wikidata.limits import Throttle
 from kbnav.knowledge.wikidata.namesakes import told_apart
 from kbnav.knowledge.wikidata.query_replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query

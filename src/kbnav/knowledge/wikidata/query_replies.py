@@ -12,7 +12,7 @@ from typing import Any
 
 from kbnav.answers import XSD_STRING, AnswerTable, Cell, Term
 from kbnav.errors import BadResponse, KbnavError, QueryRefused, QuerySyntaxError, QueryTimeout, ServiceError
-from kbnav.knowledge.wikidata.http import TIMED_OUT, Again, Reply
+from kbnav.knowledge.wikidata.exchange import TIMED_OUT, Again, Reply
 from kbnav.knowledge.wikidata.replies import check_status, one_line, place, read_json
 
 ACCEPT_ROWS = "application/sparql-results+json"

@@ -21,7 +21,7 @@ from kbnav.errors import (
     ServiceError,
     UnknownId,
 )
-from kbnav.knowledge.wikidata.http import Again, Lagged, Reply
+from kbnav.knowledge.wikidata.exchange import Again, Lagged, Reply
 
 _HTML = re.compile(rb"^\s*(?:<!doctype html|<html|<head|<body)", re.IGNORECASE)
 _RETRY_IN = re.compile(r"retry in (\d+) second", re.IGNORECASE)

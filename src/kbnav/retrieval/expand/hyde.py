@@ -5,9 +5,9 @@ from __future__ import annotations
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.prompts import prompt_hashes, render
-from kbnav.retrieval.base import Trace
 from kbnav.retrieval.expand.documents import structures
 from kbnav.retrieval.expand.expansion import SAMPLES, TEMPERATURE, write_documents
+from kbnav.trace import Trace
 
 
 class HyDE:

@@ -20,13 +20,14 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.prompts import prompt_hashes, render
 from kbnav.relevance import relevance
-from kbnav.retrieval.base import Observed, Retriever, Trace
+from kbnav.retrieval.base import Retriever
 from kbnav.retrieval.common import Hits, numbers
 from kbnav.retrieval.expand.documents import shown, structures
 from kbnav.retrieval.expand.expansion import SAMPLES, TEMPERATURE, Expansions, write_documents
 from kbnav.retrieval.expand.neighbours import Link, Scores, Surroundings
 from kbnav.retrieval.expand.replies import Entity, entities
 from kbnav.retrieval.expand.similarity import Place, Similarity
+from kbnav.trace import Observed, Trace
 
 Part = Literal["kg", "drf"]
 """What an ablation leaves out: the links of the graph, or document-based relation filtering (KAR, section 5.2)."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.base import Retriever, Trace
+from kbnav.retrieval.base import Retriever
 from kbnav.retrieval.expand.documents import searched
 from kbnav.retrieval.expand.expansion import INITIAL
+from kbnav.trace import Trace
 
 
 class PRF:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.prompts import prompt_hashes, render
-from kbnav.retrieval.base import Retriever, Trace
+from kbnav.retrieval.base import Retriever
 from kbnav.retrieval.expand.documents import shown, structures
 from kbnav.retrieval.expand.expansion import INITIAL, SAMPLES, TEMPERATURE, write_documents
+from kbnav.trace import Trace
 
 
 class RAR:

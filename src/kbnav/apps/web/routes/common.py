@@ -16,7 +16,7 @@ from kbnav.apps.web.security import Visitor
 from kbnav.apps.web.store import Session, StoredRun
 
 if TYPE_CHECKING:
-    from kbnav.apps.web.server import Parts
+    from kbnav.apps.web.parts import Parts
 
 
 def _parts(request: Request) -> Parts:

@@ -20,7 +20,7 @@ router = APIRouter(include_in_schema=False)
 
 @cache
 def _environment() -> Environment:
-    from kbnav.apps.web.server import HERE
+    from kbnav.apps.web.parts import HERE
 
     return Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined)
 

@@ -1,0 +1,32 @@
+"""The parts of a server, which its routes work with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbnav.apps.secrets import Secrets
+from kbnav.apps.web.results import Result
+from kbnav.apps.web.service import Service
+from kbnav.apps.web.store import Store, StoredResult
+from kbnav.settings import Settings
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+
+HERE = Path(__file__).parent
+"""Where templates and static files are."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the routes work with. ``results`` has those that were looked at last, ready to be paged."""
+
+    settings: Settings
+    service: Service
+    store: Store
+    saver: BaseCheckpointSaver[Any]
+    hide: Secrets
+    results: Callable[[str], tuple[StoredResult, Result] | None]

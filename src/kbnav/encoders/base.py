@@ -1,0 +1,44 @@
+"""What every encoder is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+Vectors = npt.NDArray[np.float32]
+
+
+class Encoder(Protocol):
+    """What an index of vectors needs. Calls are made from several threads at once."""
+
+    @property
+    def name(self) -> str:
+        """Names the model and all that changes its vectors; vectors of different names are never compared."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of shape [len(texts), d], each of length 1, in the order of the texts.
+
+        A text in which an encoder finds nothing it knows may give zeros, which are similar to nothing.
+        """
+        ...
+
+
+@runtime_checkable
+class Windowed(Protocol):
+    """An encoder that reads only the beginning of a long text, and can tell."""
+
+    def unread(self, text: str) -> int:
+        """Characters at the end of a text that it does not read."""
+        ...
+
+
+def normalised(vectors: npt.NDArray[np.floating]) -> Vectors:
+    """The rows scaled to length 1; rows of zeros stay zeros."""
+    rows = np.asarray(vectors, dtype=np.float32)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    scaled: Vectors = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    return scaled
