@@ -17,7 +17,8 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.base import TEXT, Hop
 from kbnav.planning.evaluate import judge
 from kbnav.planning.schema import PathSchema
-from kbnav.planning.seq2seq import Schedule, Seq2Seq
+from kbnav.planning.seq2seq import Seq2Seq
+from kbnav.planning.seq2seq_training import Schedule
 from kbnav.planning.training import Asked, Example, examples
 from tests.planning.conftest import EDGES, built
 
@@ -86,15 +87,15 @@ def test_beams_are_paths_of_the_schema_whatever_is_asked(clinic: SKB, folder: Pa
 
 def test_the_loss_is_the_label_s_share_of_the_negative_log_likelihood() -> None:
     """Two paths of one token, shares 3/4 and 1/4, over four equally probable tokens: ln 4."""
-    from kbnav.planning.seq2seq import _loss
+    from kbnav.planning.seq2seq_training import loss
 
     class Even:
         def __call__(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> object:
             return type("Output", (), {"logits": torch.zeros((*input_ids.shape, 4))})
 
     pairs = [([1, 2], [3], 0.75), ([1], [2], 0.25)]
-    assert float(_loss(Even(), 0, pairs)) == pytest.approx(math.log(4))
-    assert float(_loss(Even(), 0, [([1], [2, 3], 0.5)])) == pytest.approx(2 * math.log(4))
+    assert float(loss(Even(), 0, pairs)) == pytest.approx(math.log(4))
+    assert float(loss(Even(), 0, [([1], [2, 3], 0.5)])) == pytest.approx(2 * math.log(4))
 
 
 def test_lora_on_a_model_that_exists(clinic: SKB, folder: Path, asked: list[Example], tmp_path: Path) -> None:

@@ -6,9 +6,10 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.matching import Variant
     from kbnav.knowledge.skb.store import SKB
     from kbnav.planning.evaluate import PlanScores
+    from kbnav.planning.seq2seq_training import Epoch, Schedule
     from kbnav.planning.training import Asked
     from kbnav.settings import Settings
 
@@ -59,10 +61,75 @@ class Matching(StrEnum):
 KbOption = Annotated[str, typer.Option("--kb", metavar="KB", help="Folder of the SKB, or demo.")]
 
 
+@dataclass(frozen=True)
+class Seq2SeqOptions:
+    """How ``seq2seq`` is trained; what is not given is as ``Schedule`` has it."""
+
+    base: Annotated[
+        str | None,
+        typer.Option(
+            "--base",
+            metavar="MODEL",
+            help="For seq2seq, as all below: a Hugging Face causal model, a folder or a .gguf file; "
+            "default: a small new one.",
+        ),
+    ] = None
+    epochs: Annotated[int | None, typer.Option("--epochs", metavar="N", min=1, help="Default: 10.")] = None
+    steps: Annotated[
+        int | None, typer.Option("--steps", metavar="N", min=1, help="End after so many steps, for a trial.")
+    ] = None
+    rate: Annotated[
+        float | None, typer.Option("--rate", metavar="RATE", help="Default: 2e-4 with --base, else 1e-3.")
+    ] = None
+    rank: Annotated[int | None, typer.Option("--rank", metavar="N", min=1, help="Of LoRA; default: 8.")] = None
+    batch: Annotated[
+        int | None, typer.Option("--batch", metavar="N", min=1, help="Pairs at once in memory; default: 16.")
+    ] = None
+    accumulation: Annotated[
+        int | None, typer.Option("--accumulation", metavar="N", min=1, help="Batches of one step; default: 1.")
+    ] = None
+    checkpointing: Annotated[
+        bool | None, typer.Option("--checkpointing", help="Less memory for more time, with --base.")
+    ] = None
+    device: Annotated[
+        str | None, typer.Option("--device", metavar="DEVICE", help="As cpu, cuda:1; default: a GPU if there is one.")
+    ] = None
+    dtype: Annotated[
+        str | None,
+        typer.Option("--dtype", metavar="TYPE", help="float32, bfloat16 or float16; default: bfloat16 on a GPU."),
+    ] = None
+    validation: Annotated[
+        float | None,
+        typer.Option("--validation", metavar="SHARE", min=0, max=0.9, help="Questions held out; default: none."),
+    ] = None
+    beams: Annotated[int | None, typer.Option("--beams", metavar="N", min=1, help="Paths planned; default: 3.")] = None
+
+    def given(self) -> dict[str, Any]:
+        """What was given, but the base."""
+        return {name: value for name, value in asdict(self).items() if value is not None and name != "base"}
+
+    def schedule(self, seed: int) -> Schedule:
+        """How to train. Raises UsageError for a type that there is not."""
+        from kbnav.errors import UsageError
+        from kbnav.planning.seq2seq_training import DType, Schedule
+
+        if self.dtype is not None and self.dtype not in get_args(DType):
+            raise UsageError(f"no type {self.dtype!r}; there are {', '.join(get_args(DType))}")
+        return Schedule(**self.given(), seed=seed)
+
+    def refuse(self) -> None:
+        """Raise UsageError where any was given: the ranker has none of them."""
+        from kbnav.errors import UsageError
+
+        if given := [*(["base"] if self.base else []), *self.given()]:
+            raise UsageError(f"--{given[0]} is for --planner seq2seq")
+
+
 def train(
     kb: KbOption,
     questions: DatasetGiven,
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the trained planner.")],
+    seq2seq: Seq2SeqOptions,
     planner: Annotated[Trainable, typer.Option("--planner", help="What is trained.")] = Trainable.ranker,
     matching: Annotated[
         Matching, typer.Option("--matching", help="How the questions' nodes are found; kept with the planner.")
@@ -74,12 +141,6 @@ def train(
         int, typer.Option("--nearest", min=1, max=50, metavar="K", help="Nodes matched by meaning; pasemiqa's K.")
     ] = 10,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the order of the questions.")] = 0,
-    base: Annotated[
-        str,
-        typer.Option(
-            "--base", metavar="MODEL", help="For seq2seq: a Hugging Face causal model; default: a small new one."
-        ),
-    ] = "",
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -95,15 +156,23 @@ def train(
         found = list(examples(asked, skb, matcher, weighing=weighing.value))
         cut = 0
         if planner is Trainable.ranker:
+            seq2seq.refuse()
             from kbnav.planning.ranker import Ranker
             from kbnav.planning.scorer import Training
 
             Ranker.train(skb, encoder_of(skb), found, Training(seed=seed)).save(out, matching.value)
         else:
-            from kbnav.planning.seq2seq import Schedule, Seq2Seq
+            from kbnav.planning.seq2seq import Seq2Seq
 
-            schedule = Schedule(seed=seed)
-            _, cut = Seq2Seq.train(skb, found, out, base=base, schedule=schedule, matching=matching.value)
+            _, cut = Seq2Seq.train(
+                skb,
+                found,
+                out,
+                base=seq2seq.base or "",
+                schedule=seq2seq.schedule(seed),
+                matching=matching.value,
+                listener=_told,
+            )
     paths = {path for example in found for path in example.label}
     only_text = sum(example.text_only for example in found)
     if as_json:
@@ -163,6 +232,11 @@ def evaluate(
         print(_line(f"  {found.text_only.questions:,} by text alone", found.text_only))
         print(_line(f"  {found.with_relations.questions:,} with relations", found.with_relations))
     print(_line("most frequent path", found.most_frequent))
+
+
+def _told(epoch: Epoch) -> None:
+    held_out = "" if epoch.validation is None else f", on questions held out {epoch.validation:.3f}"
+    print(f"epoch {epoch.number}, {epoch.steps:,} steps: loss {epoch.loss:.3f}{held_out}", file=sys.stderr, flush=True)
 
 
 def _print_left_out(count: int) -> None:
