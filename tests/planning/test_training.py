@@ -46,10 +46,10 @@ def path(text: str) -> RelationPath:
         (["x1"], ["x2"], ["disease associated gene ^associated disease"]),
         (["x1"], ["dA", "p1"], ["disease ^treats drug", "disease associated gene part_of pathway"]),
         (["x1"], ["x1", "dA"], ["disease ^treats drug"]),  # a node that is itself an answer adds nothing
+        # associated links two matched nodes with the answer, ^treats one: they count the same
+        (["x1", "x2"], ["g2", "dA"], ["disease associated gene", "disease ^treats drug"]),
         (["x1"], ["x1"], []),
-        (["p1"], ["dB"], []),  # three hops away
         ([], ["dB"], []),
-        (["x1"], [], []),
     ],
 )
 def test_labels_are_uniform_over_the_shortest_paths(
@@ -60,6 +60,25 @@ def test_labels_are_uniform_over_the_shortest_paths(
     assert label == {one: pytest.approx(1 / len(expected)) for one in map(path, expected)} or (
         not expected and label == {TEXT_PATH: 1.0}
     )
+
+
+@pytest.mark.parametrize(
+    ("nodes", "answers", "named", "known"),
+    [
+        (["p1"], ["dB"], True, False),  # named, and three hops away: no path is known
+        (["p1"], ["dB"], False, True),  # only near by meaning, and not linked: it is the text that leads to the answer
+        (["x1", "dA"], ["dA"], False, True),  # an answer is among the nearest, whatever leads to it besides
+        (["x1"], [], True, False),
+        (["x1"], [], False, False),
+    ],
+)
+def test_text_is_right_only_where_nothing_that_is_named_lies_too_far_away(
+    clinic: SKB, schema: PathSchema, nodes: list[str], answers: list[str], named: bool, known: bool
+) -> None:
+    numbers = list(map(clinic.number, nodes)), list(map(clinic.number, answers))
+    for weighing in ("uniform", "likelihood"):
+        label = path_label(clinic, schema, *numbers, weighing, named=named)  # type: ignore[arg-type]
+        assert label == ({TEXT_PATH: 1.0} if known else {})
 
 
 @pytest.mark.parametrize(
