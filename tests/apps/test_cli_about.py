@@ -12,7 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from kbnav.apps.cli import app, main
+from kbnav.apps.cli.chat import COMMANDS as CHAT
 from kbnav.settings import setting_names
+from tests.conftest import ROOT
 from tests.models.stub import Canned, ModelStub
 
 
@@ -122,3 +124,8 @@ def test_bash_completes_with_the_script(tmp_path):
     environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"}
     done = subprocess.run(["/bin/bash", "-c", asked], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout == "compare\n"
+
+
+def test_the_page_on_the_command_line_has_every_command_of_a_chat():
+    page = (ROOT / "docs" / "command-line.md").read_text()
+    assert [name for name in CHAT if f"| `/{name}" not in page] == []

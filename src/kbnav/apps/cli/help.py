@@ -24,6 +24,8 @@ _RANGES = (
 )
 
 
+SECTIONS = ("Ask", "Knowledge bases", "Evaluation", "Serve", "This program", "Commands")
+"""The headings of groups, in their order; the last is that of commands without one."""
 _TYPES = (
     (re.compile(r"<(?:list\[)?int(?: range)?\]?>"), "N"),
     (re.compile(r"<(?:list\[)?float(?: range)?\]?>"), "NUMBER"),
@@ -52,11 +54,11 @@ class Group(TyperGroup):
             command = self.get_command(ctx, name)
             if command is not None and not command.hidden:
                 title = getattr(command, "rich_help_panel", None)
-                sections.setdefault(title if isinstance(title, str) else "Commands", []).append(
+                sections.setdefault(title if isinstance(title, str) else SECTIONS[-1], []).append(
                     (name, first_sentence(command.help or ""))
                 )
         longest = max((len(name) for rows in sections.values() for name, _ in rows), default=0)
-        for title, rows in sections.items():
+        for title, rows in sorted(sections.items(), key=lambda one: SECTIONS.index(one[0])):
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(longest), said) for name, said in rows])
 
