@@ -34,7 +34,7 @@ class Served:
             "base_url": f"{self.url}/v1",
             "language": "en",
             "temperature": 0.0,
-            "budget": Budget(steps=2, actions=3),
+            "budget": Budget(steps=2, actions=2),
             "model_retries": 0,
             "model_timeout": 200.0,
             "model_cache": False,
@@ -61,7 +61,7 @@ class Served:
 
 
 @contextmanager
-def served(*, context: int = 4096, at_once: int = 2, reply: int = 64, tools: bool = True) -> Iterator[Served]:
+def served(*, context: int = 6144, at_once: int = 2, reply: int = 64, tools: bool = True) -> Iterator[Served]:
     """Serve the model.
 
     Args:

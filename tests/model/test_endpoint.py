@@ -111,9 +111,11 @@ def test_the_schemas_of_an_agents_tools_make_grammars_and_calls_that_fit_them(
     tools = build_agent(kb, small_model.settings(), name).tools
     model = open_chat_model(small_model.settings(), sampling=False).bind_tools(tools.schemas, tool_choice="required")
     reply = invoke(model, "What about silver?")
-    for call in parse_calls(reply, 1, tools):
-        assert call.tool in (*tools.names, NO_TOOL)
-        assert not call.problem or "cut off" in call.problem
+    calls = parse_calls(reply, 1, tools)
+    assert {call.tool for call in calls} <= set(
+        tools.names
+    )  # the model's own calls, in the form its endpoint gave them
+    assert all(not call.problem or "cut off" in call.problem for call in calls)
 
 
 def test_steps_of_a_real_model_are_streamed_through_openais_protocol(small_model: Served, both_home: Path):
