@@ -157,7 +157,7 @@ def sweep(
     system = of.system or "pasemiqa"
     entry = find(system)
     given = [
-        one._replace(options=entry.read(one.options).model_dump(mode="json"))
+        one._replace(options=entry.read(one.options).model_dump(mode="json", exclude_unset=True))
         for one in variants(vary, of.options or {})
     ]
     for one in given:
