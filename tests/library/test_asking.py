@@ -99,6 +99,7 @@ def test_a_knowledge_base_of_ones_own_is_asked_by_a_system_that_is_named(tmp_pat
     settings = kbnav.Settings(home=tmp_path, language="en")
     answer = kbnav.ask("How many?", kb=NumbersKB(), model=model, system="spinach", settings=settings)
     assert answer.rows == [{"n": "0"}, {"n": "1"}]
+    assert answer.run.settings["kb"] == "numbers"
     with pytest.raises(UsageError, match="nobody"):
         kbnav.ask("How many?", kb=NumbersKB(), system="nobody")
     with pytest.raises(CredentialsError, match="OPENAI_API_KEY"):

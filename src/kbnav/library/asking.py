@@ -71,7 +71,8 @@ class How:
             return self.kb
         if self.kb is None or isinstance(self.kb, str | os.PathLike):
             return open_named(self.kb, settings=self.settings)
-        return KB(self.kb, self.settings or load_settings(kb=self.kb.name))
+        settings = self.settings or load_settings()
+        return KB(self.kb, settings.model_copy(update={"kb": self.kb.name}))
 
     def built(self, kb: KB) -> Agent:
         """What answers questions of an open knowledge base."""

@@ -108,13 +108,14 @@ class _Runs:
     def context(self, state: State, runtime: Runtime[Any]) -> RunContext:  # noqa: ARG002 - as the machine asks for it
         """That of the run at work, with the tables of its queries."""
         run = str(state["run"])  # type: ignore[typeddict-item]
-        if run not in self._contexts:
+        context = self._contexts.get(run)
+        if context is None:
             question = state["question"]
             agent = replace(self._agent, kb=self._kb.base)
-            self._contexts[run] = agent.context(question, language_of(agent, question))
+            context = self._contexts[run] = agent.context(question, language_of(agent, question))
             while len(self._contexts) > _AT_WORK:
                 self._contexts.popitem(last=False)
-        return self._contexts[run]
+        return context
 
     def answer(self, state: Conversation) -> Update:
         """The answer in words, also as a message. Raises what stopped the run."""
