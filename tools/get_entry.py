@@ -1,14 +1,20 @@
-"""get_entry: the outgoing edges of one entity."""
+"""get_entry: the statements of one entity, what comes in, and what the members of a class have."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kbnav.knowledge.base import Statement
+from kbnav.errors import TellModel
+from kbnav.knowledge.base import Entry, Profiled, Statement
+from kbnav.knowledge.wikidata.profiles import INSTANCE_OF, SUBCLASS_OF
 from kbnav.relevance import relevance, words
-from kbnav.tools.observation import Context, Observation
-from kbnav.tools.show import entry_text
+from kbnav.tools.observation import Context, Observation, Shown
+from kbnav.tools.profiles import class_text, incoming_text
+from kbnav.tools.show import entity_name, entry_text, statement_lines
+
+_ID = re.compile(r"\bP[1-9]\d*\b", re.IGNORECASE)
 
 _OF_ANY = frozenset({"id", "ids", "identifier", "identifiers", "code", "number", "name"})
 """Words of an identifier's label that say nothing of which one it is."""
@@ -16,20 +22,50 @@ _IDENTIFIERS = 10
 """Identifiers that are shown."""
 
 
-def get_entry(context: Context, thought: str, entity_id: str) -> Observation:
+def get_entry(context: Context, thought: str, entity_id: str, properties: str = "") -> Observation:
     """Read the page of one entity or property: its statements with qualifiers, cut to what matters for the question.
 
     Use it to see which properties an entity really has before writing a query with them. Edges that come in from other
-    entities are not on this page. Of identifiers in other databases, those are shown that the question speaks of.
+    entities are counted; of a class, what its instances have. Of identifiers in other databases, those are shown that
+    the question speaks of.
 
     Args:
         thought: Why this step comes next, in one or two sentences.
         entity_id: The id of the entity or property, such as Q42 or P31.
+        properties: Ids of properties to see with all their statements, and nothing else: "P39 P166".
     """
     entry = context.kb.get_entry(entity_id, language=context.language)
+    wanted = [one.upper() for one in _ID.findall(properties)]
+    if wanted:
+        return Observation(_of_properties(entry, wanted, context.shown))
     kept, usage = context.prune(entry, context.asked)
     kept = replace(kept, identifiers=_asked_for(entry.identifiers, f"{context.asked} {thought}"))
-    return Observation(entry_text(entry, kept, context.shown), usage=usage)
+    lines = [entry_text(entry, kept, context.shown), *_around(context, entry.entity.id)]
+    return Observation("\n".join(lines), usage=usage)
+
+
+def _of_properties(entry: Entry, wanted: Sequence[str], shown: Shown) -> str:
+    """All statements of some properties, identifiers among them."""
+    found = [one for one in (*entry.statements, *entry.identifiers) if one.property.id in wanted]
+    absent = [one for one in wanted if all(statement.property.id != one for statement in found)]
+    lines = [entity_name(entry.entity), *statement_lines(found, shown)]
+    if absent:
+        lines.append(f"It has no statement of {', '.join(absent)}.")
+    return "\n".join(lines)
+
+
+def _around(context: Context, entity_id: str) -> list[str]:
+    """What comes in, and of a class, what its instances have; nothing where that cannot be counted soon."""
+    kb = context.kb
+    if not (context.shown.profiles and isinstance(kb, Profiled) and entity_id.startswith("Q")):
+        return []
+    try:
+        shares = kb.incoming(entity_id, language=context.language)
+        classes = any(share.entity.id in (INSTANCE_OF, SUBCLASS_OF) for share in shares)
+        profile = kb.class_profile(entity_id, language=context.language) if classes else None
+    except TellModel:
+        return []
+    return [line for line in (incoming_text(shares), class_text(profile) if profile else "") if line]
 
 
 def _asked_for(identifiers: Sequence[Statement], spoken: str) -> tuple[Statement, ...]:

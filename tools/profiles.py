@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kbnav.knowledge.base import ClassProfile, PropertyProfile, Share
+from kbnav.knowledge.wikidata.profiles import INSTANCE_OF
 from kbnav.tools.observation import Shown
 from kbnav.tools.show import entity_name, statement_text
 
@@ -41,7 +42,9 @@ def class_text(profile: ClassProfile) -> str:
         return ""
     direct, below = (_counted(number, profile.limit) for number in (profile.direct, profile.below))
     of = "their" if profile.sampled >= profile.below else f"of the first {profile.sampled:,} the"
-    used = ", ".join(f"{entity_name(share.entity)} {share.count:,}" for share in profile.properties)
+    used = ", ".join(
+        f"{entity_name(share.entity)} {share.count:,}" for share in profile.properties if share.entity.id != INSTANCE_OF
+    )
     return (
         f"A class with {direct} direct instances (wdt:P31), {below} with those of its subclasses "
         f"(wdt:P31/wdt:P279*); {of} properties, with how many have them: {used}."

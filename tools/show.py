@@ -60,13 +60,29 @@ def _found_text(entity: Entity, shown: Shown) -> str:
 
 def statement_text(statement: Statement, shown: Shown) -> str:
     """``property (P): value [qualifier (P): value; …]``."""
-    text = f"{entity_name(statement.property)}: {value_text(statement.value, shown.cell)}"
-    if statement.qualifiers:
-        qualifiers = "; ".join(
-            f"{entity_name(item.property)}: {value_text(item.value, shown.cell)}" for item in statement.qualifiers
-        )
-        text += f" [{qualifiers}]"
-    return text + (" (preferred)" if statement.rank == "preferred" else "")
+    return statement_lines([statement], shown)[0].removeprefix("- ")
+
+
+def _qualifiers_text(statement: Statement, shown: Shown) -> str:
+    return "; ".join(
+        f"{entity_name(item.property)}: {value_text(item.value, shown.cell)}" for item in statement.qualifiers
+    )
+
+
+def statement_lines(statements: Sequence[Statement], shown: Shown) -> list[str]:
+    """Statements, one a line; what is stated several times of one value is one line with the qualifiers of each."""
+    merged: dict[tuple[str, str, str, str], list[Statement]] = {}
+    for one in statements:
+        key = (one.property.id, one.value.id or one.value.text, one.value.special, one.rank)
+        merged.setdefault(key, []).append(one)
+    lines = []
+    for same in merged.values():
+        different = list(dict.fromkeys(qualifiers for one in same if (qualifiers := _qualifiers_text(one, shown))))
+        times = f" (stated {len(same)} times)" if len(same) > 1 and len(different) > 1 else ""
+        rank = " (preferred)" if same[0].rank == "preferred" else ""
+        head = f"{entity_name(same[0].property)}: {value_text(same[0].value, shown.cell)}"
+        lines.append(f"- {head}{''.join(f' [{text}]' for text in different)}{rank}{times}")
+    return lines
 
 
 def entry_text(entry: Entry, kept: Entry, shown: Shown, *, empty: str = "It has no statements of its own.") -> str:
@@ -80,8 +96,7 @@ def entry_text(entry: Entry, kept: Entry, shown: Shown, *, empty: str = "It has 
         lines.append("Also called: " + cut("; ".join(entry.aliases), shown.cell))
     if entry.document:
         lines.append(entry.document)
-    lines += [f"- {statement_text(statement, shown)}" for statement in kept.statements]
-    lines += [f"- {statement_text(statement, shown)}" for statement in kept.identifiers]
+    lines += statement_lines([*kept.statements, *kept.identifiers], shown)
     hidden = Counter(entity_name(one.property) for one in entry.statements)
     hidden.subtract(entity_name(one.property) for one in kept.statements)
     more = [f"{name} ×{number}" if number > 1 else name for name, number in hidden.items() if number > 0]

@@ -8,10 +8,10 @@ import pytest
 
 from kbnav.agents.machine import WELL_KNOWN
 from kbnav.answers import AnswerTable, Term
-from kbnav.knowledge.base import Entity, Entry, KnowledgeBase, Statement, Value
+from kbnav.knowledge.base import Entity, Entry, KnowledgeBase, Qualifier, Statement, Value
 from kbnav.tools.observation import Context, Observation, Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.show import table_text
+from kbnav.tools.show import statement_lines, table_text
 from kbnav.tools.toolbox import WIKIDATA_TOOLS, Toolbox
 from kbnav.trajectory import Call, Step
 
@@ -77,10 +77,42 @@ def test_a_long_entry_is_cut_to_what_the_question_asks_and_the_rest_is_named(min
     assert len(statements) == 3
     assert any(line.startswith("- spouse (P26)") for line in statements)
     assert any(line.startswith("- instance of (P31)") for line in statements)
-    hidden = text.splitlines()[-1]
-    assert hidden.startswith("Not shown: ")
+    hidden = next(line for line in text.splitlines() if line.startswith("Not shown: "))
     assert "date of death (P570)" in hidden
     assert "award received (P166) ×3" in hidden
+
+
+def test_an_entry_ends_with_what_comes_in_and_what_the_members_of_a_class_have(mini_kb):
+    def read(entity_id: str, *, profiles: bool = True, statements: int = 40, **more: str) -> str:
+        shown = Shown(profiles=profiles, statements=statements)
+        context = Context(mini_kb, "?", "en", prune_by_ranking(shown), shown)
+        return use(context, "get_entry", entity_id=entity_id, **more).text
+
+    assert "Edges that come in: discoverer or inventor (P61) ×2, " in read("Q7186")
+    assert "direct instances" not in read("Q7186")
+    element = read("Q11344")
+    assert "A class with " in element
+    assert "discoverer or inventor (P61) " in element.rpartition("how many have them: ")[2]
+    assert "instance of (P31)" not in element.rpartition("how many have them: ")[2]
+    assert "come in" not in read("Q7186", profiles=False)
+    whole = read("Q7186", statements=1, properties="p:P166, wdt:P4321").splitlines()
+    assert whole[0] == "Marie Curie (Q7186)"
+    assert [line.partition(":")[0] for line in whole[1:-1]] == ["- award received (P166)"] * 3
+    assert all("[point in time (P585): " in line for line in whole[1:-1])
+    assert whole[-1] == "It has no statement of P4321."
+
+
+def test_statements_of_one_value_are_one_line_and_identical_ones_are_told_once():
+    def held(year: str) -> Statement:
+        start = Qualifier(Entity("P580", "start time", kind="property"), Value(year))
+        return Statement(Entity("P39", "position held", kind="property"), Value("mayor", id="Q5"), qualifiers=(start,))
+
+    assert statement_lines([held("1990"), held("2000"), held("1990")], Shown()) == [
+        "- position held (P39): mayor (Q5) [start time (P580): 1990] [start time (P580): 2000] (stated 3 times)"
+    ]
+    assert statement_lines([held("1990"), held("1990")], Shown()) == [
+        "- position held (P39): mayor (Q5) [start time (P580): 1990]"
+    ]
 
 
 def test_an_entity_that_is_not_there_becomes_an_observation(context):

@@ -19,7 +19,8 @@ _FOUND = re.compile(
 _SHORTER = re.compile(r'Nothing is named ".*"; these match "(.*?)"(?: \(without ".*"\))?:')
 _FULLTEXT = "these mention its words"
 _STATEMENT = re.compile(
-    r"- (?:(?P<label>.*?) \()?(?P<id>P\d+)\)?: (?P<value>.*?)(?: \[(?P<qualifiers>.*)\])?(?: \(preferred\))?"
+    r"- (?:(?P<label>.*?) \()?(?P<id>P\d+)\)?: (?P<value>.*?)(?: \[(?P<qualifiers>.*)\])?"
+    r"(?: \(preferred\))?(?: \(stated \d+ times\))?"
 )
 _QUALIFIER = re.compile(r"(?:(.*?) \()?(P\d+)\)?: (.*)")
 _OTHERS = re.compile(r"(?:: |, )([^,]*?) \((P\d+)\)(?=(?: ×\d+)?[,.])")
@@ -154,7 +155,7 @@ def read_entry(text: str) -> list[Edge]:
     for line in text.splitlines():
         statement = _STATEMENT.fullmatch(line)
         if statement:
-            qualifiers = [_QUALIFIER.fullmatch(part) for part in (statement["qualifiers"] or "").split("; ")]
+            qualifiers = [_QUALIFIER.fullmatch(part) for part in re.split(r"; |\] \[", statement["qualifiers"] or "")]
             facts = tuple(_fact(found[2], found[1], found[3]) for found in qualifiers if found)
             edges.append(Edge("out", _fact(statement["id"], statement["label"], statement["value"]), facts))
         elif line.startswith("Not shown: "):
