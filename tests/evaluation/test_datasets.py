@@ -75,6 +75,14 @@ def test_stark_answers_keep_their_order_and_have_at_most_twenty_nodes(shared_dat
     assert questions["6517"].nodes == ("56241", "55842", "56174", "56263")
     assert questions["6517"].meta["mor_plan"]["Restriction"] == {"drug": ["Travoprost"]}
     assert max(len(q.nodes) for q in questions.values()) == 20
+    amazon = {
+        s: load_dataset(f"stark-amazon-{s}", shared_data / "benchmarks").questions for s in ("train", "val", "test")
+    }
+    assert {name: max(len(q.nodes) for q in found) for name, found in amazon.items()} == {
+        "train": 100,
+        "val": 20,
+        "test": 20,
+    }
 
 
 def test_simplequestions_reads_a_property_backwards(shared_data: Path):
