@@ -18,7 +18,7 @@ import pytest
 import kbnav
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.skb.bundled import bundled_skb
+from kbnav.knowledge.bundled import bundled_skb
 from kbnav.knowledge.skb.store import SKB
 from tests.conftest import ROOT
 
@@ -220,5 +220,5 @@ def test_sparql_joins_what_a_question_joins(demo_kb: KnowledgeBase):
 
 def test_a_home_that_cannot_be_written_to_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match=re.escape(f"cannot build the demo SKB under {tmp_path / 'file'}")):
+    with pytest.raises(UsageError, match=re.escape(f"cannot build the bundled demo in {tmp_path / 'file'}")):
         bundled_skb(tmp_path / "file")

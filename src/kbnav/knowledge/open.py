@@ -69,7 +69,7 @@ def is_skb(folder: Path) -> bool:
 
 def _skb(settings: Settings) -> SkbKB:
     from kbnav import encoders
-    from kbnav.knowledge.skb.bundled import bundled_skb
+    from kbnav.knowledge.bundled import bundled_skb
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.skb.schema import read_meta
     from kbnav.knowledge.skb.store import SKB
@@ -84,8 +84,8 @@ def _skb(settings: Settings) -> SkbKB:
 @contextmanager
 def _served(settings: Settings) -> Iterator[KnowledgeBase]:
     """A mirror's folder, served meanwhile."""
+    from kbnav.knowledge.bundled import bundled_mirror
     from kbnav.knowledge.wikidata.kb import WikidataKB
-    from kbnav.knowledge.wikidata.mirror.bundled import bundled_mirror
     from kbnav.knowledge.wikidata.mirror.server import MirrorServer
     from kbnav.knowledge.wikidata.mirror.store import META
 

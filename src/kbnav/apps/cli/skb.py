@@ -180,7 +180,7 @@ def _can_go_on(console: Console) -> Iterator[None]:
 
 def _folder(skb: Path) -> Path:
     """The folder of an SKB that is named as for ``kbnav ask --kb``."""
-    from kbnav.knowledge.skb.bundled import bundled_skb
+    from kbnav.knowledge.bundled import bundled_skb
     from kbnav.settings import load_settings
 
     return bundled_skb(load_settings().home) if str(skb) == "demo" and not skb.exists() else skb

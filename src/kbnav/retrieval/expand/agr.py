@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from kbnav.knowledge.skb.store import SKB
-from kbnav.models.calls import ModelCalls
-from kbnav.prompts import prompt_hashes, render
-from kbnav.retrieval.base import Retriever
-from kbnav.retrieval.expand.documents import shown, structures
-from kbnav.retrieval.expand.expansion import INITIAL, SAMPLES, TEMPERATURE, join, write_documents
+from kbnav.prompts import render
+from kbnav.retrieval.expand.expansion import join, write_documents
+from kbnav.retrieval.expand.feedback import WithFeedback
 from kbnav.retrieval.expand.replies import document
 from kbnav.trace import Trace
 
 
-class AGR:
-    """Five calls of a model, two of which sample: extract, analyse, generate, generate again, refine."""
+class AGR(WithFeedback):
+    """Five calls of a model, two of which sample: extract, analyse, generate, generate again, refine.
+
+    Each of ``samples`` drafts finds ``initial`` documents, which the second drafts are written from.
+    """
 
     name = "agr"
-
-    def __init__(
-        self,
-        skb: SKB,
-        base: Retriever,
-        calls: ModelCalls,
-        *,
-        initial: int = INITIAL,
-        samples: int = SAMPLES,
-        temperature: float = TEMPERATURE,
-    ) -> None:
-        """Each of ``samples`` drafts finds ``initial`` documents, which the second drafts are written from."""
-        self.prompts = prompt_hashes("agr")
-        self._skb, self._structures = skb, structures(skb)
-        self._base, self._calls = base, calls
-        self._initial, self._samples, self._temperature = initial, samples, temperature
 
     def expand(self, query: str, trace: Trace) -> list[str]:
         """See ``Expander``.
@@ -61,9 +45,7 @@ class AGR:
 
     def _found(self, query: str, drafts: list[str], trace: Trace) -> list[str]:
         """The documents that the query finds with each draft, each once; with the query alone where there is none."""
-        asked = dict.fromkeys(join(query, [draft]) for draft in drafts) or [query]
-        ids = [node for text in asked for node in self._base.retrieve(text, self._initial, trace).ids]
-        return [shown(self._skb, self._skb.number(node)) for node in dict.fromkeys(ids)]
+        return self._first(list(dict.fromkeys(join(query, [draft]) for draft in drafts)) or [query], trace)
 
 
 def _lines(drafts: list[str]) -> list[str]:

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbnav.errors import UsageError
+from kbnav.knowledge.bundled import bundled_mirror
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
-from kbnav.knowledge.wikidata.mirror.bundled import bundled_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 
 
@@ -134,7 +134,7 @@ def test_the_bundled_mirror_is_built_once_even_by_several_at_once(tmp_path: Path
 
 def test_a_home_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="cannot unpack the bundled mirror"):
+    with pytest.raises(UsageError, match="cannot build the bundled mini in"):
         bundled_mirror(tmp_path / "file")
 
 
