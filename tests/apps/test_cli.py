@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import unquote
@@ -16,7 +17,7 @@ from urllib.parse import unquote
 import pytest
 
 from kbnav.apps.cli import main
-from kbnav.trajectory import load_run
+from kbnav.trajectory import load_run, save_run
 from tests.models.stub import Canned, ModelStub, completion, failure, silent_endpoint
 
 QUESTION = "Which elements were discovered by Marie Curie?"
@@ -382,10 +383,13 @@ def test_a_question_is_read_from_standard_input(kbnav):
     assert json.loads(out)["question"] == QUESTION
 
 
-def test_ask_continue_is_a_follow_up_to_the_last_question(kbnav):
-    assert kbnav("ask", "--continue", "And her husband?")[0] == 2
+def test_ask_continue_is_a_follow_up_to_the_last_question(kbnav, home):
+    code, _, error = kbnav("ask", "--continue", "And her husband?")
+    assert (code, error) == (2, "kbnav: nothing was asked before that could be followed up\n")
     with ModelStub(curie()) as stub:
         kbnav("ask", "-q", *model(stub), QUESTION)
+    (asked,) = (home / "runs").glob("*.json")
+    save_run(replace(load_run(asked), id="run-9", system="bm25", question="words"), home / "runs")
     follow = curie(query="SELECT ?spouse WHERE { wd:Q7186 wdt:P26 ?spouse }", said="Pierre Curie.")
     with ModelStub(follow) as second:
         code, out, _ = kbnav("ask", "-q", "--continue", "--base-url", second.base_url, "And who was her husband?")

@@ -38,7 +38,9 @@ BaseUrlOption = Annotated[
 LanguageOption = Annotated[
     str | None,
     typer.Option(
-        "--language", metavar="CODE", help="Language of question, labels and answer, as in de; default: the question's."
+        "--language",
+        metavar="CODE",
+        help="Language of question, labels and answer, as in de; default: the question's; of data sets: en.",
     ),
 ]
 SystemOption = Annotated[

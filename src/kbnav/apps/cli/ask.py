@@ -62,10 +62,17 @@ def ask(
 
 
 def _last_run() -> Run:
-    """Raises UsageError where nothing was asked before."""
-    from kbnav.trajectory import find_run, load_run
+    """The last that was asked; what kbnav retrieve ranked is no answer. Raises UsageError where there is none."""
+    from kbnav.errors import UsageError
+    from kbnav.systems import BUILT_IN
+    from kbnav.trajectory import load_run, saved_runs
 
-    return load_run(find_run("last", load().home / "runs"))
+    retrievers = {entry.name for entry in BUILT_IN if entry.kind == "retriever"}
+    asked = map(load_run, reversed(saved_runs(load().home / "runs")))
+    found = next((run for run in asked if run.system not in retrievers), None)
+    if found is None:
+        raise UsageError("nothing was asked before that could be followed up")
+    return found
 
 
 def _as_before(of: AskedWithout, earlier: Run) -> AskedWithout:
