@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from kbnav.knowledge.base import Direction
+import re
+from dataclasses import replace
+
+from kbnav.errors import BadArguments
+from kbnav.knowledge.base import Direction, Neighborhood
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import neighborhood_text
+
+_FILTERED = 500
+"""Edges whose other ends are looked at for what they must have."""
+_CONDITION = re.compile(r"(?:wdt:)?(P[1-9]\d*)\s*=\s*(?:wd:)?(Q[1-9]\d*)", re.IGNORECASE)
 
 
 def search_neighbors(
@@ -14,8 +22,10 @@ def search_neighbors(
     query: str = "",
     relation: str = "",
     direction: Direction = "both",
+    having: str = "",
+    offset: int = 0,
 ) -> Observation:
-    """Find what an entity is linked to, in both directions, best match first.
+    """Find what an entity is linked to, in both directions, best match first; statements that are not truthy too.
 
     Use it where get_entry does not show the link: often the fact is stated on the other entity and points to this one.
 
@@ -25,13 +35,36 @@ def search_neighbors(
         query: Words that describe the wanted relation or neighbour; edges are ranked against them.
         relation: The id of a property, to see only its edges.
         direction: "out" for edges that leave the entity, "in" for edges that point to it, or "both".
+        having: What the other end must have, as "P27=Q36"; only such neighbours are shown.
+        offset: How many of the best edges to pass over, to see those behind them.
     """
-    neighborhood = context.kb.search_neighbors(
+    offset = max(0, offset)
+    found = context.kb.search_neighbors(
         entity_id,
         relation=relation or None,
         direction=direction,
         query=query or context.asked,
         language=context.language,
-        limit=context.shown.edges,
+        limit=_FILTERED if having else offset + context.shown.edges,
     )
-    return Observation(neighborhood_text(neighborhood, context.shown))
+    asked = ""
+    if having:
+        wanted = _CONDITION.fullmatch(having.strip())
+        if not wanted:
+            raise BadArguments(f'search_neighbors: having must be a property and an item, as "P27=Q36", not {having!r}')
+        found = _with(context, found, wanted[1].upper(), wanted[2].upper())
+        asked = f" with {wanted[1].upper()}={wanted[2].upper()}"
+    return Observation(neighborhood_text(found, context.shown, offset=offset, asked=asked))
+
+
+def _with(context: Context, found: Neighborhood, property_id: str, value: str) -> Neighborhood:
+    """The edges whose other end has a truthy statement."""
+    ids = list(dict.fromkeys(edge.neighbor.id for edge in found.edges if edge.neighbor.id.startswith("Q")))
+    if not ids:
+        return replace(found, edges=(), total=0, relations=())
+    listed = " ".join(f"wd:{one}" for one in ids)
+    query = f"SELECT DISTINCT ?x {{ VALUES ?x {{ {listed} }} ?x wdt:{property_id} wd:{value} }}"
+    table = context.kb.execute_query(query, language=context.language)
+    kept = {row[0].entity_id for row in table.rows if row[0] is not None}
+    edges = tuple(edge for edge in found.edges if edge.neighbor.id in kept)
+    return replace(found, edges=edges, total=len(edges), relations=())

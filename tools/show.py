@@ -13,6 +13,9 @@ _COLUMNS = 20
 """Columns of a result that are shown at most."""
 _IDENTIFIERS = 8
 """Identifiers not shown that are named at most."""
+_RELATIONS = 8
+"""Relations that are counted below a part of an entity's edges."""
+_INDIRECT = " [by p:/ps: only, not wdt:]"
 _WORTH_SHOWING = 0.3
 """Share of the best edge's score below which an edge is not shown."""
 
@@ -226,21 +229,28 @@ def _labelled(used: str, labels: Mapping[str, str], width: int) -> str:
     return f"{used} ({cut(labels[used], width)})" if used in labels else used
 
 
-def neighborhood_text(neighborhood: Neighborhood, shown: Shown) -> str:
-    """Edges in both directions, one a line, best first."""
+def neighborhood_text(neighborhood: Neighborhood, shown: Shown, *, offset: int = 0, asked: str = "") -> str:
+    """Edges in both directions, one a line, best first, from the one at ``offset``; ``asked``: what they must have."""
     name = entity_name(neighborhood.entity)
     if not neighborhood.edges:
         return f"No edge of {name} matches."
     best = max(edge.score for edge in neighborhood.edges)
-    shown_edges = [edge for edge in neighborhood.edges if edge.score >= _WORTH_SHOWING * best]
+    worth = [edge for edge in neighborhood.edges if offset or edge.score >= _WORTH_SHOWING * best]
+    edges = worth[offset : offset + shown.edges]
     lines = []
-    for edge in shown_edges:
+    for edge in edges:
         relation, other = entity_name(edge.relation), value_text(edge.neighbor, shown.cell)
-        lines.append(
-            f"{name} -- {relation} --> {other}" if edge.direction == "out" else f"{other} -- {relation} --> {name}"
-        )
-    if neighborhood.total > len(shown_edges):
-        lines.append(f"{len(shown_edges)} of {neighborhood.total} edges are shown, best match first.")
+        text = f"{name} -- {relation} --> {other}" if edge.direction == "out" else f"{other} -- {relation} --> {name}"
+        lines.append(text + (_INDIRECT if edge.indirect else ""))
+    if neighborhood.total > len(edges):
+        which = f"{offset + 1} to {offset + len(edges)}" if offset else f"{len(edges)}"
+        lines.append(f"{which} of {neighborhood.total} edges{asked} are shown, best match first.")
+        few = neighborhood.relations[:_RELATIONS]
+        if len(few) > 1:
+            told = ", ".join(f"{entity_name(share.entity)} ×{share.count:,}" for share in few)
+            lines.append(
+                f"By property (^: coming in): {told}{', …' if len(neighborhood.relations) > _RELATIONS else ''}."
+            )
     return "\n".join(lines)
 
 

@@ -120,21 +120,16 @@ class Example:
 
 @dataclass(frozen=True)
 class Edge:
-    """An edge between the entity asked about and a neighbour; ``direction`` is seen from the former."""
+    """An edge between the entity asked about and a neighbour; ``direction`` is seen from the former.
+
+    ``indirect`` marks what is stated (``p:``, ``ps:``) and is no truthy edge (``wdt:``).
+    """
 
     direction: Literal["out", "in"]
     relation: Entity
     neighbor: Value
     score: float = 0.0
-
-
-@dataclass(frozen=True)
-class Neighborhood:
-    """Edges of one entity, ranked; ``total`` counts those that matched before the limit was applied."""
-
-    entity: Entity
-    edges: tuple[Edge, ...] = ()
-    total: int = 0
+    indirect: bool = False
 
 
 @dataclass(frozen=True)
@@ -143,6 +138,19 @@ class Share:
 
     entity: Entity
     count: int
+
+
+@dataclass(frozen=True)
+class Neighborhood:
+    """Edges of one entity, ranked; ``total`` counts those that matched before the limit was applied.
+
+    ``relations`` are their relations with how many edges each has, most first, those that come in under ``^relation``.
+    """
+
+    entity: Entity
+    edges: tuple[Edge, ...] = ()
+    total: int = 0
+    relations: tuple[Share, ...] = ()
 
 
 @dataclass(frozen=True)

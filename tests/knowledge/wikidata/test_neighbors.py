@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
+from kbnav.errors import BadArguments
 from kbnav.knowledge.base import Edge, Entity, Value
 from kbnav.knowledge.wikidata.neighbors import FETCHED, best_relations, rank
+from kbnav.tools.observation import Context, Shown
+from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.search_neighbors import search_neighbors
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, serving
 
 ENTITY = "http://www.wikidata.org/entity/"
@@ -88,3 +94,42 @@ def test_the_same_edge_is_given_once():
         client(served.url) as opened,
     ):
         assert opened.kb.search_neighbors("Q30", direction="in").total == 1
+
+
+def test_what_is_stated_and_not_truthy_is_an_edge_too_and_marked(mini_kb):
+    table = mini_kb.execute_query(
+        "SELECT ?x ?y { ?x p:P61 ?s . ?s ps:P61 ?y ; wikibase:rank ?r . MINUS { ?x wdt:P61 ?y } FILTER(ISIRI(?y)) "
+        "FILTER(?r != wikibase:DeprecatedRank) }"
+    )
+    element, person = (cell.entity_id for cell in table.rows[0])
+    there = {one.neighbor.id: one for one in mini_kb.search_neighbors(element, relation="P61", direction="out").edges}
+    back = {one.neighbor.id: one for one in mini_kb.search_neighbors(person, relation="P61", direction="in").edges}
+    assert there[person].indirect
+    assert back[element].indirect
+    assert {one for one in there if not there[one].indirect} == {
+        row[0].entity_id for row in mini_kb.execute_query(f"SELECT ?y {{ wd:{element} wdt:P61 ?y }}").rows
+    }
+
+
+def test_relations_are_counted_those_that_come_in_apart(mini_kb):
+    found = mini_kb.search_neighbors("Q7186", limit=3)
+    counts = {share.entity.id: share.count for share in found.relations}
+    assert sum(counts.values()) == found.total > len(found.edges) == 3
+    assert counts["^P61"] == 2
+    assert counts["P166"] >= 1
+
+
+def test_the_model_pages_through_edges_and_asks_what_the_other_end_must_have(mini_kb):
+    def read(**arguments) -> list[str]:
+        context = Context(mini_kb, "discovered", "en", prune_by_ranking(Shown()), Shown(edges=2))
+        return search_neighbors(context, "", "Q11344", relation="P31", direction="in", **arguments).text.splitlines()
+
+    first, second = read(), read(offset=2)
+    assert first[2].startswith("2 of ")
+    assert second[2].startswith("3 to 4 of ")
+    assert not set(first[:2]) & set(second[:2])
+    curie = read(having="wdt:P61=Q7186")
+    assert {line.split(" --")[0] for line in curie} == {"polonium (Q979)", "radium (Q1128)"}
+    assert read(having="P61=Q5") == ["No edge of chemical element (Q11344) matches."]
+    with pytest.raises(BadArguments, match="P27=Q36"):
+        read(having="discovered by Curie")

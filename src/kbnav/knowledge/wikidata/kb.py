@@ -188,7 +188,8 @@ class WikidataKB:
         found = list(dict.fromkeys(found))
         names = self._api.brief(dict.fromkeys(property_id for property_id, _, _ in found), code)
         candidates = neighbors.named(found, names)
-        return Neighborhood(entity, neighbors.rank(candidates, query, limit), len(candidates))
+        ranked = neighbors.rank(candidates, query, limit)
+        return Neighborhood(entity, ranked, len(candidates), neighbors.counted(candidates))
 
     def _edges(self, item: str, way: neighbors.Way, relations: Sequence[str], code: str) -> list[neighbors.Found]:
         query = neighbors.edges_query(item, way, relations, languages(code))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from kbnav.answers import AnswerTable, Term
-from kbnav.knowledge.base import Edge, Entity
+from kbnav.knowledge.base import Edge, Entity, Share
 from kbnav.knowledge.wikidata.values import entity_id, term_value
 from kbnav.relevance import relevance
 
@@ -24,17 +25,20 @@ _SIMILARITY = 0.5
 
 
 def edges_query(item: str, direction: Way, relations: Sequence[str], languages: Sequence[str]) -> str:
-    """SPARQL for the columns ``relation``, ``neighbor``, ``label`` and ``description``, best-ranked statements only.
+    """SPARQL for the columns ``relation``, ``neighbor``, ``form``, ``label`` and ``description``.
 
-    Several ``relations`` share the limit evenly; none stands for all. Labels come by OPTIONAL, which every query
-    service understands.
+    Truthy edges, and with ``form`` those of all statements that are not deprecated. Several ``relations`` share the
+    limit evenly; none stands for all. Labels come by OPTIONAL, which every query service understands.
     """
-    triple = _triple(item, direction)
     limit = FETCHED // max(1, len(relations))
     chosen = [f"VALUES ?relation {{ wd:{one} }} " for one in relations] or [""]
+    direct = f"?relation wikibase:directClaim ?edge . {_triple(item, direction)}"
+    stated = f"?relation wikibase:claim ?claim ; wikibase:statementProperty ?edge . {_statement(item, direction)}"
+    forms = (("?relation ?neighbor", direct), ('?relation ?neighbor ("p" AS ?form)', stated))
     parts = [
-        f"{{ SELECT ?relation ?neighbor WHERE {{ {one}?relation wikibase:directClaim ?edge ; "
-        f"wikibase:propertyType ?type . {triple} FILTER(?type != wikibase:ExternalId) }} LIMIT {limit} }}"
+        f"{{ SELECT {columns} WHERE {{ {one}?relation wikibase:propertyType ?type . {pattern} "
+        f"FILTER(?type != wikibase:ExternalId) }} LIMIT {limit} }}"
+        for columns, pattern in forms
         for one in chosen
     ]
     named = [
@@ -45,7 +49,7 @@ def edges_query(item: str, direction: Way, relations: Sequence[str], languages: 
     described = (
         f'OPTIONAL {{ ?neighbor schema:description ?description . FILTER(LANG(?description) = "{languages[0]}") }}'
     )
-    head = f"SELECT ?relation ?neighbor (COALESCE({labels}) AS ?label) ?description WHERE {{"
+    head = f"SELECT ?relation ?neighbor ?form (COALESCE({labels}) AS ?label) ?description WHERE {{"
     return "\n".join([head, "\nUNION ".join(parts), *named, described, "}"])
 
 
@@ -61,10 +65,20 @@ def _triple(item: str, direction: Way) -> str:
     return f"wd:{item} ?edge ?neighbor ." if direction == "out" else f"?neighbor ?edge wd:{item} ."
 
 
+def _statement(item: str, direction: Way) -> str:
+    """A statement of, or with, an item; a deprecated one is none."""
+    subject, value = (f"wd:{item}", "?neighbor") if direction == "out" else ("?neighbor", f"wd:{item}")
+    parts = [f"{subject} ?claim ?statement .", f"?statement ?edge {value} ."]
+    rank = "MINUS { ?statement wikibase:rank wikibase:DeprecatedRank }"
+    return " ".join([*(parts if direction == "out" else reversed(parts)), rank])
+
+
 def edges(table: AnswerTable, direction: Way) -> list[Found]:
-    """Each different edge of such a query's result."""
+    """Each different edge of such a query's result; one that is truthy too is only that."""
     found: dict[tuple[str, Term], Found] = {}
-    for row in table.rows:
+    form = table.columns.index("form") if "form" in table.columns else None
+    rows = table.rows if form is None else sorted(table.rows, key=lambda row: row[form] is not None)
+    for row in rows:
         cells = dict(zip(table.columns, row, strict=True))
         relation, neighbor, label = cells.get("relation"), cells.get("neighbor"), cells.get("label")
         if relation is None or neighbor is None or not (property_id := entity_id(relation.value)):
@@ -72,7 +86,7 @@ def edges(table: AnswerTable, direction: Way) -> list[Found]:
         name = label.value if label else ""
         value = term_value(neighbor, lambda one, name=name: name or one)  # type: ignore[misc]
         description = cells.get("description")
-        edge = Edge(direction, Entity(property_id, kind="property"), value)
+        edge = Edge(direction, Entity(property_id, kind="property"), value, indirect=cells.get("form") is not None)
         found.setdefault((property_id, neighbor), (property_id, edge, description.value if description else ""))
     return list(found.values())
 
@@ -88,7 +102,18 @@ def rank(candidates: Sequence[tuple[Edge, str]], phrase: str, limit: int) -> tup
         for (edge, _), words in zip(candidates, shared, strict=True)
     ]
     scored.sort(key=lambda pair: -pair[0])
-    return tuple(Edge(edge.direction, edge.relation, edge.neighbor, round(score, 4)) for score, edge in scored[:limit])
+    return tuple(replace(edge, score=round(score, 4)) for score, edge in scored[:limit])
+
+
+def counted(candidates: Sequence[tuple[Edge, str]]) -> tuple[Share, ...]:
+    """The relations of some edges, those that come in under ``^relation``, most frequent first."""
+    names: dict[str, Entity] = {}
+    numbers: Counter[str] = Counter()
+    for edge, _ in candidates:
+        key = edge.relation.id if edge.direction == "out" else f"^{edge.relation.id}"
+        names[key] = replace(edge.relation, id=key)
+        numbers[key] += 1
+    return tuple(Share(names[key], number) for key, number in numbers.most_common())
 
 
 def best_relations(relations: Sequence[Entity], phrase: str) -> list[str]:
@@ -130,6 +155,6 @@ def _in_turn(found: Iterable[Edge]) -> list[Edge]:
 def named(found: Iterable[Found], names: Mapping[str, Entity]) -> list[tuple[Edge, str]]:
     """Edges with the relation's label and datatype put in."""
     return [
-        (Edge(edge.direction, names.get(property_id, edge.relation), edge.neighbor), description)
+        (replace(edge, relation=names.get(property_id, edge.relation)), description)
         for property_id, edge, description in found
     ]

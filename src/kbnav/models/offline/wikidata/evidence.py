@@ -167,7 +167,7 @@ def read_neighbors(entity: str, text: str) -> list[Edge]:
     """The observation of search_neighbors for ``entity``."""
     edges = []
     for line in text.splitlines():
-        found = _EDGE.fullmatch(line)
+        found = _EDGE.fullmatch(line.removesuffix(" [by p:/ps: only, not wdt:]"))
         if found:
             left = _ID.search(found["left"])
             outgoing = bool(left and left[1] == entity)
