@@ -14,6 +14,7 @@ from kbnav.knowledge.base import Capability
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.instances import WALKED, Instances, instances
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.relations import RelationNames
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import cut
 from kbnav.tools.walking import INVERSE, fact_text
@@ -60,7 +61,7 @@ class PlanningTools:
         if paths:
             lines.append("Relation paths that may lead to the answer, the most probable first:")
         for path in paths:
-            lines.append(f"- {_path_text(path)} [{path['probability']:.2f}]")
+            lines.append(f"- {_path_text(path, self.kb.relations)} [{path['probability']:.2f}]")
         return Observation("\n".join(lines), nodes=tuple(known))
 
     def follow_path(
@@ -88,10 +89,10 @@ class PlanningTools:
         facts = [
             Fact(
                 skb.id(source),
-                relation,
+                self.kb.relations.display(relation),
                 skb.id(target),
                 skb.nodes.label(source),
-                relation.removeprefix(INVERSE).replace("_", " "),
+                "",
                 skb.nodes.label(target),
             )
             for walk in found.walks
@@ -164,14 +165,14 @@ class TextQuery:
         return Observation("\n".join([*said, *(lines or ["Nothing was found."])]), nodes=tuple(ranking.ids))
 
 
-def _path_text(path: PathGiven) -> str:
+def _path_text(path: PathGiven, names: RelationNames) -> str:
     """``person <--built by-- ship``, or that the text of documents leads there."""
     if not path["relations"]:
         return f"{TEXT}: nodes whose documents fit what the question describes"
     kinds = path["types"] or [""] * (len(path["relations"]) + 1)
     parts = [path["start"] or kinds[0] or "node"]
     for relation, kind in zip(path["relations"], kinds[1:], strict=True):
-        name = relation.removeprefix(INVERSE)
+        name = names.display(relation.removeprefix(INVERSE))
         parts.append(f"<-- {name} --" if relation.startswith(INVERSE) else f"-- {name} -->")
         parts.append(kind or "node")
     return " ".join(parts)

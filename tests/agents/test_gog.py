@@ -116,7 +116,7 @@ def test_unknown_goes_back_until_generate_was_tried_and_then_looks_one_hop_furth
     assert run.path[2].observation.splitlines() == [
         "What was generated is taken back. One hop further:",
         "- Ann Reed (p1) -- painted --> Old Forge (h3); Ann Reed: A miller.",
-        "- Old Forge (h3) -- located in --> Mew (t2): A harbour.",
+        "- Old Forge (h3) -- located_in --> Mew (t2): A harbour.",
         "- Bob Lisk (p2) -- owns --> Old Forge (h3); Bob Lisk: A smith.",
     ]
     assert (run.outcome.status, run.outcome.note) == ("no answer", "This one.")

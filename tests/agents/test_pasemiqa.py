@@ -101,7 +101,7 @@ def test_neighbours_come_with_what_fits_best_in_their_documents(village, tmp_pat
     )
     assert run.path[1].observation.splitlines() == [
         "Mew (t2): 1 link.",
-        "- Old Forge (h3) -- located in --> Mew (t2); Old Forge: A red house by the sea.",
+        "- Old Forge (h3) -- located_in --> Mew (t2); Old Forge: A red house by the sea.",
     ]
 
 

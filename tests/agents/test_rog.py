@@ -42,7 +42,7 @@ def test_the_plans_paths_are_retrieved_in_one_turn_and_answered_from(village, tm
         "- Ann Reed (p1) -- owns --> The Mill (h1)",
         "- Ann Reed (p1) -- owns --> Long Barn (h2)",
     }
-    in_town = "- Ann Reed (p1) -- owns --> The Mill (h1) ; The Mill (h1) -- located in --> Coldwick (t1)"
+    in_town = "- Ann Reed (p1) -- owns --> The Mill (h1) ; The Mill (h1) -- located_in --> Coldwick (t1)"
     assert in_town in run.path[2].observation.splitlines()
     assert run.path[2].nodes == ("t1",)
     assert in_town in script.prompts[0]

@@ -179,8 +179,8 @@ def test_the_prompt_has_every_type_and_relation_with_its_number_of_edges(demo_kb
 
 def test_a_model_cuts_entries_where_the_settings_say_so(demo_kb, tmp_path):
     hub = Counter(end for source, _, target in EDGES for end in (source, target)).most_common(1)[0][0]
-    linked = [(name, target) for source, name, target in EDGES if source == hub]
-    linked += [(f"^{name}", source) for source, name, target in EDGES if target == hub]
+    linked = [(name.replace(" ", "_"), target) for source, name, target in EDGES if source == hub]
+    linked += [(f"^{name.replace(' ', '_')}", source) for source, name, target in EDGES if target == hub]
     kept = linked[0][0]
     assert len({name for name, _ in linked}) > 1
     shown = {}

@@ -45,7 +45,9 @@ def test_each_agent_ends_with_nodes_that_the_graph_shows(village, tmp_path, syst
 
 
 def test_it_supplies_no_facts_and_knows_no_answers():
-    facts = render("walking/generate.md", question="Who?", request="Who built it?", known=["- a -- b --> c"], most=3)
+    facts = render(
+        "walking/generate.md", question="Who?", request="Who built it?", known=["- a -- b --> c"], documents=[], most=3
+    )
     assert answer(facts) == "unknown"
     assert answer(render("tog/recall.md", question="Who?", known=[])) == "unknown"
 

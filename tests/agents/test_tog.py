@@ -53,13 +53,13 @@ def test_relations_are_scored_then_links_and_the_answer_is_named_once_it_is_know
     )
     assert run.path[3].call.arguments == {"entity_ids": ["h1", "h2"]}
     assert "- Ann Reed (p1) -- owns --> The Mill (h1)" in script.prompts[3]  # what is known goes on
-    assert "- The Mill (h1) -- located in --> Coldwick (t1)" in script.prompts[5]
+    assert "- The Mill (h1) -- located_in --> Coldwick (t1)" in script.prompts[5]
     assert run.outcome.ranking is not None
     assert [node.id for node in run.outcome.ranking.chosen] == ["t1"]
     assert (run.outcome.status, run.outcome.text, run.outcome.note) == (
         "answered",
         "Coldwick",
-        "Supported by: The Mill (h1) -- located in --> Coldwick (t1); Ann Reed (p1) -- owns --> The Mill (h1).",
+        "Supported by: The Mill (h1) -- located_in --> Coldwick (t1); Ann Reed (p1) -- owns --> The Mill (h1).",
     )
     assert run.usage.calls == 6
     assert load_run(tmp_path / "runs" / f"{run.id}.json") == run
@@ -175,7 +175,7 @@ def test_a_node_that_two_nodes_lead_to_comes_before_one_that_one_leads_to(villag
 def test_the_relation_just_followed_is_offered_backwards_only_where_that_is_asked_for(village, tmp_path):
     replies = ["1: 1", "1: 1", "no", ""]
     _, script = asked(village, tmp_path, *replies, depth=2)
-    assert "1. The Mill: located_in (located in)\n" in script.prompts[3]
+    assert "1. The Mill: located_in\n" in script.prompts[3]
     assert "^owns" not in script.prompts[3]
     _, script = asked(village, tmp_path, *replies, depth=2, backwards=True)
     assert "The Mill: ^owns" in script.prompts[3]
@@ -212,7 +212,7 @@ def test_by_relations_links_are_drawn_and_chains_of_relations_are_judged(village
     replies = ["1: 1", "no", "1: 1", "yes\n- Coldwick (t1)"]
     run, script = asked(village, tmp_path, *replies, reasoning="relations")
     assert script.purposes == ["score relations", "judge", "score relations", "judge"]
-    assert "- Ann Reed (p1): owns → located in → Coldwick (t1)" in script.prompts[3]
+    assert "- Ann Reed (p1): owns → located_in → Coldwick (t1)" in script.prompts[3]
     assert run.outcome.text == "Coldwick"
     again, _ = asked(village, tmp_path, *replies, reasoning="relations")
     assert [step.call for step in again.path] == [step.call for step in run.path]

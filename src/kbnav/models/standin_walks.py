@@ -20,7 +20,7 @@ from kbnav.relevance import relevance
 _QUESTION = re.compile(r"^Question: (.+?)(?: \(asked after: .*\))?$", re.MULTILINE)
 _NUMBERED = re.compile(r"^(\d+)\. (.+)$", re.MULTILINE)
 _MOST = re.compile(r"at most (\d+)")
-_LINK = re.compile(r"^(?:- )?(.+?) -- .+? --> (.+?)(?: \[generated\])?$")
+_LINK = re.compile(r"^(?:- )?(.+?) -- .+? --> (.+?\([^()]+\)|.+?)(?: \[generated\])?(?:[;:] .*)?$")
 _BRACKETS = re.compile(r"\(([^()]+)\)$")
 _NAMED = re.compile(r"^- .+ \(([^()]+)\): .+$", re.MULTILINE)
 _PATH = re.compile(r"^- (.+) \[(\d\.\d\d)\]$", re.MULTILINE)
@@ -129,10 +129,11 @@ _REPLIES: Mapping[str, Callable[[str], str]] = MappingProxyType(
 
 def walk_call(messages: Sequence[BaseMessage]) -> AIMessage:
     """The next tool call of ``pasemiqa`` and ``gog``: the plan's likeliest path, or any link, then finish."""
-    asked = max(place for place, message in enumerate(messages) if isinstance(message, HumanMessage))
+    said = [place for place, message in enumerate(messages) if isinstance(message, HumanMessage)]
+    asked = next((place for place in reversed(said) if _NAMED.search(messages[place].text)), said[-1])
     calls = [call for message in messages[asked:] if isinstance(message, AIMessage) for call in message.tool_calls]
     results = {m.tool_call_id: m.text for m in messages[asked:] if isinstance(m, ToolMessage)}
-    plan = next((results[str(call["id"])] for call in calls if call["name"] == "plan"), "")
+    plan = messages[asked].text  # the question, with the nodes to begin with and the plan behind it
     paths = [_relations(text) for text, _ in _PATH.findall(plan)]
     relations = next((path for path in paths if path), [""])
     done = [call for call in calls if call["name"] == "search_neighbors"]

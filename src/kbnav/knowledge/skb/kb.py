@@ -27,6 +27,7 @@ from kbnav.knowledge.base import (
 from kbnav.knowledge.skb.excerpts import excerpt
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion, relative_score_fusion
 from kbnav.knowledge.skb.rdf import local_names
+from kbnav.knowledge.skb.relations import RelationNames
 from kbnav.knowledge.skb.rendering import get_doc_info
 from kbnav.knowledge.skb.schema import LSA
 from kbnav.knowledge.skb.sparql import SparqlStore, Vocabulary, node_ids
@@ -45,6 +46,8 @@ WEIGHT, LSA_WEIGHT = 1.0, 0.5
 Measured by benchmarks/skb_fusion.py, see docs/skb-agent.md: with these no set of questions is served worse than by BM25
 alone, which is not so where ranks are summed (``reciprocal_rank_fusion``), nor with a weight of 1 for ``lsa``.
 """
+_NAMED = 20
+"""Relations that are named where one is asked for that is none."""
 INVERSE = "^"
 """Before a relation's id, as in SPARQL: followed from target to source."""
 
@@ -62,6 +65,7 @@ class SkbKB:
             workers: SPARQL queries that run at once.
         """
         self.skb = skb
+        self.relations = RelationNames(skb.relation_names)
         self._sparql = (
             SparqlStore(
                 skb.data / "rdf",
@@ -176,7 +180,8 @@ class SkbKB:
         """Edges of a relation, from every pair of node types it links where ``limit`` allows."""
         relation, _ = self._relation(property_id)
         about = self._relation_entity(relation)
-        tuples = [item for item in self.skb.meta.tuples if item.relation == about.id]
+        name = self.skb.relation_names[relation]
+        tuples = [item for item in self.skb.meta.tuples if item.relation == name]
         tuples.sort(key=lambda item: -item.count)
         found: list[Example] = []
         for place, item in enumerate(tuples[:limit]):
@@ -191,7 +196,7 @@ class SkbKB:
         """See ``KnowledgeBase``; the RDF view is described in ``kbnav.knowledge.skb.rdf``."""
         if self._sparql is None:
             raise BadArguments(f"{self.name} was built without SPARQL")
-        table = self._sparql.query(query)
+        table = self._sparql.query(self.relations.stored(query))
         return replace(table, labels=self.labels(list(dict.fromkeys(node_ids(table)))))
 
     def search_neighbors(
@@ -299,20 +304,17 @@ class SkbKB:
 
     def _relation(self, name: str, otherwise: str = "") -> tuple[int, bool]:
         """Number of a relation, and whether it is asked for backwards; ``rel:`` and ``_`` for a space are accepted."""
-        wanted = name.removeprefix(INVERSE).removeprefix("rel:")
-        for candidate in (wanted, wanted.replace("_", " ")):
-            if candidate in self.skb.relation_names:
-                return self.skb.relation_number(candidate), name.startswith(INVERSE)
+        number = self.relations.find(name.removeprefix(INVERSE))
+        if number is not None:
+            return number, name.startswith(INVERSE)
         if otherwise:
             raise UnknownId(f"{otherwise} in {self.name}")
-        return self.skb.relation_number(wanted), False  # says which there are
+        near = [one.id for one in self._relations_like(name, _NAMED)] or self.relations.shown[:_NAMED]
+        raise UnknownId(f"there is no relation {name!r} in {self.name}; the nearest by name: {', '.join(near)}")
 
     def _relation_entity(self, relation: int, *, inverse: bool = False) -> Entity:
-        name = self.skb.relation_names[relation]
-        label = name.replace("_", " ").strip()
-        return Entity(
-            f"{INVERSE}{name}" if inverse else name, f"{label} (incoming)" if inverse else label, kind="property"
-        )
+        name = f"{INVERSE if inverse else ''}{self.relations.shown[relation]}"
+        return Entity(name, name, kind="property")
 
     def _relation_text(self, relation: int) -> str:
         name = self.skb.relation_names[relation]

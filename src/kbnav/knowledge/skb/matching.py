@@ -10,10 +10,15 @@ Not every word that is somewhere a name is one here:
 - A span of function words ("the", "it", "which one") or of numbers, and a single character, must stand in quotation
   marks; function words may also be written just like the name, each with a capital ("The Who").
 - A plain word, that is one in lower case or at the question's beginning, is no abbreviation: "set" is not the gene SET,
-  though "tp53" is TP53. It is no name where it is that of a node type ("gene").
+  nor "act" the Australian Capital Territory by its alias ACT, though "tp53" is TP53. It is no name where it is that of a
+  node type ("gene"). A function word is no plural ("was" is not WA).
 - Words with space between them are no name that is written without, unless it has a digit: "genes is" is not the gene
   GENESIS, though "IL 6" is IL6.
-- A plain word that 1 % of the documents have, and 20 at least, is taken only where nothing else is found.
+- A plain word that 1 % of the documents have, and 20 at least, is taken behind all others where a node has just that
+  name ("musician"), and else only where nothing else is found.
+
+Of the nodes of one name those come first that have it as their name and not as another name, as it is written, and
+with the most edges.
 """
 
 from __future__ import annotations
@@ -134,7 +139,9 @@ class NodeMatcher:
             matches = self._meant(span, names)
             if matches:
                 (common if self._is_common(span) else sure).append((span, matches))
-        taken = sorted(sure or common, key=lambda one: one[0].words[0].start)
+        taken = sorted(sure, key=lambda one: one[0].words[0].start)
+        named = [(span, kept) for span, matches in common if (kept := [one for one in matches if one.how == "exact"])]
+        taken += sorted(named if sure else common, key=lambda one: one[0].words[0].start)
         return [
             self._node(match.number, "exact" if match.how == "exact" else "normalised", 1.0, span)
             for span, matches in taken
@@ -154,16 +161,22 @@ class NodeMatcher:
             titled = len(span.words) > 1 and all(word.text.istitle() for word in span.words)
             matches = [match for match in matches if titled and match.how == "exact"]
         if span.plain and not span.quoted:
-            matches = [match for match in matches if match.how == "exact" or not self._is_abbreviation(match.number)]
+            key = "".join(span.keys)
+            matches = [match for match in matches if match.how == "exact" or not self._is_short(match.number, key)]
         if re.search(r"\s", span.text) and not re.search(r"\d", span.text):
             matches = [match for match in matches if match.how == "exact" or self._is_spaced_so(match.number, span)]
-        if len(matches) > MOST_OF_ONE_NAME:
-            matches.sort(key=lambda match: (match.how != "exact", -self._skb.graph.degree(match.number)))
+        matches.sort(key=lambda match: self._order(match, "".join(span.keys)))
         return matches[:MOST_OF_ONE_NAME]
 
-    def _is_abbreviation(self, node: int) -> bool:
-        name = str(self._skb.nodes.names[node])
-        return name.isupper() and not any(char.isdecimal() for char in name)
+    def _order(self, match: Match, key: str) -> tuple[bool, bool, int]:
+        other = normalise(str(self._skb.nodes.names[match.number])) != key
+        return match.how != "exact", other, -self._skb.graph.degree(match.number)
+
+    def _is_short(self, node: int, key: str) -> bool:
+        """Whether all names by which a node was found are abbreviations."""
+        names = [str(self._skb.nodes.names[node]), *self._skb.nodes.aliases(node)]
+        found = [name for name in names if normalise(name) == key]
+        return all(name.isupper() and not any(char.isdecimal() for char in name) for name in found)
 
     def _is_spaced_so(self, node: int, span: _Span) -> bool:
         names = (str(self._skb.nodes.names[node]), *self._skb.nodes.aliases(node))
@@ -215,7 +228,7 @@ def _words(question: str) -> Iterator[_Word]:
 def _word(question: str, start: int, end: int) -> _Word:
     text = question[start:end]
     key = normalise(text)
-    other = singular(text) if text.islower() and text.isascii() else text
+    other = singular(text) if text.islower() and text.isascii() and key not in _FUNCTION else text
     return _Word(text, start, end, key, normalise(other) if other != text else "")
 
 
