@@ -14,10 +14,10 @@ from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.options import GogOptions
 from kbnav.agents.common.planned import Planned, open_match
 from kbnav.agents.common.ranking import looked_at, named_by
+from kbnav.agents.common.schema import Schema
 from kbnav.agents.common.walking import ANSWERS, PROMPTS, WalkEnding, call_for, describer, open_walking_models
 from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
 from kbnav.agents.machine import Policy, Reply, State
-from kbnav.agents.skb import schema
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.policy import ChatPolicy
@@ -27,6 +27,7 @@ from kbnav.tools.generating import GeneratingTools, search_further
 from kbnav.tools.observation import Context, Shown
 from kbnav.tools.planning import PlanningTools
 from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.relations import find_relations
 from kbnav.tools.skb import finish, search_entities
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask, WalkingTools
@@ -107,7 +108,8 @@ def gog_with(
     options = read_options(GogOptions, settings.options, NAME)
     skb = kb if isinstance(kb, SkbKB) else None
     walking, generating = WalkingTools(ask, options.k), GeneratingTools(ask, options.samples)
-    tools = (*(() if skb else (search_entities,)), walking.search_neighbors, generating.generate, finish)
+    first = (find_relations,) if skb else (search_entities,)
+    tools = (*first, walking.search_neighbors, generating.generate, finish)
     offered = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools)
     own = (*((PlanningTools(skb).plan,) if skb else ()), search_further, *tools)
     toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, more=settings.with_tools)
@@ -117,11 +119,11 @@ def gog_with(
         "gog/policy.md",
         settings.budget,
         notice="gog/notice.md",
+        about=Schema(skb) if skb else None,
         skb=skb is not None,
         what="a graph of nodes, each with a type and a document" if skb else "Wikidata",
         keep=options.k,
         answers=ANSWERS,
-        **(schema(skb) if skb else {}),
     )
     policy = GogPolicy(policy, toolbox)
     if skb:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.options import PasemiqaOptions
 from kbnav.agents.common.planned import Planless, Planned, open_planned
+from kbnav.agents.common.schema import Schema
 from kbnav.agents.common.walking import ANSWERS, PROMPTS, WalkEnding, need_all_tools, open_walking_models
 from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
-from kbnav.agents.skb import schema, skb_offline
+from kbnav.agents.skb import skb_offline
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
@@ -20,6 +21,7 @@ from kbnav.settings import Budget, Settings
 from kbnav.tools.observation import Shown
 from kbnav.tools.planning import PlanningTools, TextQuery
 from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.relations import find_relations
 from kbnav.tools.skb import finish
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask, WalkingTools
@@ -61,7 +63,7 @@ def pasemiqa_with(
     settings = settings.model_copy(update={"budget": budget})
     walking = WalkingTools(ask, options.kept)
     query = TextQuery(kb, options.found, cosine=options.query == "cosine")
-    tools = (walking.search_neighbors, query.vector_query, finish)
+    tools = (walking.search_neighbors, find_relations, query.vector_query, finish)
     own, also = (PlanningTools(kb).plan, *tools), query.capabilities
     offered = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools, also=also)
     toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, more=settings.with_tools, also=also)
@@ -74,7 +76,10 @@ def pasemiqa_with(
         notice="pasemiqa/notice.md",
         planned=planner.name != "none",
         found=options.found,
-        **{**schema(kb), "keep": options.kept, "answers": ANSWERS, "steps": budget.steps - 1},
+        about=Schema(kb),
+        keep=options.kept,
+        answers=ANSWERS,
+        steps=budget.steps - 1,
     )
     return Agent(
         name=NAME,

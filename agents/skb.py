@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.ranking import RankingEnding
+from kbnav.agents.common.schema import Schema
 from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
@@ -14,6 +14,8 @@ from kbnav.models.policy import ChatPolicy
 from kbnav.settings import Settings
 from kbnav.tools.observation import Shown
 from kbnav.tools.prune import pruner
+from kbnav.tools.relations import find_relations
+from kbnav.tools.sets import follow_paths, get_fields
 from kbnav.tools.skb import (
     execute_query,
     finish,
@@ -36,15 +38,14 @@ SKB_TOOLS = (
     get_entry,
     get_property_examples,
     search_neighbors,
+    find_relations,
+    follow_paths,
+    get_fields,
     vector_query,
     execute_query,
     finish,
 )
 SHOWN = Shown(rows=ANSWERS // 2)
-_TUPLES = 100
-"""Kinds of edges that the prompt lists."""
-_EXAMPLES = 3
-"""Nodes of each type that the prompt names."""
 
 
 def build_skb(kb: KnowledgeBase, settings: Settings) -> Agent:
@@ -64,7 +65,13 @@ def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb
     """The SKB agent on any LangChain chat model; without a ``writer_model`` entries are ranked and answers plain."""
     toolbox = Toolbox.for_kb(kb, SKB_TOOLS, without=settings.without_tools, more=settings.with_tools)
     policy = ChatPolicy(
-        policy_model, toolbox, "skb/policy.md", settings.budget, notice="skb/notice.md", answers=ANSWERS, **schema(kb)
+        policy_model,
+        toolbox,
+        "skb/policy.md",
+        settings.budget,
+        notice="skb/notice.md",
+        about=Schema(kb),
+        answers=ANSWERS,
     )
     return Agent(
         name=NAME,
@@ -96,26 +103,3 @@ def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
         prune=pruner(settings, None, SHOWN),
         shown=SHOWN,
     )
-
-
-def schema(kb: SkbKB) -> dict[str, Any]:
-    """What the prompt says of an SKB: sizes, types with examples, and which relation links which types how often."""
-    meta = kb.skb.meta
-    tuples = sorted(meta.tuples, key=lambda one: -one.count)
-    types = [
-        {"name": kind.name, "count": kind.count, "examples": _examples(kb, start, kind.count)}
-        for kind, start in zip(meta.types, meta.type_start, strict=False)
-    ]
-    return {
-        "nodes": meta.nodes,
-        "edges": meta.edges,
-        "types": types,
-        "tuples": tuples[:_TUPLES],
-        "more_tuples": max(0, len(tuples) - _TUPLES),
-    }
-
-
-def _examples(kb: SkbKB, start: int, count: int) -> Sequence[str]:
-    """Names from the beginning, the middle and the end of a type's nodes."""
-    places = sorted({start + count * part // _EXAMPLES for part in range(_EXAMPLES)}) if count else []
-    return [" ".join(kb.skb.nodes.label(node).split())[:60] for node in places if node < start + count]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kbnav.errors import BadArguments
+from kbnav.knowledge.skb.kb import as_skb
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import cut, entity_name
 from kbnav.tools.walking import fact_of, neighborhood, once, relation_text, told
@@ -13,6 +15,8 @@ _SAMPLED = 2_000
 """Edges of a node whose relations are listed."""
 _RELATIONS = 60
 """Relations of one node that are listed."""
+_LIKE = 20
+"""Relations that a search by words shows."""
 _ENTITIES = 10
 """Nodes whose relations one call lists."""
 FOUND = 20
@@ -45,6 +49,23 @@ def search_relations(context: Context, thought: str, entity_ids: list[str]) -> O
             lines.append(f"- {relation_text(own[0])}: {len(own)}, such as {cut(example, 60)}")
             facts.append(own[0]._replace(target="", target_name=""))
     return Observation("\n".join(lines), facts=tuple(facts))
+
+
+def find_relations(context: Context, thought: str, query: str = "", entity_id: str = "") -> Observation:
+    """Find relations by words, or see those of one node with their number of links.
+
+    Args:
+        thought: Why this step comes next, in one or two sentences.
+        query: Words that the relation, or the types it links, may have.
+        entity_id: The id of a node, to see which relations it has.
+    """
+    kb = as_skb(context.kb, "find_relations")
+    if entity_id:
+        return Observation("\n".join(kb.relations_of(entity_id, query, _RELATIONS)))
+    if not query.strip():
+        raise BadArguments("find_relations: give words, or the id of a node")
+    lines = kb.relations_like(query, _LIKE)
+    return Observation("\n".join(lines) or f'No relation has words of "{cut(query, 60)}". Try others, or a node.')
 
 
 def follow_relations(context: Context, thought: str, ways: list[Way]) -> Observation:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from kbnav.knowledge.base import Direction, Entry
+from kbnav.knowledge.skb.kb import as_skb
 from kbnav.tools.execute_query import run_query
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import (
@@ -105,7 +106,8 @@ def search_neighbors(
     lines = []
     for edge in found.edges:
         name, other = entity_name(edge.relation), value_text(edge.neighbor, context.shown.cell)
-        lines.append(f"-- {name} --> {other}" if edge.direction == "out" else f"<-- {name} -- {other}")
+        line = f"-- {name} --> {other}" if edge.direction == "out" else f"<-- {name} -- {other}"
+        lines.append(f"{line}: {edge.neighbor.description}" if edge.neighbor.description else line)
     count = f"{found.total} edges" if found.total != 1 else "1 edge"
     if found.total > len(found.edges):
         count += f", the first {len(found.edges)} shown"
@@ -113,26 +115,42 @@ def search_neighbors(
     return Observation("\n".join([head, *lines]), nodes=_once(edge.neighbor.id for edge in found.edges))
 
 
-def vector_query(context: Context, thought: str, text: str, node_type: str = "", limit: int = 10) -> Observation:
+def vector_query(
+    context: Context,
+    thought: str,
+    text: str,
+    node_type: str = "",
+    limit: int = 10,
+    among: list[str] = [],  # noqa: B006 - read only, and what the schema tells a model
+) -> Observation:
     """Find nodes whose documents are near to a description, in words and in meaning.
+
+    Documents do not say what a node is linked to: leave that out of the text, and give the nodes it holds for instead.
 
     Args:
         thought: Why this step comes next, in one or two sentences.
         text: A description of what is wanted, in a phrase or a sentence.
         node_type: The name of a node type, to see only its nodes.
         limit: How many nodes to see, at most 50.
+        among: Ids of nodes, to see only these, such as those that links lead to.
     """
-    ranking = context.kb.vector_query(text, kind=node_type or "item", limit=max(1, min(limit, _MOST)))
-    lines = [f"{cut(node.label or node.id, context.shown.cell)} ({node.id}): {node.kind}" for node in ranking.nodes]
+    kb, most = as_skb(context.kb, "vector_query"), max(1, min(limit, _MOST))
+    ranking = kb.vector_query(text, kind=node_type or "item", limit=most, among=among or None)
+    about = kb.excerpts(ranking.ids, text)
+    lines = [
+        f"{cut(node.label or node.id, context.shown.cell)} ({node.id}): "
+        f"{'; '.join(filter(None, [node.kind, about.get(node.id)]))}"
+        for node in ranking.nodes
+    ]
     return Observation("\n".join(lines) or "Nothing was found.", nodes=_once(ranking.ids))
 
 
 def execute_query(context: Context, thought: str, query: str) -> Observation:
     """Run a SPARQL query (SELECT or ASK) on the graph and see the first and last rows and the number of rows.
 
-    Prefixes need not be declared: node:<id>, type:<type>, rel:<relation>, field:<field>, rdfs:label. In them a space is
-    written _ and other signs than letters, digits, "_", ":", "-" and "." percent-encoded. As in
-    SELECT ?x WHERE { ?x a type:Drug ; rel:treats node:D12 } LIMIT 20
+    Prefixes need not be declared: node:<id>, type:<type>, rel:<relation as results show it>, field:<field of the
+    document>, rdfs:label. In them a space is written _; in ids, types and fields other signs than letters, digits, "_",
+    ":", "-" and "." are percent-encoded.
 
     Args:
         thought: Why this step comes next, in one or two sentences.

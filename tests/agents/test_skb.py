@@ -163,16 +163,21 @@ def test_a_long_table_shows_twenty_rows_and_only_their_nodes(demo_kb, tmp_path):
     assert step.nodes == (*people[:10], *people[-10:])
 
 
-def test_the_prompt_has_every_type_and_relation_with_its_number_of_edges(demo_kb, tmp_path):
+def test_the_prompt_has_every_type_and_the_relations_that_fit_with_their_numbers_of_edges(demo_kb, tmp_path):
     model = ScriptedModel(replies=[])
-    ask(agent(demo_kb, tmp_path, model, steps=1), "?")
+    ask(agent(demo_kb, tmp_path, model, steps=1), "Which ship was built by somebody?")
     prompt = model.seen[0][0].text
     for kind in {node["type"] for node in NODES.values()}:
-        assert f"- {kind}: {sum(node['type'] == kind for node in NODES.values())}" in prompt
+        assert f"- {kind} ({sum(node['type'] == kind for node in NODES.values())}): " in prompt
     kinds = {node: record["type"] for node, record in NODES.items()}
-    linked = [(kinds[source], relation, kinds[target]) for source, relation, target in set(EDGES)]
-    for source, relation, target in set(linked):
-        assert f"- {source} -- {relation} --> {target}: {linked.count((source, relation, target))}" in prompt
+    linked = [(kinds[source], relation.replace(" ", "_"), kinds[target]) for source, relation, target in set(EDGES)]
+    lines = {f"- {s} -- {r} --> {t}: {linked.count((s, r, t))}" for s, r, t in set(linked)}
+    listed = [line for line in prompt.splitlines() if " --> " in line and line.startswith("- ")]
+    assert len(listed) == min(20, len(lines))
+    assert lines.issuperset(listed)
+    assert {line for line in lines if line.startswith("- ship -- built_by")} <= set(listed)
+    if len(lines) > 20:
+        assert f"There are {len(lines) - 20} more: find_relations finds them" in prompt
     assert "execute_query" in prompt
     assert "up to 20 nodes" in prompt
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage
 
+_PROMPTS = 32
+"""Questions whose system prompts are kept."""
 _RECENT = 6
 """Actions for which a hint stays."""
 _WARN_LEFT = 3
@@ -49,11 +52,13 @@ class ChatPolicy:
         budget: Budget,
         *,
         notice: str = "notice.md",
+        about: Callable[[str], Mapping[str, object]] | None = None,
         **values: object,
     ) -> None:
         """``prompt`` names the system prompt's file, ``spinach/policy.md`` or a Path; ``values`` are for it.
 
-        ``notice`` is the file of the hint on what was dropped and what is left.
+        ``notice`` is the file of the hint on what was dropped and what is left; ``about`` gives more values for the
+        prompt, which depend on the question.
         """
         self._model = (
             model.bind_tools([_thought_once(schema) for schema in toolbox.schemas])
@@ -62,7 +67,9 @@ class ChatPolicy:
         )
         self._toolbox = toolbox
         known = {"tools": toolbox.names, "steps": budget.steps, "partial": False, "parallel": budget.parallel}
-        self._system = render(prompt, **{**known, **values})
+        self._system = lru_cache(_PROMPTS)(
+            lambda question: render(prompt, **{**known, **(about(question) if about else {}), **values})
+        )
         self._budget = budget
         self._notice_file = notice
 
@@ -97,7 +104,7 @@ class ChatPolicy:
         """
         from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 
-        messages: list[BaseMessage] = [SystemMessage(self._system)]
+        messages: list[BaseMessage] = [SystemMessage(self._system(state["question"]))]
         offered = self._toolbox.names
         for turn in state["history"]:
             messages += _earlier(turn, offered, min(_EARLIER_WIDTH, width or _EARLIER_WIDTH))

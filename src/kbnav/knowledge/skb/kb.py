@@ -26,10 +26,11 @@ from kbnav.knowledge.base import (
 )
 from kbnav.knowledge.skb.excerpts import excerpt
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion, relative_score_fusion
+from kbnav.knowledge.skb.graph import WAYS
 from kbnav.knowledge.skb.rdf import local_names
 from kbnav.knowledge.skb.relations import RelationNames
 from kbnav.knowledge.skb.rendering import get_doc_info
-from kbnav.knowledge.skb.schema import LSA
+from kbnav.knowledge.skb.schema import LSA, TypeTuple
 from kbnav.knowledge.skb.sparql import SparqlStore, Vocabulary, node_ids
 from kbnav.knowledge.skb.store import SKB
 from kbnav.relevance import relevance
@@ -48,6 +49,8 @@ alone, which is not so where ranks are summed (``reciprocal_rank_fusion``), nor 
 """
 _NAMED = 20
 """Relations that are named where one is asked for that is none."""
+_EXAMPLE = 60
+"""Characters of a node's name that stands for others."""
 INVERSE = "^"
 """Before a relation's id, as in SPARQL: followed from target to source."""
 
@@ -234,22 +237,39 @@ class SkbKB:
         )
         return Neighborhood(self._described(node, query), shown, len(edges))
 
-    def vector_query(self, text: str, *, kind: str = "item", limit: int = 10) -> Ranking:
-        """See ``KnowledgeBase``: by BM25 and by vectors, their scores summed. ``kind`` is a node type, ``item`` any."""
+    def vector_query(
+        self, text: str, *, kind: str = "item", limit: int = 10, among: Sequence[str] | None = None
+    ) -> Ranking:
+        """See ``KnowledgeBase``: by BM25 and by vectors, their scores summed. ``kind`` is a node type, ``item`` any.
+
+        With ``among`` only these nodes are found. Raises UnknownId for one that there is not.
+        """
         if self.skb.vectors is None:
             raise BadArguments(f"{self.name} was built without vectors")
-        return self.text_query(text, kind=kind, limit=limit)
+        return self.text_query(text, kind=kind, limit=limit, among=among)
 
-    def text_query(self, text: str, *, kind: str = "item", limit: int = 10, cosine: bool = False) -> Ranking:
+    def text_query(
+        self,
+        text: str,
+        *,
+        kind: str = "item",
+        limit: int = 10,
+        cosine: bool = False,
+        among: Sequence[str] | None = None,
+    ) -> Ranking:
         """As ``vector_query``, by whichever index of texts there is; with ``cosine`` by the vectors alone if there are.
 
-        Raises BadArguments for a type that there is not.
+        Raises BadArguments for a type that there is not, UnknownId for a node of ``among``.
         """
         ranges = None if kind in ("item", "") else [self.skb.type_range(kind)]
+        numbers = None if among is None else {self.skb.number(node) for node in among}
+        if numbers is not None and ranges:
+            numbers = {number for number in numbers if any(first <= number < last for first, last in ranges)}
+            ranges = None
         if cosine and self.skb.vectors is not None:
-            hits = self.skb.vectors.search(text, limit=limit, ranges=ranges)
+            hits = self.skb.vectors.search(text, limit=limit, ranges=ranges, among=numbers)
         else:
-            hits = self._by_text(text, ranges=ranges)[:limit]
+            hits = self._by_text(text, ranges=ranges, among=numbers)[:limit]
         found = [(self._entity(node), score) for node, score in hits]
         return Ranking(tuple(Ranked(entity.id, score, entity.label, entity.kind) for entity, score in found))
 
@@ -302,6 +322,10 @@ class SkbKB:
     def _value(self, node: int) -> Value:
         return Value(self.skb.nodes.label(node), self.skb.id(node), self.skb.type_name(node))
 
+    def relation_number(self, name: str) -> int:
+        """The number of a relation by any of its names. Raises UnknownId, which names the nearest."""
+        return self._relation(name)[0]
+
     def _relation(self, name: str, otherwise: str = "") -> tuple[int, bool]:
         """Number of a relation, and whether it is asked for backwards; ``rel:`` and ``_`` for a space are accepted."""
         number = self.relations.find(name.removeprefix(INVERSE))
@@ -324,6 +348,37 @@ class SkbKB:
             if item.relation == name
         ]
         return "\n".join(lines)
+
+    def relations_like(self, query: str, limit: int) -> list[str]:
+        """Kinds of links whose relation or types have words of a query: ``source -- relation --> target: count``."""
+        tuples = sorted(self.skb.meta.tuples, key=lambda one: -one.count)
+        texts = [f"{one.relation} {one.source} {one.target}".replace("_", " ") for one in tuples]
+        scores = relevance(query, texts)
+        best = sorted((place for place in range(len(tuples)) if scores[place] > 0), key=lambda place: -scores[place])
+        return [self._tuple_text(tuples[place]) for place in best[:limit]]
+
+    def relations_of(self, entity_id: str, query: str, limit: int) -> list[str]:
+        """A node's relations with their counts and an example of each, those like the query first; what was cut said.
+
+        Raises UnknownId.
+        """
+        node = self.skb.number(entity_id)
+        found = []
+        for way in WAYS:
+            row = self.skb.graph.row(node, way)
+            for relation in np.unique(row.relations).tolist():
+                nodes = row.nodes[row.relations == relation]
+                name = f"{INVERSE if way == 'in' else ''}{self.relations.shown[relation]}"
+                example = self.skb.nodes.label(int(nodes[0]))[:_EXAMPLE]
+                found.append((name, len(nodes), f"- {name}: {len(nodes):,}, such as {example}"))
+        scores = relevance(query, [name.replace("_", " ") for name, _, _ in found])
+        order = sorted(range(len(found)), key=lambda place: (-scores[place], -found[place][1]))
+        head = f"{self.skb.nodes.label(node)} ({entity_id}){':' if found else ' has no links.'}"
+        cut = [f"and {len(found) - limit} more, with fewer links"] if len(found) > limit else []
+        return [head, *(found[place][2] for place in order[:limit]), *cut]
+
+    def _tuple_text(self, one: TypeTuple) -> str:
+        return f"- {one.source} -- {self.relations.display(one.relation)} --> {one.target}: {one.count:,}"
 
     def _relations_like(self, query: str, limit: int) -> tuple[Entity, ...]:
         entities = [self._relation_entity(number) for number in range(len(self.skb.relation_names))]

@@ -10,8 +10,8 @@ Not every word that is somewhere a name is one here:
 - A span of function words ("the", "it", "which one") or of numbers, and a single character, must stand in quotation
   marks; function words may also be written just like the name, each with a capital ("The Who").
 - A plain word, that is one in lower case or at the question's beginning, is no abbreviation: "set" is not the gene SET,
-  nor "act" the Australian Capital Territory by its alias ACT, though "tp53" is TP53. It is no name where it is that of a
-  node type ("gene"). A function word is no plural ("was" is not WA).
+  nor "act" the Australian Capital Territory by its alias ACT, though "tp53" is TP53. It is no name where it is that of
+  a node type ("gene"). A function word is no plural ("was" is not WA).
 - Words with space between them are no name that is written without, unless it has a digit: "genes is" is not the gene
   GENESIS, though "IL 6" is IL6.
 - A plain word that 1 % of the documents have, and 20 at least, is taken behind all others where a node has just that

@@ -1,0 +1,160 @@
+"""What an agent sees of a local graph: relations by words, sets, fields, one name each, a line of every document."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbnav.agents.common.schema import TUPLES, Schema
+from kbnav.agents.skb import SKB_TOOLS
+from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.excerpts import excerpt
+from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.relations import RelationNames
+from kbnav.knowledge.skb.store import SKB
+from kbnav.tools.observation import Context, Observation, Shown
+from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.toolbox import Toolbox
+
+
+def use(kb: SkbKB, tool: str, question: str = "Who?", **arguments: object) -> Observation:
+    toolbox = Toolbox.for_kb(kb, SKB_TOOLS)
+    thought, values = toolbox.validate(tool, {"thought": "why", **arguments})
+    return toolbox.run(Context(kb, question, "en", prune_by_ranking(Shown())), tool, thought, values)
+
+
+def skb_of(folder: Path, nodes: list[dict[str, object]], edges: list[tuple[str, str, str]], **options: bool) -> SkbKB:
+    (folder / "n.jsonl").write_text("\n".join(map(json.dumps, nodes)))
+    (folder / "e.tsv").write_text("\n".join(["source\trelation\ttarget", *("\t".join(edge) for edge in edges)]))
+    build(TableSource([folder / "n.jsonl"], [folder / "e.tsv"]), folder / "g.skb", Options(vectors=False, **options))
+    return SkbKB(SKB.open(folder / "g.skb"))
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
+    """Relations whose names SPARQL would not take, and a hundred kinds of links."""
+    nodes: list[dict[str, object]] = [{"id": f"n{n}", "type": f"kind {n % 40}", "name": f"Node {n}"} for n in range(80)]
+    edges = [("n0", "Gr>G", "n1"), ("n0", "/film/film/directed_by", "n2"), ("n0", "_hypernym", "n3")]
+    edges += [(f"n{n % 80}", f"way number {n}", f"n{(n * 3 + 1) % 80}") for n in range(100)]
+    kb = skb_of(tmp_path_factory.mktemp("odd"), nodes, edges)
+    yield kb
+    kb.close()
+
+
+def test_a_relation_has_one_short_name_and_the_whole_one_only_where_two_would_be_the_same():
+    names = RelationNames(["_hypernym", "/a/b/born_in", "/c/born_in", "made by", "hypernym of", "Gr>G", "x/made_by"])
+    short = ("hypernym", "/a/b/born_in", "/c/born_in", "made_by", "hypernym_of", "Gr>G", "x/made_by")
+    assert names.shown == short
+    asked = ("_hypernym", "hypernym", "rel:hypernym of", "Gr%3EG", "made by", "nothing")
+    assert [names.find(one) for one in asked] == [0, 0, 4, 5, 3, None]
+
+
+@pytest.mark.parametrize(("relation", "target"), [("Gr>G", "n1"), ("directed_by", "n2"), ("hypernym", "n3")])
+def test_sparql_and_the_tools_take_a_relation_as_it_is_shown(odd, relation, target):
+    shown = use(odd, "search_neighbors", entity_id="n0", relation=relation).text
+    assert f"-- {relation} --> Node {target[1:]} ({target})" in shown
+    rows = use(odd, "execute_query", query=f"SELECT ?x {{ node:n0 rel:{relation} ?x . FILTER(?x != node:n9) }}")
+    assert rows.nodes == (target,)
+    assert f"- {relation}: 1, such as Node {target[1:]}" in use(odd, "find_relations", entity_id="n0").text
+
+
+def test_the_prompt_lists_the_relations_that_fit_the_question_and_the_tool_finds_the_others(odd):
+    about = Schema(odd)("Who is the director by whom this film was directed?")
+    assert len(about["tuples"]) == TUPLES
+    assert about["tuples"][0]["relation"] == "directed_by"
+    assert about["more_tuples"] == len(odd.skb.meta.tuples) - TUPLES
+    assert odd.execute_query(about["example"]).rows  # of this graph, and it runs
+    hidden = next(one for one in odd.skb.meta.tuples if one.relation not in {t["relation"] for t in about["tuples"]})
+    assert odd.relations.display(hidden.relation) in use(odd, "find_relations", query=hidden.relation).text
+    assert "No relation has words" in use(odd, "find_relations", query="zzz").text
+    assert not use(odd, "find_relations").ok
+    told = use(odd, "search_neighbors", entity_id="n0", relation="director").text
+    assert told.startswith("there is no relation 'director' in")
+    assert "directed_by" in told
+
+
+def test_paths_are_followed_and_what_all_lead_to_is_shown(village):
+    both = use(
+        village,
+        "follow_paths",
+        paths=[
+            {"entity_ids": ["p1"], "relations": ["owns"]},
+            {"entity_ids": ["p2"], "relations": ["owns"]},
+        ],
+    )
+    assert both.text.splitlines() == [
+        "1 node that all paths lead to.",
+        "Long Barn (h2): house; A green house.",
+        "Each path by itself:",
+        "- p1 by owns: 2 nodes",
+        "- p2 by owns: 2 nodes",
+    ]
+    assert both.nodes == ("h2",)
+    towns = use(village, "follow_paths", paths=[{"entity_ids": ["p1", "p2"], "relations": ["owns", "located_in"]}])
+    assert set(towns.nodes) == {"t1", "t2"}
+    none = use(village, "follow_paths", paths=[{"entity_ids": ["t2"], "relations": ["^located_in"]}], node_type="town")
+    assert none.nodes == ()
+    assert not use(village, "follow_paths", paths=[{"entity_ids": ["p1"], "relations": []}]).ok
+
+
+def test_fields_of_many_nodes_are_read_at_once(village):
+    read = use(village, "get_fields", entity_ids=["h1", "t1"], fields=["description", "height"])
+    assert read.text.splitlines() == [
+        "The Mill (h1): description: A red house with a wheel.",
+        "Coldwick (t1): description: A market town.",
+        "No field height here; there are: description.",
+    ]
+    assert read.nodes == ("h1", "t1")
+
+
+def test_every_list_of_nodes_has_a_line_of_each_document(village):
+    assert "The Mill (h1): house; A red house with a wheel." in use(village, "search_entities", query="The Mill").text
+    assert (
+        "Old Forge (h3): house; A red house by the sea." in use(village, "vector_query", text="house by the sea").text
+    )
+    assert (
+        "-- owns --> The Mill (h1): A red house with a wheel."
+        in use(village, "search_neighbors", entity_id="p1", relation="owns").text
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "about", "line"),
+    [
+        ({"wikipedia": "https://x.org/A", "aliases": ["B"], "summary": "A tall tower."}, "", "A tall tower."),
+        ({"summary": "A tall tower. Built of iron."}, "What is made of iron?", "Built of iron."),
+        ({"entrez_id": "1234", "_id": "x", "score": 0.9, "kind": "gene"}, "", "kind: gene"),
+        ({"bto_id": "BTO:1", "url": "www.x.org"}, "", ""),
+        ({"details": {"notes": [{"text": "It was lost in the great fire."}]}}, "", "It was lost in the great fire."),
+    ],
+)  # fmt: skip
+def test_an_excerpt_is_chosen_for_what_it_says(fields, about, line):
+    assert excerpt(fields, "A", about=about, without=("aliases",)) == line
+
+
+def test_mentions_are_whole_words_as_they_are_written_and_common_nouns_count_behind_names(tmp_path):
+    nodes: list[dict[str, object]] = [
+        {"id": "wa", "type": "state", "name": "Washington", "alias": "WA"},
+        {"id": "act", "type": "state", "name": "Australian Capital Territory", "alias": "ACT"},
+        {"id": "pw", "type": "profession", "name": "playwright"},
+        {"id": "mu", "type": "profession", "name": "musician"},
+        {"id": "bob", "type": "person", "name": "Bob Lisk"},
+        {"id": "bob2", "type": "person", "name": "Robert", "alias": "Bob Lisk"},
+    ]
+    nodes += [{"id": f"p{n}", "type": "person", "name": f"P{n}", "description": "A musician."} for n in range(40)]
+    kb = skb_of(tmp_path, nodes, [("bob2", "is", "mu")], sparql=False)
+    matcher = NodeMatcher(kb.skb, "exact")
+
+    def ids(question: str) -> list[str]:
+        return [node.id for node in matcher.match(question)]
+
+    assert ids("Who was in the first act?") == []
+    assert ids("Who lives in WA and in the ACT?") == ["wa", "act"]
+    # A musician is a common word here, and a node; the node that has the name comes before the other name's.
+    assert ids("Which musician or playwright knew Bob Lisk?") == ["pw", "bob", "bob2", "mu"]
+    kb.close()
