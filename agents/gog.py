@@ -107,7 +107,7 @@ def gog_with(
     """GoG on any chat model that can call tools; without a ``writer`` answers are plain."""
     options = read_options(GogOptions, settings.options, NAME)
     skb = kb if isinstance(kb, SkbKB) else None
-    walking, generating = WalkingTools(ask, options.k), GeneratingTools(ask, options.samples)
+    walking, generating = WalkingTools(ask, options.k, options.short), GeneratingTools(ask, options.samples)
     first = (find_relations,) if skb else (search_entities,)
     tools = (*first, walking.search_neighbors, generating.generate, finish)
     offered = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools)

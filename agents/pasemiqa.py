@@ -61,7 +61,7 @@ def pasemiqa_with(
     options = read_options(PasemiqaOptions, settings.options, NAME)
     budget = rounds_budget(settings.budget, options.rounds)
     settings = settings.model_copy(update={"budget": budget})
-    walking = WalkingTools(ask, options.kept)
+    walking = WalkingTools(ask, options.kept, options.short)
     query = TextQuery(kb, options.found, cosine=options.query == "cosine")
     tools = (walking.search_neighbors, find_relations, query.vector_query, finish)
     own, also = (PlanningTools(kb).plan, *tools), query.capabilities

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.options import SHORT
 from kbnav.agents.common.ranking import RankingEnding
 from kbnav.agents.common.schema import Schema
 from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
@@ -81,7 +82,7 @@ def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb
         policy=policy,
         toolbox=toolbox,
         ending=RankingEnding(RankingWriter(writer_model) if writer_model else write_ranking_plainly, kb.entities),
-        prune=pruner(settings, writer_model, SHOWN, "skb/prune.md"),
+        prune=pruner(settings, writer_model, SHOWN, "skb/prune.md", SHORT),
         prompts=("skb",),
         shown=SHOWN,
     )

@@ -1,6 +1,9 @@
 """How long the system prompts and tool descriptions of the graph agents are, in characters, for the SKBs given.
 
     python -m benchmarks.prompt_sizes [KB ...]
+    python -m benchmarks.prompt_sizes --links 21 KB
+
+With ``--links``: what the call costs that asks which 10 of so many links to keep, and what it saves each later turn.
 
 KB is a folder, or ``demo``. ``wide`` is an SKB made for this: 40 node types, and 228 kinds of links between them.
 """
@@ -24,6 +27,9 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.models.scripted import ScriptedModel
 from kbnav.session import ask
 from kbnav.settings import Settings, load_settings
+from kbnav.tools.observation import Context, Shown
+from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.walking import WalkingTools
 from kbnav.trajectory import Usage
 
 QUESTION = "Which of these was made by the person who taught at the school, and where does it stand?"
@@ -65,8 +71,29 @@ def system_prompts(kb: SkbKB, home: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
+def prune_call(kb: SkbKB, links: int, keep: int = 10) -> tuple[int, int]:
+    """Characters of the call that keeps ``keep`` links of a node that has ``links``, and of the lines it leaves out."""
+    node = next(n for n in range(len(kb.skb.nodes)) if kb.skb.graph.degree(n) == links)
+    prompts: list[str] = []
+
+    def first(prompt: str, purpose: str, **_: object) -> tuple[str, Usage]:  # noqa: ARG001 - an Ask
+        prompts.append(prompt)
+        return ", ".join(map(str, range(1, keep + 1))), Usage()
+
+    context = Context(kb, QUESTION, "en", prune_by_ranking(Shown()))
+    some, every = (
+        WalkingTools(first, keep, short).search_neighbors(context, "why", kb.skb.id(node)).text for short in (0, links)
+    )
+    return len(prompts[0]), len(every) - len(some)
+
+
 def main() -> None:
     """A line for each SKB and agent."""
+    if sys.argv[1:2] == ["--links"]:
+        with open_kb(load_settings(kb=sys.argv[3])) as kb:
+            cost, saved = prune_call(as_skb(kb, "this benchmark"), int(sys.argv[2]))
+        print(f"{sys.argv[2]} links: the call has {cost:,} characters, and saves {saved:,} in each later turn")
+        return
     names = sys.argv[1:] or ["wide", "demo"]
     with tempfile.TemporaryDirectory() as folder:
         for name in names:

@@ -17,7 +17,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.relations import RelationNames
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import cut
-from kbnav.tools.walking import INVERSE, fact_text
+from kbnav.tools.walking import INVERSE, described, fact_text
 from kbnav.trajectory import Fact
 
 SHOWN = 50
@@ -152,7 +152,7 @@ class TextQuery:
         return frozenset({"vector_query"} if self.kb.skb.text or self.kb.skb.vectors else ())
 
     def vector_query(self, context: Context, thought: str, text: str, node_type: str = "") -> Observation:
-        """Find the nodes whose documents are nearest to a description.
+        """Find the nodes whose documents are nearest to a description, which should say nothing of links.
 
         Args:
             thought: Why this step comes next, in one or two sentences.
@@ -160,7 +160,7 @@ class TextQuery:
             node_type: The name of a node type, to see only its nodes.
         """
         ranking = self.kb.text_query(text, kind=node_type or "item", limit=self.keep, cosine=self.cosine)
-        lines = [f"{cut(node.label or node.id, context.shown.cell)} ({node.id}): {node.kind}" for node in ranking.nodes]
+        lines = described(self.kb, ranking, text)
         said = [BY_WORDS] if self.kb.skb.vectors is None else []
         return Observation("\n".join([*said, *(lines or ["Nothing was found."])]), nodes=tuple(ranking.ids))
 

@@ -56,22 +56,27 @@ def prune_by_ranking(shown: Shown) -> Pruner:
     return prune
 
 
-def pruner(settings: Settings, model: BaseChatModel | None, shown: Shown, prompt: str = WIKIDATA_PROMPT) -> Pruner:
+def pruner(
+    settings: Settings, model: BaseChatModel | None, shown: Shown, prompt: str = WIKIDATA_PROMPT, short: int = 0
+) -> Pruner:
     """The way the settings choose; without a model, or where it is not to be asked, entries are ranked."""
     if settings.pruning == "none":
         return no_pruning
     by_model = model is not None and settings.pruning == "model"
-    return prune_by_model(model, shown, prompt) if model and by_model else prune_by_ranking(shown)
+    return prune_by_model(model, shown, prompt, short) if model and by_model else prune_by_ranking(shown)
 
 
-def prune_by_model(model: BaseChatModel, shown: Shown, prompt: str = WIKIDATA_PROMPT) -> Pruner:
-    """Ask a model, at temperature 0, which properties matter; where its reply cannot be read, rank instead."""
+def prune_by_model(model: BaseChatModel, shown: Shown, prompt: str = WIKIDATA_PROMPT, short: int = 0) -> Pruner:
+    """Ask a model, at temperature 0, which properties matter; where its reply cannot be read, rank instead.
+
+    Entries of up to ``short`` statements, or up to ``shown.values``, are shown whole.
+    """
     from kbnav.models.chat import ask
 
     by_ranking = prune_by_ranking(shown)
 
     def prune(entry: Entry, question: str) -> tuple[Entry, Usage]:
-        if len(entry.statements) <= shown.values:
+        if len(entry.statements) <= max(short, shown.values):
             return entry, Usage()
         properties = _by_property(entry)
         text, usage = ask(model, render(prompt, question=question, entity=entry.entity, properties=properties))

@@ -13,7 +13,6 @@ from kbnav.knowledge.skb.kb import as_skb
 from kbnav.tools.execute_query import run_query
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import (
-    cut,
     entity_name,
     entry_text,
     examples_text,
@@ -21,6 +20,7 @@ from kbnav.tools.show import (
     search_text,
     value_text,
 )
+from kbnav.tools.walking import described
 
 _MOST = 50
 """Nodes that one call may ask for."""
@@ -136,12 +136,7 @@ def vector_query(
     """
     kb, most = as_skb(context.kb, "vector_query"), max(1, min(limit, _MOST))
     ranking = kb.vector_query(text, kind=node_type or "item", limit=most, among=among or None)
-    about = kb.excerpts(ranking.ids, text)
-    lines = [
-        f"{cut(node.label or node.id, context.shown.cell)} ({node.id}): "
-        f"{'; '.join(filter(None, [node.kind, about.get(node.id)]))}"
-        for node in ranking.nodes
-    ]
+    lines = described(kb, ranking, text)
     return Observation("\n".join(lines) or "Nothing was found.", nodes=_once(ranking.ids))
 
 

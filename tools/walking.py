@@ -8,13 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from kbnav.answers import Ranking
 from kbnav.knowledge.base import Direction, Edge, Entity, KnowledgeBase, Neighborhood
 from kbnav.prompts import render
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import cut, entity_name
 from kbnav.trajectory import Fact, Usage
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.skb.kb import SkbKB
 
 CANDIDATES = 100
 """Neighbours that a model chooses from; of more, those whose names and documents fit the question best."""
@@ -42,6 +46,8 @@ class WalkingTools:
 
     ask: Ask | None = None
     keep: int = 10
+    short: int = 0
+    """Lists up to so long are shown whole: to ask which to keep would cost more than it saves."""
 
     def search_neighbors(
         self,
@@ -74,6 +80,8 @@ class WalkingTools:
 
     def _kept(self, context: Context, thought: str, found: Neighborhood) -> tuple[Sequence[Edge], Usage, str]:
         """The edges that a model keeps, best first (ToG's way, as in PASemiQA, section 4.2)."""
+        if self.ask is not None and found.total <= self.short:
+            return found.edges, Usage(), ""
         if len(found.edges) <= self.keep or self.ask is None:
             return found.edges[: self.keep], Usage(), "by their ranking against the question"
         prompt = render(
@@ -144,6 +152,15 @@ def excerpts(kb: KnowledgeBase, ids: Iterable[str], about: str) -> Mapping[str, 
     from kbnav.knowledge.skb.kb import SkbKB  # brings NumPy, which an answer of Wikidata does without
 
     return kb.excerpts(ids, about) if isinstance(kb, SkbKB) else {}
+
+
+def described(kb: SkbKB, ranking: Ranking, about: str) -> list[str]:
+    """``name (id): type; a line of its document`` of each node of a ranking."""
+    lines = kb.excerpts(ranking.ids, about)
+    return [
+        f"{cut(node.label or node.id, 200)} ({node.id}): {'; '.join(filter(None, [node.kind, lines.get(node.id)]))}"
+        for node in ranking.nodes
+    ]
 
 
 def end_text(node: str, name: str) -> str:

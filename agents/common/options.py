@@ -12,6 +12,9 @@ from kbnav.options import Options
 from kbnav.planning.open import Name
 from kbnav.planning.options import PlanOptions
 
+SHORT = 21
+"""Links up to which it costs more to ask a model which to keep than it saves: see docs/walking-agents.md."""
+
 
 class PasemiqaOptions(PlanOptions):
     """The paper varies both ``k`` and ``rounds`` (section 5.3) and does not say which it uses elsewhere."""
@@ -28,6 +31,8 @@ class PasemiqaOptions(PlanOptions):
     """By words and meaning, or by meaning alone as in the paper."""
     rounds: int = Field(default=10, ge=1, le=50)
     """All the rounds it may take (T)."""
+    short: int = Field(default=0, ge=0)
+    """Links of one node up to so many are all shown, without a call that asks which to keep; 0 as in the paper."""
 
     @property
     def kept(self) -> int:
@@ -91,5 +96,7 @@ class GogOptions(Options):
     """Neighbours that the model keeps of one node."""
     matching: Variant = "hybrid"
     """How the nodes that the question names are found."""
+    short: int = Field(default=SHORT, ge=0)
+    """Links of one node up to so many are all shown, without a call that asks which to keep."""
     samples: int = Field(default=3, ge=1, le=10)
     """How often facts are asked for; what all these replies name is verified together before it counts."""
