@@ -229,11 +229,14 @@ def test_it_explores_at_its_own_temperature_and_judges_at_0(village, tmp_path):
 def test_nothing_is_looked_at_twice(village, tmp_path):
     # Following owns and back again leads to Ann Reed herself: she is not explored again.
     replies = ["1: 1", "2: 1", "no", "1: 1\n2: 1", "1: 1\n2: 1", "no", "1: 1", "1: 1", "no", "unknown"]
-    run, _ = asked(village, tmp_path, *replies, backwards=True)
+    run, script = asked(village, tmp_path, *replies, backwards=True)
     explored = [
         node for step in run.path if step.call.tool == "search_relations" for node in step.call.arguments["entity_ids"]
     ]
     assert len(explored) == len(set(explored))
+    shown = script.prompts[4].partition("Links found:")[2]
+    assert "Bob Lisk (p2) -- owns --> Long Barn (h2)" in shown
+    assert "Ann Reed (p1) -- owns --> Long Barn (h2)" not in shown  # by which it was reached
     assert run.discarded == ()
 
 

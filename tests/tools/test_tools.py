@@ -8,10 +8,10 @@ import pytest
 
 from kbnav.agents.machine import WELL_KNOWN
 from kbnav.answers import AnswerTable, Term
-from kbnav.knowledge.base import Entity, Entry, KnowledgeBase, Qualifier, Statement, Value
+from kbnav.knowledge.base import Entity, Entry, KnowledgeBase, Qualifier, SearchResult, Statement, Value
 from kbnav.tools.observation import Context, Observation, Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.show import statement_lines, table_text
+from kbnav.tools.show import search_text, statement_lines, table_text
 from kbnav.tools.toolbox import WIKIDATA_TOOLS, Toolbox
 from kbnav.trajectory import Call, Step
 
@@ -330,3 +330,13 @@ class WithEntry:
 
     def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
         return self.entry
+
+
+def test_a_search_shows_eight_entities_and_four_properties():
+    found = SearchResult(
+        tuple(Entity(f"Q{number}", f"thing {number}") for number in range(12)),
+        tuple(Entity(f"P{number}", f"way {number}", kind="property") for number in range(9)),
+        "exact",
+    )
+    lines = [line for line in search_text(found, "thing", Shown()).splitlines() if "(Q" in line or "(P" in line]
+    assert [line.split("(")[1][0] for line in lines] == ["Q"] * 8 + ["P"] * 4
