@@ -53,13 +53,18 @@ class Models(NamedTuple):
 
 
 def open_walking_models(settings: Settings, system: str) -> Models:
-    """The models of the settings. Raises UsageError where there is none, CredentialsError where its key is missing."""
+    """The models of the settings; the policy's temperature is 0 unless one is set, so that runs can be repeated.
+
+    Raises UsageError where there is no model, CredentialsError where its key is missing.
+    """
     from kbnav.models.calls import open_calls
-    from kbnav.models.chat import REPLAY, open_models
+    from kbnav.models.chat import REPLAY, open_chat_model, open_models
 
     if settings.model == "offline" or settings.model.startswith(REPLAY):
         raise UsageError(f"the system {system} needs a model: name one with --model")
     policy, writer = open_models(settings)
+    if "temperature" not in settings.model_fields_set:
+        policy = open_chat_model(settings, sampling=False)
     return Models(policy, asker(open_calls(settings)), writer or policy)
 
 

@@ -13,12 +13,14 @@ from rich.console import Console
 
 from kbnav.agents.common.walking import generated
 from kbnav.agents.common.writers import write_ranking_plainly
-from kbnav.agents.gog import TRIED, GogEnding, gog_with
+from kbnav.agents.gog import TRIED, GogEnding, build_gog, gog_with
 from kbnav.apps.console import answer_json, print_run
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.session import Chat, ask, sqlite_sessions
+from kbnav.settings import Settings
 from kbnav.trajectory import Call, Fact, Run, Step, load_run
 from tests.agents.walkers import Script, settings
+from tests.models.stub import ModelStub, completion
 
 QUESTION = "Who built the house that Ann Reed painted?"
 LOOK = says(("search_neighbors", {"entity_id": "p1", "relation": "painted"}))
@@ -303,3 +305,13 @@ def test_a_short_list_is_shown_whole_and_only_of_a_long_one_it_is_asked_which_to
         run, _, script = asked(village, tmp_path, look, finish("h1"), model_says="1", k=1, short=short)
         assert script.purposes == purposes
         assert len(run.path[1].facts) == shown
+
+
+def test_the_policys_temperature_is_0_unless_one_is_set(village, tmp_path):
+    for given, temperature in (({}, 0.0), ({"temperature": 0.7}, 0.7)):
+        with ModelStub([completion("", [("finish", {"thought": "x", "nodes": ["p1"]})])]) as stub:
+            chosen = Settings(
+                home=tmp_path, base_url=stub.base_url, api_key="none", model="stub", language="en", **given
+            )
+            ask(build_gog(village, chosen), "Who is Ann Reed?")
+            assert stub.requests[0]["temperature"] == temperature
