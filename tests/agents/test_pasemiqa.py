@@ -198,7 +198,7 @@ def wordy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
 
 def test_without_vectors_texts_are_found_by_words_which_is_said(wordy, tmp_path):
     run, model = asked(wordy, tmp_path, says(("vector_query", {"text": "sea"})), finish("h3"), query="cosine")
-    assert run.path[1].observation == f"{BY_WORDS}\nOld Forge (h3): house"
+    assert run.path[1].observation == f"{BY_WORDS}\nOld Forge (h3): house; A red house by the sea."
     assert "vector_query finds nodes by what their documents say" in model.seen[0][0].text
     offline = settings(tmp_path).model_copy(update={"model": "offline"})
     found = ask(pasemiqa_offline(wordy, offline, Given((PlannedPath((), 1.0),))), "Which is a harbour?")

@@ -41,7 +41,7 @@ def test_names_are_in_quotes_or_capitals_or_else_runs_of_words(query: str, expec
 
 
 def test_entities_come_in_the_form_asked_for():
-    reply = answer(render("kar/parse.md", query=QUERY, structures=STRUCTURES))
+    reply = answer(render("kar/parse.md", names=dict.fromkeys(STRUCTURES), query=QUERY, structures=STRUCTURES))
     assert json.loads(reply) == [{"entity": {"name": "Ann Reed"}}]
     assert [entity.name for entity in entities(reply, tuple(STRUCTURES))] == ["Ann Reed"]
 
