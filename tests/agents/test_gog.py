@@ -302,7 +302,7 @@ def test_what_a_search_for_a_generated_name_among_other_words_finds_rests_on_it(
 def test_a_short_list_is_shown_whole_and_only_of_a_long_one_it_is_asked_which_to_keep(village, tmp_path):
     look = says(("search_neighbors", {"entity_id": "p1"}))
     for short, purposes, shown in ((3, [], 3), (2, ["keep neighbours"], 1)):
-        run, _, script = asked(village, tmp_path, look, finish("h1"), model_says="1", k=1, short=short)
+        run, _, script = asked(village, tmp_path, look, finish("p1"), model_says="1", k=1, short=short)
         assert script.purposes == purposes
         assert len(run.path[1].facts) == shown
 
