@@ -42,6 +42,9 @@ def test_the_run_is_saved_and_shown(home: Path):
     assert saved.outcome.ranking is not None
     assert saved.outcome.ranking.ids[0] == "ship:patience"
     assert "→ bm25" in run("show", "last")
+    assert run("retrieve", "--kb", "demo", "--csv", QUERY) == run(
+        "retrieve", "--kb", "demo", "--system", "bm25", "--csv", QUERY
+    )
 
 
 def test_what_did_not_go_well_on_the_way_is_said_beside_the_ranking():

@@ -24,7 +24,7 @@ def retrieve(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Words, or a question.")],
     system: Annotated[
         str, typer.Option("--system", metavar="SYSTEM", help="bm25, vss, graph-rank … (see kbnav systems).")
-    ],
+    ] = "bm25",
     kb: KbOption = None,
     k: Annotated[int, typer.Option("--k", metavar="N", min=1, help="How many nodes.")] = 10,
     chosen: SetOption = None,
