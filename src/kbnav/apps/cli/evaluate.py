@@ -146,23 +146,25 @@ def sweep(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a system once for each value of an option, the others as --set has them, and compare (PASemiQA, 5.3).
+    """Run a --system once for each value of an option, the others as --set has them, and compare (PASemiQA, 5.3).
 
     Limits of cost and time are those of each run. The table is also written to sweep.csv and sweep.md.
     """
+    from kbnav.errors import UsageError
     from kbnav.evaluation.journal import write_whole
     from kbnav.evaluation.sweep import folders, line, markdown, row, to_csv, variants
     from kbnav.systems import find
 
-    system = of.system or "pasemiqa"
-    entry = find(system)
+    if not of.system:
+        raise UsageError("say whose options are varied, as in --system pasemiqa (see kbnav systems)")
+    entry = find(of.system)
     given = [
         one._replace(options=entry.read(one.options).model_dump(mode="json", exclude_unset=True))
         for one in variants(vary, of.options or {})
     ]
     for one in given:
         for folder in folders(out, one.name, repeat):
-            plan = of.plan(dataset.name, of.settings(options=one.options), system)
+            plan = of.plan(dataset.name, of.settings(options=one.options), of.system)
             if _run_one(plan, [], folder, quiet=as_json) != "done":
                 raise typer.Exit(1)
     rows = [row(one, folders(out, one.name, repeat)) for one in given]
