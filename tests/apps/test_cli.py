@@ -232,8 +232,8 @@ def test_show_prints_every_step_and_marks_those_taken_back(kbnav):
     code, shown, _ = kbnav("show", "last")
     assert code == 0
     assert json.loads(out)["run"] in shown
-    assert "↶ search_entities Marie Curie, any (repeat)" in shown
-    assert "↶ search_entities Marie Curie, any (rolled back)" in shown
+    assert "↶ search_entities Marie Curie (repeat)" in shown
+    assert "↶ search_entities Marie Curie (rolled back)" in shown
     assert "2 taken back" in shown
 
 

@@ -26,6 +26,8 @@ from kbnav.trajectory import Call, Run, Step
 ROWS = 20
 """Rows of an answer printed in a terminal; ``--csv`` and ``--json`` give all."""
 _TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+_UNRESTRICTED: Mapping[str, str] = MappingProxyType({"kind": "any", "direction": "both"})
+"""What the tools' arguments are where a model gives none; to a reader they say nothing."""
 _OBSERVED = 12
 _QUERY = "query"
 
@@ -82,8 +84,9 @@ def drop_line(step: Step) -> Text:
 
 
 def short_arguments(arguments: Mapping[str, Any]) -> str:
-    """A call's arguments on one line."""
-    line = " ".join(printable(_plain(arguments)).split())
+    """A call's arguments on one line, without those that restrict nothing."""
+    told = {name: value for name, value in arguments.items() if _UNRESTRICTED.get(name) != value}
+    line = " ".join(printable(_plain(told)).split())
     return line if len(line) <= 100 else line[:99] + "…"
 
 

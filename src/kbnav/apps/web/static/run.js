@@ -200,7 +200,9 @@ function hand(turned) {
 function action(call) {
   const { query, ...others } = call.arguments;
   const isQuery = call.tool === "execute_query" && typeof query === "string";
-  const given = Object.values(isQuery ? others : call.arguments).filter((value) => value !== "" && value !== null && value !== false);
+  const unrestricted = { kind: "any", direction: "both" };
+  const told = Object.entries(isQuery ? others : call.arguments).filter(([name, value]) => unrestricted[name] !== value);
+  const given = told.map(([, value]) => value).filter((value) => value !== "" && value !== null && value !== false);
   const text = given.map((value) => typeof value === "string" ? value : JSON.stringify(value)).join(", ");
   return [h("p", { class: "action" }, h("code", {}, call.tool), " ", h("span", { dir: "auto" }, text)), isQuery && h("pre", { class: "query" }, query)];
 }
