@@ -199,7 +199,10 @@ def intervals(scores: Scores) -> dict[str, Interval]:
 
 @dataclass(frozen=True)
 class MetricComparison:
-    """One metric of two runs; ``test`` is of b - a, ``detectable`` the smallest difference such a set can show."""
+    """One metric of two runs; ``test`` is of b - a, ``detectable`` the smallest difference such a set can show.
+
+    None where all questions differ by the same: they have no spread that could tell.
+    """
 
     metric: str
     a: Interval
@@ -237,7 +240,7 @@ def compare_runs(a: SavedRun, b: SavedRun) -> Comparison:
         left = [of_a[one].values[name] for one in common]
         right = [of_b[one].values[name] for one in common]
         differences = [y - x for x, y in zip(left, right, strict=True)]
-        detectable = minimum_detectable_difference(differences) if len(common) > 1 else None
+        detectable = minimum_detectable_difference(differences) if len({*differences}) > 1 else None
         test = paired_test(left, right)
         metrics.append(MetricComparison(name, bootstrap_interval(left), bootstrap_interval(right), test, detectable))
     return Comparison(len(common), len(of_a) - len(common), len(of_b) - len(common), tuple(metrics))
