@@ -53,6 +53,9 @@ def read_options(kind: type[O], given: Mapping[str, Any], system: str) -> O:
     """The options of a system. Raises UsageError for an unknown one, naming those there are, and for a wrong value."""
     unknown = [name for name in given if name not in kind.model_fields]
     if unknown:
+        if unknown[0] == INNER:
+            inner = next(iter(given[INNER]), "")
+            raise UsageError(f"{system} is not made of other systems, so no option of it begins with '{inner}.'")
         meant = did_you_mean(unknown[0], kind.model_fields)
         known = ", ".join(kind.model_fields) or "none"
         raise UsageError(f"{system} has no option {unknown[0]!r}; there are: {known}{meant}")

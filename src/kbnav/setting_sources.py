@@ -12,6 +12,8 @@ from kbnav.settings import SETTINGS_FILE, Settings, setting_names
 from kbnav.suggest import did_you_mean
 
 PREFIX = "KBNAV_"
+_ELSEWHERE = {"KBNAV_SHARED"}
+"""Variables that are read by the tests and benchmarks alone."""
 
 
 class Explained(NamedTuple):
@@ -49,7 +51,7 @@ def misspelled_variables() -> list[str]:
     lines = []
     for name in sorted(os.environ):
         base = name.upper()
-        if base.startswith(PREFIX) and base not in known | groups and not _inside(base, known):
+        if base.startswith(PREFIX) and base not in known | groups | _ELSEWHERE and not _inside(base, known):
             guess = did_you_mean(base, known)
             if guess:
                 lines.append(f"{name} is no setting{guess}")

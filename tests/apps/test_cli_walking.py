@@ -67,6 +67,7 @@ def test_csv_and_json_have_every_node_with_its_basis(kbnav):
         (["--kb", "demo", "--system", "pasemiqa", "--set", "k=none"], "pasemiqa: k: Input should be a valid integer"),
         (["--kb", "demo", "--system", "pasemiqa", "--set", "k"], "--set takes name=value, not 'k'"),
         (["--kb", "demo", "--set", "k=3"], "skb has no option 'k'; there are: none"),
+        (["--kb", "demo", "--set", "budget.steps=3"], "skb is not made of other systems, so no option of it begins"),
         (["--kb", "mini", "--system", "rog"], "the system rog needs an SKB"),
     ],
 )
@@ -81,6 +82,10 @@ def test_a_sweep_runs_each_value_and_prints_them_side_by_side(kbnav, tmp_path):
     line = json.dumps({"id": "1", "question": QUESTION, "nodes": ["ship:keeper"]})
     (tmp_path / "q.jsonl").write_text(line + "\n")
     given = ["--dataset", "q.jsonl", "--kb", "demo", "--out", "sweep"]
+    code, _, error = kbnav("eval", "sweep", *given, "--vary", "k=3")
+    assert code == 2
+    assert "say whose options are varied" in error
+    given += ["--system", "pasemiqa"]
     code, out, _ = kbnav("eval", "sweep", *given, "--vary", "planner=none,ranker")
     assert code == 0
     last = out.strip().splitlines()[-2:]
