@@ -163,6 +163,7 @@ class Conversation:
         """List the commands."""
         for name, (said, _action) in COMMANDS.items():
             self.say(f"/{name:8} {said}")
+        self.say("an empty line or Ctrl-D ends the session")
 
     def last(self) -> Run:
         """The last answer. Raises UsageError where there is none."""
