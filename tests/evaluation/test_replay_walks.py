@@ -27,8 +27,9 @@ def finish(*nodes: str):
     return says(("finish", {"nodes": list(nodes)}))
 
 
-def ask(prompt: str, purpose: str) -> tuple[str, Usage]:
-    return "Keeper | painted | yellow\nMarit Skarrow | built | Yellow Kate", Usage(calls=1)
+def ask(prompt: str, purpose: str, *, temperature: float | None = None, sample: int = 0) -> tuple[str, Usage]:
+    facts = "Keeper | painted | yellow\nMarit Skarrow | built | Yellow Kate"
+    return facts if purpose == "generate facts" else "1, 2", Usage(calls=1)
 
 
 SCRIPTED = {

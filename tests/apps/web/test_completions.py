@@ -44,7 +44,9 @@ def test_a_conversation_is_answered_with_rows_and_the_query(client: openai.OpenA
     text = said.choices[0].message.content
     assert text.startswith("Marie Curie, Pierre Curie\n")
     assert "| Pierre Curie |" in text
-    assert "```sparql\nSELECT DISTINCT ?answer WHERE { wd:Q979 wdt:P61 ?answer . }" in text
+    query = text.partition("```sparql\n")[2]
+    assert query.startswith("# Q979: polonium\n")
+    assert "\nSELECT DISTINCT ?answer WHERE { wd:Q979 wdt:P61 ?answer . }" in query
     assert "(<https://query.wikidata.org/#SELECT" in text
     assert said.choices[0].finish_reason == "stop"
 

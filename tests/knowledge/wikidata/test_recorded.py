@@ -173,7 +173,7 @@ def test_every_recorded_exchange_is_read(shared_data):
                 assert found.bindings() == document["results"]["bindings"]
             elif entities:
                 shown = sum(len(one) for one in document["entities"][entities[0]]["claims"].values())
-                assert len(found.statements) + sum(found.omitted.values()) == shown
+                assert len(found.statements) + len(found.identifiers) + sum(found.omitted.values()) == shown
             kinds[type(found).__name__] += 1
     assert kinds["AnswerTable"] == 17
     assert kinds["Entry"] == 5
