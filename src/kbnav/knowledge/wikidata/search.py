@@ -22,6 +22,8 @@ PROPERTIES = 50
 """Properties that are asked for, to choose from; one request has the datatypes of as many."""
 BESIDE_EXACT = 3
 """Entities whose name only begins with the phrase, beside those named so."""
+_HITS = 50
+"""Pages of a full-text search that are looked at for one whose name stands in the phrase; one request names them."""
 MOST_REQUESTS = 6
 """Requests of one search before the last, which asks for the rarest word; what names the hits is not counted."""
 LOOSE = 2
@@ -50,7 +52,7 @@ def search(api: ActionApi, query: str, *, language: str, limit: int, kind: Searc
     named = any(map(_has_capital, phrase.split()))
     return (
         asked.exact(phrase, language)
-        or (asked.part([plain], phrase) if plain else None)
+        or (asked.part([plain], phrase, begins=True) if plain else None)
         or (asked.by_words(phrase) if named else asked.part(parts, phrase))
         or (asked.part(parts, phrase) if named else asked.by_words(phrase))
         or (asked.exact(phrase, "en") if language != "en" else None)
@@ -80,9 +82,14 @@ class _Search:
         found = (*same, *(others[:BESIDE_EXACT] if same else others))
         return SearchResult(found, properties, "exact", phrase)
 
-    def part(self, parts: Sequence[Part], phrase: str) -> SearchResult | None:
-        """What has a part of the phrase as the beginning of its name."""
+    def part(self, parts: Sequence[Part], phrase: str, *, begins: bool = False) -> SearchResult | None:
+        """What is named as a part of the phrase, or whose name begins with it."""
         found = [self._named(part.text, self.language, part.kind) for part in parts]
+        if not begins:  # a part is a guess, and the beginning of another name no more than a coincidence
+            found = [
+                (_of_name(entities, part.text), _of_name(properties, part.text) or _not_identifiers(properties))
+                for part, (entities, properties) in zip(parts, found, strict=True)
+            ]
         if not any(map(any, found)):
             return None
         entities = tuple(entity for some, _ in found for entity in some[:LOOSE])
@@ -101,7 +108,8 @@ class _Search:
     def _by_words(self, phrase: str, joint: str) -> SearchResult | None:
         kinds: list[Literal["item", "property"]] = ["item", "property"] if self.kind == "any" else [self.kind]
         text = joint.join(telling_words(phrase) or phrase.split())
-        found = self.api.full_text(text, kinds=kinds, language=self.language, limit=self.limit)
+        found = self.api.full_text(text, kinds=kinds, language=self.language, limit=_HITS)
+        found.sort(key=lambda one: -_named_in(one, phrase))
         entities = tuple(one for one in found if one.kind != "property")[:LOOSE]
         properties = self._foremost([one for one in found if one.kind == "property"], phrase)[:LOOSE]
         if not entities and not properties:
@@ -145,6 +153,21 @@ class _Search:
         lacking = [one.id for one in properties if not one.datatype]
         known = self.api.brief(lacking, self.language) if lacking else {}
         return tuple(replace(one, datatype=known[one.id].datatype) if one.id in known else one for one in properties)
+
+
+def _of_name(found: Sequence[Entity], name: str) -> tuple[Entity, ...]:
+    return tuple(one for one in found if _is_named(one, name.casefold()))
+
+
+def _not_identifiers(properties: Sequence[Entity]) -> tuple[Entity, ...]:
+    return tuple(one for one in properties if one.datatype != "external-id")
+
+
+def _named_in(entity: Entity, phrase: str) -> int:
+    """Words of an entity's label where the whole of it stands in a phrase, else 0."""
+    label = telling_words(entity.label)
+    said = " ".join(telling_words(phrase))
+    return len(label) if label and f" {' '.join(label)} " in f" {said} " else 0
 
 
 def _is_named(entity: Entity, wanted: str) -> bool:
