@@ -1,4 +1,7 @@
-"""A baseline: the model writes one SPARQL query, which is executed (SPINACH, section 5.3, second baseline)."""
+"""A baseline: the model writes one SPARQL query, which is executed (SPINACH, section 5.3, second baseline).
+
+With ``entities=gold`` its prompt has the gold query's entities, as WikiSP was given them (the third baseline).
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ from dataclasses import dataclass
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding
+from kbnav.agents.common.options import OneQueryOptions
 from kbnav.agents.common.walking import Wanted, asked, call_for, need_all_tools, open_walking_models
 from kbnav.agents.common.writers import write_plainly
 from kbnav.agents.machine import Reply, State
 from kbnav.knowledge.base import KnowledgeBase
+from kbnav.options import read_options
 from kbnav.prompts import render
 from kbnav.settings import Settings
 from kbnav.tools.observation import Context, Shown
@@ -20,6 +25,7 @@ from kbnav.tools.toolbox import FINISH, QUERY, Toolbox
 from kbnav.tools.walking import Ask
 
 NAME = "one-query"
+_SAID = "The one query."
 _FENCED = re.compile(r"```(?:sparql)?\s*\n?(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
@@ -30,15 +36,19 @@ class OneQueryPolicy:
     ask: Ask
     toolbox: Toolbox
 
-    def __call__(self, state: State, context: Context) -> Reply:  # noqa: ARG002 - part of the protocol
+    def __call__(self, state: State, context: Context) -> Reply:
         """The query, then the end where it has rows."""
         if state["path"]:
             done: list[Wanted] = [(FINISH, "The query was executed.", {})] if state["path"][-1].rows else []
             return call_for(state, self.toolbox, done)
-        text, usage = self.ask(render("one_query/query.md", question=asked(state)), "write a query")
+        prompt = render("one_query/query.md", question=asked(state), entities=list(context.given.items()))
+        text, usage = self.ask(prompt, "write a query")
         fenced = _FENCED.search(text)
         query = (fenced[1] if fenced else text).strip()
-        return call_for(state, self.toolbox, [(QUERY, "The one query.", {"query": query})], usage)
+        said = (
+            f"The one query, the gold query's entities given: {', '.join(context.given)}." if context.given else _SAID
+        )
+        return call_for(state, self.toolbox, [(QUERY, said, {"query": query})], usage)
 
 
 def build_one_query(kb: KnowledgeBase, settings: Settings) -> Agent:
@@ -48,6 +58,7 @@ def build_one_query(kb: KnowledgeBase, settings: Settings) -> Agent:
 
 def one_query_with(ask: Ask, kb: KnowledgeBase, settings: Settings) -> Agent:
     """The baseline on any model."""
+    read_options(OneQueryOptions, settings.options, NAME)
     need_all_tools(settings, NAME)
     toolbox = Toolbox.for_kb(kb, (execute_query, finish))
     return Agent(

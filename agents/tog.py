@@ -101,10 +101,13 @@ class TogPolicy:
     scores: Scores | None = None
     """Scores texts without a model; None: the model scores."""
 
-    def __call__(self, state: State, context: Context) -> Reply:  # noqa: ARG002 - part of the protocol
+    def __call__(self, state: State, context: Context) -> Reply:
         """One turn of the pipeline."""
         last = last_turn(state["path"])
         tool = last[0].call.tool if last else ""
+        if not last and context.given:
+            said = f"Beginning at {len(context.given)} entities of the gold answer."
+            return self._explore(state, list(context.given), said, Usage(), len(context.given))
         if not last:
             return self._topics(state)
         if tool == "search_relations":
@@ -137,6 +140,8 @@ class TogPolicy:
 
     def _again(self, state: State, usage: Usage, why: str) -> Reply:
         """Where nothing seems to lead on: what the question names is linked anew, once; then the model's own word."""
+        if self.options.from_gold:  # there the model answers itself, as SPINACH's authors saw
+            return self._recall(state, usage, why)
         searches = {step.call.turn for step in state["path"] if step.call.tool == "search_entities"}
         planned = any(step.call.tool == PLAN for step in state["path"])
         if len(searches) + planned > 1 or room(state, self.budget) < _TOPICS + 2:
@@ -149,11 +154,14 @@ class TogPolicy:
             return list(dict.fromkeys(step.nodes[0] for step in last if step.nodes))
         return list(last[0].nodes)
 
-    def _explore(self, state: State, nodes: Sequence[str], thought: str, usage: Usage) -> Reply:
-        """Look at the relations of the nodes reached, unless depth or budget are spent."""
+    def _explore(
+        self, state: State, nodes: Sequence[str], thought: str, usage: Usage, most: int | None = None
+    ) -> Reply:
+        """Look at the relations of the nodes reached, the width's or ``most``, unless depth or budget are spent."""
         looked = [step for step in state["path"] if step.call.tool == "search_relations"]
         seen = {node for step in looked for node in step.call.arguments["entity_ids"]}
-        new = [node for node in nodes if node not in seen and is_entity(self.kb, node)][: self.options.width]
+        new = [node for node in nodes if node not in seen and is_entity(self.kb, node)]
+        new = new[: most or self.options.width]
         begun = max((step.number for step in state["path"] if step.call.tool in (PLAN, "search_entities")), default=0)
         deep = sum(step.number > begun for step in looked)
         if not new or deep >= self.options.depth or room(state, self.budget) < 2:
@@ -306,7 +314,7 @@ def tog_with(ask: Ask, writer: BaseChatModel | None, kb: KnowledgeBase, settings
     tools = (search_entities, search_relations, follow_relations, recall, finish)
     toolbox = Toolbox.for_kb(kb, (*((PlanningTools(skb).plan,) if skb else ()), *tools))
     policy: Policy = TogPolicy(ask, toolbox, settings.budget, options, kb, _scores(kb, options))
-    if skb:
+    if skb and not options.from_gold:
         policy = Planned(open_match(skb, options.matching), None, policy, toolbox, 0)
     return Agent(
         name=NAME,

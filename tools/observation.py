@@ -74,6 +74,8 @@ class Context:
     """Steps of the run whose queries ran, by number, those taken back too."""
     earlier: tuple[str, ...] = ()
     """The conversation's earlier questions, oldest first."""
+    given: Mapping[str, str] = field(default_factory=dict)
+    """Entities that came with the question, labels by id: what an evaluation gives of the gold answer."""
 
     @property
     def asked(self) -> str:

@@ -17,7 +17,7 @@ _RELATIONS = 60
 """Relations of one node that are listed."""
 _LIKE = 20
 """Relations that a search by words shows."""
-_ENTITIES = 10
+_ENTITIES = 20
 """Nodes whose relations one call lists."""
 FOUND = 20
 """Neighbours of one node and relation that are looked at; ToG's authors draw 5 at random."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from kbnav.agents.machine import Ending, Machine, Policy, RunContext
 from kbnav.knowledge.base import KnowledgeBase
@@ -46,9 +48,9 @@ class Agent:
         """The agent's nodes and rules, to be run as a graph or by themselves."""
         return Machine(self.policy, self.toolbox, self.ending, self.settings.budget)
 
-    def context(self, question: str, language: str) -> RunContext:
-        """What one run's nodes are given."""
-        return RunContext(Context(self.kb, question, language, self.prune, self.shown))
+    def context(self, question: str, language: str, given: Mapping[str, str] = MappingProxyType({})) -> RunContext:
+        """What one run's nodes are given; ``given`` are entities that came with the question, labels by id."""
+        return RunContext(Context(self.kb, question, language, self.prune, self.shown, given=given))
 
     def prompt_hashes(self) -> dict[str, str]:
         """SHA-256 of the agent's prompt files."""

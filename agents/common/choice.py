@@ -6,14 +6,20 @@ from typing import cast
 
 from kbnav import systems
 from kbnav.agents.common.agent import Agent
+from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
+from kbnav.options import GIVEN
 from kbnav.settings import Settings
 
 
 def build_agent(kb: KnowledgeBase, settings: Settings, system: str = "") -> Agent:
     """The agent ``system``; none named: the SKB agent for an SKB, SPINACH for anything with Wikidata's model.
 
-    Raises UsageError for an unknown name or option and where the agent cannot work on this knowledge base or without a
-    model, CredentialsError where its model needs a key.
+    Raises UsageError for an unknown name or option, for one that takes from gold answers, and where the agent cannot
+    work on this knowledge base or without a model, CredentialsError where its model needs a key.
     """
-    return cast("Agent", systems.build(system or systems.usual_agent(kb), kb, settings, "agent"))
+    name = system or systems.usual_agent(kb)
+    wanted = systems.find(name, "agent").read(settings.options).from_gold
+    if wanted:
+        raise UsageError(f"{name} is given {GIVEN[wanted]} by kbnav eval alone: only a dataset's questions have them")
+    return cast("Agent", systems.build(name, kb, settings, "agent"))

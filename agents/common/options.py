@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from kbnav.agents.common.scores import Pruning
 from kbnav.knowledge.skb.matching import Variant
-from kbnav.options import Options
+from kbnav.options import FromGold, Options
 from kbnav.planning.open import Name
 from kbnav.planning.options import PlanOptions
 
@@ -87,6 +87,25 @@ class TogOptions(Options):
     """Where nothing is scored so much or more, the question is linked anew, once."""
     backwards: bool = False
     """Whether the relation just followed is offered backwards too, which finds what has the same neighbour."""
+    topics: Literal["question", "gold-results"] = "question"
+    """Where it begins; ``gold-results``: at up to 20 entities of gold answers (SPINACH, section 5.3), in ``eval``."""
+
+    @property
+    def from_gold(self) -> FromGold:
+        """See ``Options``."""
+        return "results" if self.topics == "gold-results" else ""
+
+
+class OneQueryOptions(Options):
+    """Options of ``one-query``."""
+
+    entities: Literal["none", "gold"] = "none"
+    """``gold``: those of the gold query are in the prompt (SPINACH, section 5.3, after WikiSP), in ``eval`` alone."""
+
+    @property
+    def from_gold(self) -> FromGold:
+        """See ``Options``."""
+        return "entities" if self.entities == "gold" else ""
 
 
 class GogOptions(Options):

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from kbnav.errors import UsageError
 from kbnav.suggest import did_you_mean
 
+FromGold = Literal["", "entities", "results"]
+GIVEN: Mapping[FromGold, str] = MappingProxyType(
+    {"entities": "the gold query's entities", "results": "entities of the gold answer"}
+)
+"""What of a gold answer a system can be given, in words."""
 INNER = "stages"
 """The option of a system made of others that holds their options, by name."""
 
@@ -26,6 +32,11 @@ class Options(BaseModel):
         if isinstance(value, str) and getattr(annotation, "__origin__", None) is tuple:
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
+
+    @property
+    def from_gold(self) -> FromGold:
+        """What the system is given of each question's gold answer, which only an evaluation has; empty: nothing."""
+        return ""
 
 
 O = TypeVar("O", bound=Options)  # noqa: E741

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.agent import Agent
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 Listener = Callable[[Event], None]
 OFFLINE = "offline"
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def ask(
@@ -58,10 +60,14 @@ def attempt(
     history: Sequence[Turn] = (),
     brake: Brake | None = None,
     config: RunnableConfig | None = None,
+    given: Mapping[str, str] = _NOTHING,
 ) -> Attempt:
-    """Ask one question, save nothing, and give a failure back beside the run. Raises UsageError for no question."""
+    """Ask one question, save nothing, and give a failure back beside the run. Raises UsageError for no question.
+
+    ``given`` are entities that an evaluation gives of the gold answer, labels by id.
+    """
     question = checked_question(question)
-    context = _context(agent, question, brake)
+    context = _context(agent, question, brake, given)
     state = start(question, history, agent.settings.budget)
     if config is None and agent.model == OFFLINE:
         return _walk(agent, state, context, on_event)
@@ -175,8 +181,8 @@ def serializer() -> SerializerProtocol:
     return JsonPlusSerializer(allowed_msgpack_modules=CHECKPOINTED)
 
 
-def _context(agent: Agent, question: str, brake: Brake | None) -> RunContext:
-    return replace(agent.context(question, language_of(agent, question)), brake=brake)
+def _context(agent: Agent, question: str, brake: Brake | None, given: Mapping[str, str] = _NOTHING) -> RunContext:
+    return replace(agent.context(question, language_of(agent, question), given), brake=brake)
 
 
 def language_of(agent: Agent, question: str) -> str:

@@ -150,7 +150,8 @@ BUILT_IN: tuple[SystemEntry, ...] = (
     _agent("direct", "A baseline: the model names the answers from its own knowledge.", needs=("model",)),
     SystemEntry(
         "one-query", "A baseline: the model writes one SPARQL query, which is executed.",
-        "kbnav.agents.one_query:build_one_query", "agent", Options, ("wikibase",), ("model",),
+        "kbnav.agents.one_query:build_one_query", "agent", "kbnav.agents.common.options:OneQueryOptions", ("wikibase",),
+        ("model",),
     ),
     _retriever("bm25", "Ranks documents by the words of the query.", "bm25:build_bm25", "BM25Options"),
     _retriever("vss", "Ranks documents by likeness in meaning.", "vss:build_vss", "VSSOptions", "vectors"),

@@ -112,7 +112,7 @@ def print_scores(name: str, run: SavedRun, scores: Scores) -> None:
     """Means with intervals in percent, how questions ended, and what it cost."""
     info = run.info
     print(
-        f"{name}: {info.system} ({info.model or 'no model named'}) on {info.dataset}, {scores.all.questions} questions"
+        f"{name}: {info.called} ({info.model or 'no model named'}) on {info.dataset}, {scores.all.questions} questions"
     )
     spread = intervals(scores)
     for metric in scores.metrics:

@@ -14,13 +14,15 @@ from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
 from kbnav.evaluation.datasets import FORMATS, Dataset, Question, load_dataset, load_file
 from kbnav.evaluation.datasets.stark import HUMAN_TOP_V, is_human
+from kbnav.evaluation.giving import TOPICS, given_of_gold
 from kbnav.evaluation.journal import json_line, write_whole
-from kbnav.evaluation.records import GOLD, SCORES, RunInfo, SavedRun, read_info, read_saved_run
+from kbnav.evaluation.records import GOLD, SCORES, RunInfo, SavedRun, read_gold, read_info, read_saved_run
 from kbnav.evaluation.runner import Ended, Limits, Progress, begin_run, check_limits, run_questions
 from kbnav.evaluation.scoring import Scores, score_run
 from kbnav.evaluation.systems import System, build_system, kb_state
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
+from kbnav.options import FromGold
 from kbnav.settings import Settings
 from kbnav.trajectory import to_json
 
@@ -115,7 +117,13 @@ def evaluate(
         questions = _with_gold(plan, candidates, kb, folder, stopped, on_gold)
         if questions is None:
             return "interrupted"
-        begin_run(folder, _info(plan, settings, system, kb, questions))
+        given = None
+        if options.from_gold:
+            if system.ask_given is None:
+                raise UsageError(f"{name} cannot be given anything of the gold answers")
+            _, answers = read_gold(folder / GOLD)
+            given = given_of_gold(options.from_gold, [answers[one.id] for one in questions], kb, plan.seed)
+        begin_run(folder, _info(plan, settings, system, kb, questions, options.from_gold))
         return run_questions(
             system,
             {question.id: question.text(plan.language) for question in questions},
@@ -125,6 +133,7 @@ def evaluate(
             retry_failed=plan.retry_failed,
             stopped=stopped,
             listener=on_progress,
+            given=given,
         )
 
 
@@ -174,7 +183,14 @@ def _with_gold(
     return questions[: plan.limit]
 
 
-def _info(plan: Plan, settings: Settings, system: System, kb: KnowledgeBase, questions: list[Question]) -> RunInfo:
+def _info(
+    plan: Plan,
+    settings: Settings,
+    system: System,
+    kb: KnowledgeBase,
+    questions: list[Question],
+    from_gold: FromGold,
+) -> RunInfo:
     from kbnav.trajectory import versions
 
     frozen = golden.gold_file(plan.gold, plan.dataset.name) if plan.gold else None
@@ -192,4 +208,6 @@ def _info(plan: Plan, settings: Settings, system: System, kb: KnowledgeBase, que
         prompts=dict(system.prompts),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         sample={"share": plan.sample, "seed": plan.seed} if plan.sample is not None else {},
+        from_gold=from_gold,
+        topics={"most": TOPICS, "seed": plan.seed} if from_gold == "results" else {},
     )

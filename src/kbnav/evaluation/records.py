@@ -6,6 +6,7 @@
     gold.jsonl        GoldInfo, then a GoldAnswer a line
     questions.jsonl   a QuestionRecord a line, appended as questions end
     scores.json       written by ``kbnav eval score``; always the same for the same three files above
+    labels.json       English labels of the ids in answers, where the run was scored by labels
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from pydantic import TypeAdapter, ValidationError
 from kbnav.answers import AnswerTable
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.journal import read_journal
+from kbnav.options import GIVEN, FromGold
 from kbnav.trajectory import Run
 
 FORMAT = 1
 INFO, GOLD, QUESTIONS, SCORES = "run.json", "gold.jsonl", "questions.jsonl", "scores.json"
+LABELS = "labels.json"
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,16 @@ class RunInfo:
     """Where answers come from that were not asked for here: an imported file, or the run that was replayed."""
     sample: Mapping[str, float] = field(default_factory=dict)
     """``share`` and ``seed`` of the random part of the dataset that ``questions`` are; empty where they are all."""
+    from_gold: FromGold = ""
+    """What the system was given of each question's gold answer; empty where nothing, as is usual."""
+    topics: Mapping[str, int] = field(default_factory=dict)
+    """Where it was given entities of the gold answer: ``most`` of them, drawn with ``seed``."""
     format: int = FORMAT
+
+    @property
+    def called(self) -> str:
+        """The system, marked where it was given something of the gold answers."""
+        return f"{self.system} (given {GIVEN[self.from_gold]})" if self.from_gold else self.system
 
 
 @dataclass(frozen=True)
@@ -117,6 +129,8 @@ class SavedRun:
     candidates: tuple[str, ...] = ()
     """All nodes that may answer, in the order in which STaRK ranks equals: given where it is to be scored as STaRK's
     code does, see ``stark_compat``."""
+    by: Literal["ids", "labels"] = "ids"
+    """``labels``: the tables hold normalised labels, see ``by_labels``."""
 
 
 def read_saved_run(folder: Path) -> SavedRun:

@@ -110,9 +110,11 @@ def run_questions(
     retry_failed: bool = False,
     stopped: Callable[[], object] = lambda: False,
     listener: Callable[[Progress], None] | None = None,
+    given: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Ended:
     """Ask the system every question, text by id, that has no record yet; each record is on the disk when it is heard.
 
+    ``given`` are entities of the gold answers, labels by id, for a system that takes them; None: it is given nothing.
     A failure becomes a record with its reason; with ``retry_failed`` those of earlier parts are asked again. After ten
     failures in a row the run stops. Raises StopRun, and what an answer's bug raised is a failure as well.
     """
@@ -128,9 +130,13 @@ def run_questions(
 
         if listener:
             listener(tally.progress())
-        for name, future in side_by_side(
-            todo, lambda name: system.ask(questions[name]), jobs=jobs, stopped=why_stopped
-        ):
+
+        def ask(name: str) -> Attempt:
+            if given is None or system.ask_given is None:
+                return system.ask(questions[name])
+            return system.ask_given(questions[name], given[name])
+
+        for name, future in side_by_side(todo, ask, jobs=jobs, stopped=why_stopped):
             record = _record(name, questions[name], system, future)
             journal.append(record)
             tally.add(record)

@@ -70,12 +70,16 @@ class Scores:
     """``stark-compat``: rankings were completed, and their equals ordered, as STaRK's published evaluation does."""
     cut: int = 0
     """Questions none of whose answers is among the nodes that were kept of a ranking that may have been longer."""
+    by: Literal["ids", "labels"] = "ids"
+    """What of the cells of tables is compared."""
 
     def notes(self) -> list[str]:
         """What must be known beside the figures, a line each."""
         notes = []
         if self.mode == "stark-compat":
             notes.append("stark-compat: all candidates are ranked, equal scores in the order of the candidates")
+        if self.by == "labels":
+            notes.append("by labels: English labels are compared, without case, punctuation, articles and white space")
         if self.cut:
             most = 100 * self.cut / (KEPT + 1) / self.all.questions
             have = "questions have" if self.cut > 1 else "question has"
@@ -119,6 +123,7 @@ def score_run(run: SavedRun) -> Scores:
         questions=tuple(questions),
         mode="stark-compat" if run.candidates and ranked == {True} else "standard",
         cut=0 if run.candidates else sum(map(_is_cut, gold, records)),
+        by=run.by,
     )
 
 

@@ -32,13 +32,18 @@ class System:
     ask: Callable[[str], Attempt]
     prompts: Mapping[str, str] = field(default_factory=dict)
     """SHA-256 of each prompt file."""
+    ask_given: Callable[[str, Mapping[str, str]], Attempt] | None = None
+    """The same with entities of the gold answer, labels by id; None where it cannot be given any."""
 
 
 def agent_system(agent: Agent) -> System:
     """Any agent as a system."""
     from kbnav.session import attempt
 
-    return System(agent.name, agent.model, partial(attempt, agent), agent.prompt_hashes())
+    def ask_given(question: str, given: Mapping[str, str]) -> Attempt:
+        return attempt(agent, question, given=given)
+
+    return System(agent.name, agent.model, partial(attempt, agent), agent.prompt_hashes(), ask_given)
 
 
 def retrieval_system(retriever: Retriever, kb: KnowledgeBase, settings: Settings, *, k: int = KEPT) -> System:

@@ -34,7 +34,9 @@ class Benchmark(AskedOf):
     sample: Annotated[
         float | None, typer.Option("--sample", metavar="SHARE", help="Only a random share of the questions, as in 0.1.")
     ] = None
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="What the sample is drawn with.")] = 0
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="What a sample, or ToG's gold topics, are drawn with.")
+    ] = 0
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first so many questions.")
     ] = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -27,16 +27,37 @@ SkbOption = Annotated[
     str | None,
     typer.Option("--kb", metavar="SKB", help="With --stark-compat, the run's SKB where it is elsewhere now."),
 ]
+By = Annotated[
+    Literal["ids", "labels"],
+    typer.Option("--by", help="Compare the cells of tables by ids, or by English labels: for answers in words."),
+]
+LabelsOption = Annotated[
+    str | None,
+    typer.Option("--kb", metavar="KB", help="Where the run's SKB (--stark-compat) is now, or labels (--by) come from."),
+]
 
 
-def score(folder: RunArgument, compat: CompatOption = False, kb: SkbOption = None, as_json: JsonOption = False) -> None:
+def score(
+    folder: RunArgument,
+    by: By = "ids",
+    compat: CompatOption = False,
+    kb: LabelsOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Score a run anew from its recordings, and write scores.json beside them."""
     from kbnav.apps.eval_console import print_scores
     from kbnav.evaluation.evaluate import score_folder
+    from kbnav.evaluation.labelled import by_labels
     from kbnav.evaluation.records import read_saved_run
     from kbnav.trajectory import to_json
 
-    run = _prepared(compat, kb)(read_saved_run(folder))
+    run = read_saved_run(folder)
+    if by == "labels":
+        if compat:
+            raise typer.BadParameter("--stark-compat ranks nodes, and --by labels compares tables; give one of them")
+        run = by_labels(folder, run, load(), kb or "")
+    else:
+        run = _prepared(compat, kb)(run)
     scores = score_folder(folder, run)
     if as_json:
         print(to_json(scores))

@@ -46,7 +46,7 @@ def _scores(report: Report) -> str:
         cost = "–" if run.cost is None else f"{run.cost:.2f}"
         counts = (run.scores.all.questions, run.scores.attempted.questions)
         took = (run.seconds.text(), cost)
-        rows.append((run.name, run.info.system, run.info.model, run.info.dataset, *counts, *means, *took))
+        rows.append((run.name, run.info.called, run.info.model, run.info.dataset, *counts, *means, *took))
     head = ("Run", "System", "Model", "Dataset", "Questions", "Reached")
     made = table((*head, *map(metric_name, metrics), "Seconds", "Cost, $"), rows)
     notes = [f"- {plain(run.name)}: {note}\n" for run in report.runs for note in run.scores.notes()]
@@ -101,7 +101,7 @@ def _interval(interval: Interval) -> str:
 
 
 def _summary_row(run: RunReport, metrics: Sequence[str]) -> Iterator[object]:
-    yield from (run.name, run.info.system, run.info.model, run.info.dataset, len(run.results), run.reached)
+    yield from (run.name, run.info.called, run.info.model, run.info.dataset, len(run.results), run.reached)
     for metric in metrics:
         mean = run.means.get(metric)
         yield from (mean.mean, mean.low, mean.high) if mean else ("", "", "")
