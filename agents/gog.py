@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.demonstrations import open_demonstrations
 from kbnav.agents.common.options import GogOptions
 from kbnav.agents.common.planned import Planned, open_match
 from kbnav.agents.common.ranking import looked_at, named_by
@@ -113,13 +114,14 @@ def gog_with(
     offered = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools)
     own = (*((PlanningTools(skb).plan,) if skb else ()), search_further, *tools)
     toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, more=settings.with_tools)
+    demonstrations = open_demonstrations(options.demonstrations, kb)
     policy: Policy = ChatPolicy(
         model,
         offered,
         "gog/policy.md",
         settings.budget,
         notice="gog/notice.md",
-        about=Schema(skb) if skb else None,
+        about=demonstrations.about(Schema(skb) if skb else None),
         skb=skb is not None,
         what="a graph of nodes, each with a type and a document" if skb else "Wikidata",
         keep=options.k,
@@ -144,4 +146,5 @@ def gog_with(
         prune=prune_by_ranking(Shown()),
         prompts=(NAME, PROMPTS, "skb"),
         offered=offered,
+        demonstrations=demonstrations,
     )

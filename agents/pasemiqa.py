@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.demonstrations import open_demonstrations
 from kbnav.agents.common.options import PasemiqaOptions
 from kbnav.agents.common.planned import Planless, Planned, open_planned
 from kbnav.agents.common.schema import Schema
@@ -68,6 +69,7 @@ def pasemiqa_with(
     offered = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools, also=also)
     toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, more=settings.with_tools, also=also)
     match, planner = open_planned(kb, settings, options, planner)
+    demonstrations = open_demonstrations(options.demonstrations, kb)
     policy = ChatPolicy(
         model,
         offered,
@@ -76,7 +78,7 @@ def pasemiqa_with(
         notice="pasemiqa/notice.md",
         planned=planner.name != "none",
         found=options.found,
-        about=Schema(kb),
+        about=demonstrations.about(Schema(kb)),
         keep=options.kept,
         answers=ANSWERS,
         steps=budget.steps - 1,
@@ -92,6 +94,7 @@ def pasemiqa_with(
         prune=prune_by_ranking(Shown()),
         prompts=(NAME, PROMPTS, "skb", "planner"),
         offered=offered,
+        demonstrations=demonstrations,
     )
 
 

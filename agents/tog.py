@@ -25,6 +25,7 @@ from kbnav.agents.common.beam import (
     offered,
     support,
 )
+from kbnav.agents.common.demonstrations import Demonstrations, open_demonstrations
 from kbnav.agents.common.options import TogOptions
 from kbnav.agents.common.planned import PLAN, Planned, open_match
 from kbnav.agents.common.scores import bm25_scores, embedding_scores, read_scores
@@ -98,6 +99,7 @@ class TogPolicy:
     budget: Budget
     options: TogOptions
     kb: KnowledgeBase
+    demonstrations: Demonstrations
     scores: Scores | None = None
     """Scores texts without a model; None: the model scores."""
 
@@ -245,6 +247,7 @@ class TogPolicy:
         about = excerpts(self.kb, ends, state["question"])
         prompt = render(
             "tog/enough.md",
+            demonstrations=self.demonstrations.of(state["question"]),
             question=asked(state),
             known=chains(earlier, kept) if chained else [fact_text(fact) for fact in known],
             documents=[(names[node], line) for node, line in about.items()],
@@ -278,7 +281,8 @@ class TogPolicy:
             values = self.scores(state["question"], texts)
             return Scored(_shares(values), f"scored by {self.options.prune}")
         facts = [fact_text(fact) for fact in known]
-        asked_for = render(prompt, question=asked(state), known=facts, most=most, **lists)
+        shown = self.demonstrations.of(state["question"])
+        asked_for = render(prompt, question=asked(state), known=facts, most=most, demonstrations=shown, **lists)
         text, usage = self.ask(asked_for, f"score {next(iter(lists))}", temperature=self._temperature)
         scores = {number - 1: score for number, score in read_scores(text, len(texts)).items()}
         if not scores:
@@ -313,7 +317,8 @@ def tog_with(ask: Ask, writer: BaseChatModel | None, kb: KnowledgeBase, settings
     skb = kb if isinstance(kb, SkbKB) else None
     tools = (search_entities, search_relations, follow_relations, recall, finish)
     toolbox = Toolbox.for_kb(kb, (*((PlanningTools(skb).plan,) if skb else ()), *tools))
-    policy: Policy = TogPolicy(ask, toolbox, settings.budget, options, kb, _scores(kb, options))
+    demonstrations = open_demonstrations(options.demonstrations, kb)
+    policy: Policy = TogPolicy(ask, toolbox, settings.budget, options, kb, demonstrations, _scores(kb, options))
     if skb and not options.from_gold:
         policy = Planned(open_match(skb, options.matching), None, policy, toolbox, 0)
     return Agent(
@@ -329,6 +334,7 @@ def tog_with(ask: Ask, writer: BaseChatModel | None, kb: KnowledgeBase, settings
         prune=prune_by_ranking(Shown()),
         prompts=(NAME, PROMPTS, "skb"),
         offered=Toolbox.for_kb(kb, tools),
+        demonstrations=demonstrations,
     )
 
 

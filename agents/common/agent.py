@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from kbnav.agents.common.demonstrations import Demonstrations
 from kbnav.agents.machine import Ending, Machine, Policy, RunContext
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.prompts import prompt_hashes
@@ -33,6 +34,9 @@ class Agent:
     offered: Toolbox | None = None
     """What a model may choose from, where the agent's program calls tools of its own besides, such as ``plan``."""
 
+    demonstrations: Demonstrations | None = None
+    """Examples in its prompts."""
+
     @property
     def tools(self) -> Toolbox:
         """What a model may choose from."""
@@ -53,5 +57,6 @@ class Agent:
         return RunContext(Context(self.kb, question, language, self.prune, self.shown, given=given))
 
     def prompt_hashes(self) -> dict[str, str]:
-        """SHA-256 of the agent's prompt files."""
-        return prompt_hashes(".", *self.prompts) if self.prompts else {}
+        """SHA-256 of the agent's prompt files, and of the examples in them."""
+        files = prompt_hashes(".", *self.prompts) if self.prompts else {}
+        return {**files, **(self.demonstrations.hashes if self.demonstrations else {})}

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from kbnav.agents.common.demonstrations import DemonstratedOptions
 from kbnav.agents.common.scores import Pruning
 from kbnav.knowledge.skb.matching import Variant
 from kbnav.options import FromGold, Options
@@ -16,7 +17,7 @@ SHORT = 21
 """Links up to which it costs more to ask a model which to keep than it saves: see docs/walking-agents.md."""
 
 
-class PasemiqaOptions(PlanOptions):
+class PasemiqaOptions(PlanOptions, DemonstratedOptions):
     """The paper varies both ``k`` and ``rounds`` (section 5.3) and does not say which it uses elsewhere."""
 
     k: int = Field(default=10, ge=1, le=50)
@@ -68,7 +69,7 @@ class RogOptions(PlanOptions):
         return value
 
 
-class TogOptions(Options):
+class TogOptions(DemonstratedOptions):
     """Depth, width and what scores are by default the authors'."""
 
     depth: int = Field(default=3, ge=1, le=5)
@@ -108,7 +109,7 @@ class OneQueryOptions(Options):
         return "entities" if self.entities == "gold" else ""
 
 
-class GogOptions(Options):
+class GogOptions(DemonstratedOptions):
     """Options of ``gog``."""
 
     k: int = Field(default=10, ge=1, le=50)

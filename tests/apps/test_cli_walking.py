@@ -92,7 +92,7 @@ def test_a_sweep_runs_each_value_and_prints_them_side_by_side(kbnav, tmp_path):
     assert [one.split()[0] for one in last] == ["planner=none", "planner=ranker"]
     assert all("hit@1 100.00" in one and "calls a question" in one for one in last)
     assert json.loads((tmp_path / "sweep" / "planner=none" / "run.json").read_text())["settings"]["options"] == {
-        "planner": "none", "trained": "", "matching": "hybrid", "k": 10, "rounds": 10,
+        "demonstrations": "", "planner": "none", "trained": "", "matching": "hybrid", "k": 10, "rounds": 10,
         "search_k": 0, "query_k": 0, "match_k": 0, "query": "fused", "short": 0,
     }  # fmt: skip
     code, _, error = kbnav("eval", "sweep", *given, "--vary", "k=3,500")

@@ -117,6 +117,7 @@ def evaluate(
         questions = _with_gold(plan, candidates, kb, folder, stopped, on_gold)
         if questions is None:
             return "interrupted"
+        system.leave_out((question.id, question.text(plan.language)) for question in questions)
         given = None
         if options.from_gold:
             if system.ask_given is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,8 @@ class System:
     """SHA-256 of each prompt file."""
     ask_given: Callable[[str, Mapping[str, str]], Attempt] | None = None
     """The same with entities of the gold answer, labels by id; None where it cannot be given any."""
+    leave_out: Callable[[Iterable[tuple[str, str]]], object] = lambda questions: None  # noqa: ARG005
+    """Takes questions, by id and text, out of the examples in its prompts. Raises UsageError where too few are left."""
 
 
 def agent_system(agent: Agent) -> System:
@@ -43,7 +45,8 @@ def agent_system(agent: Agent) -> System:
     def ask_given(question: str, given: Mapping[str, str]) -> Attempt:
         return attempt(agent, question, given=given)
 
-    return System(agent.name, agent.model, partial(attempt, agent), agent.prompt_hashes(), ask_given)
+    system = System(agent.name, agent.model, partial(attempt, agent), agent.prompt_hashes(), ask_given)
+    return replace(system, leave_out=agent.demonstrations.leave_out) if agent.demonstrations else system
 
 
 def retrieval_system(retriever: Retriever, kb: KnowledgeBase, settings: Settings, *, k: int = KEPT) -> System:
