@@ -88,9 +88,9 @@ def _as_before(of: AskedWithout, earlier: Run) -> AskedWithout:
 
 
 def _history(earlier: Run | None) -> list[Turn]:
-    """What was asked and found before, as a chat has it; whole tables stay with their own run."""
+    """What was asked and found before, as a chat has it."""
     from kbnav.trajectory import Turn
 
     if earlier is None:
         return []
-    return [*earlier.history, Turn(earlier.question, earlier.path, replace(earlier.outcome, table=None))]
+    return [*earlier.history, Turn.of(earlier.question, earlier.path, earlier.outcome)]

@@ -323,15 +323,9 @@ def _known(term: str, bound: frozenset[str]) -> bool:
 def _effort(verb: Path | str, subject: bool, object_: bool) -> Effort:
     """What a step costs; ``subject`` and ``object_`` say whether its ends are known."""
     if isinstance(verb, str) or verb.kind == "negated":
-        table: dict[tuple[bool, bool], tuple[float, float]] = {
-            (True, True): (1, 2),
-            (True, False): (20, 20),
-            (False, True): (50, 50),
-        }
-        return Effort(*table.get((subject, object_), (_UNBOUND, _UNBOUND)))
+        return _ANY[subject, object_]
     if verb.kind == "iri":
-        table = {(True, True): (0.4, 1), (True, False): (1.5, 2), (False, True): (20, 3)}
-        return Effort(*table.get((subject, object_), (1e6, 1e6)))
+        return _EDGE[subject, object_]
     inner = [_effort(part, subject, object_) for part in verb.parts]
     if verb.kind == "^":
         return _effort(verb.parts[0], object_, subject)
