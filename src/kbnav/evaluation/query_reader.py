@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kbnav.errors import QuerySyntaxError
+from kbnav.knowledge.sparql.cursor import Cursor
 from kbnav.knowledge.sparql.labels import LABEL_SERVICE
 from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES, declared_prefixes, expand
 from kbnav.knowledge.sparql.tokens import Token, syntax_error
@@ -43,46 +44,26 @@ class Found:
     literals: set[str] = field(default_factory=set)
 
 
-class Reader:
+class Reader(Cursor):
     """One pass over a query's tokens; each method leaves ``_at`` behind what it read.
 
     ``scope`` is the set that the variables a group binds go to: what ``SELECT *`` shows.
     """
 
     def __init__(self, query: str, tokens: list[Token]) -> None:
+        super().__init__(tokens)
         self.found = Found()
         self.prologue = 0
         """Number of tokens before the query form."""
         self._text = query
-        self._tokens = tokens
         self._declared = declared_prefixes(tokens)
-        self._at = 0
         self._blanks = 0
         self._named: dict[str, list[str]] = {}
 
     # Tokens
 
-    def _next(self) -> Token:
-        if self._at >= len(self._tokens):
-            raise syntax_error(self._text, len(self._text), "the query ends too early")
-        return self._tokens[self._at]
-
-    def _take(self) -> Token:
-        token = self._next()
-        self._at += 1
-        return token
-
-    def _is(self, *texts: str) -> bool:
-        """Whether a word or symbol among ``texts`` comes next."""
-        if self._at >= len(self._tokens):
-            return False
-        token = self._tokens[self._at]
-        return token.kind in ("word", "symbol") and token.text.upper() in texts
-
-    def _accept(self, *texts: str) -> bool:
-        accepted = self._is(*texts)
-        self._at += accepted
-        return accepted
+    def _ended(self) -> QuerySyntaxError:
+        return syntax_error(self._text, len(self._text), "the query ends too early")
 
     def _expect(self, text: str) -> None:
         if not self._accept(text):

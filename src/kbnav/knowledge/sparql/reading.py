@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import count
 
+from kbnav.knowledge.sparql.cursor import Cursor
 from kbnav.knowledge.sparql.syntax import (
     Bind,
     Element,
@@ -21,7 +22,7 @@ from kbnav.knowledge.sparql.syntax import (
     Triples,
     Values,
 )
-from kbnav.knowledge.sparql.tokens import Token, join, nesting, tokenize
+from kbnav.knowledge.sparql.tokens import join, nesting, tokenize
 
 _ELEMENTS = ("OPTIONAL", "MINUS", "LATERAL", "GRAPH", "SERVICE", "FILTER", "BIND", "VALUES", "INCLUDE", "UNION")
 
@@ -35,38 +36,18 @@ def read_query(text: str) -> Query:
     return _Reader(text).query()
 
 
-class _Reader:
+class _Reader(Cursor):
     """One pass over a query's tokens; each method leaves ``_at`` behind what it read."""
 
     def __init__(self, text: str) -> None:
+        tokens = tokenize(text)
+        super().__init__(tokens)
         self._text = text
-        self._tokens = tokenize(text)
-        self._close = nesting(text, self._tokens).close
-        self._at = 0
+        self._close = nesting(text, tokens).close
         self._unnamed = count(1)
 
-    # Tokens
-
-    def _next(self) -> Token:
-        if self._at >= len(self._tokens):
-            raise UnreadQuery("the query ends too early")
-        return self._tokens[self._at]
-
-    def _take(self) -> Token:
-        token = self._next()
-        self._at += 1
-        return token
-
-    def _is(self, *texts: str) -> bool:
-        if self._at >= len(self._tokens):
-            return False
-        token = self._tokens[self._at]
-        return token.kind in ("word", "symbol") and token.text.upper() in texts
-
-    def _taken(self, *texts: str) -> bool:
-        found = self._is(*texts)
-        self._at += found
-        return found
+    def _ended(self) -> UnreadQuery:
+        return UnreadQuery("the query ends too early")
 
     def _since(self, start: int) -> Place:
         """From an offset to behind what was read last."""
@@ -122,7 +103,7 @@ class _Reader:
         if select is not None:
             self._at = close  # what is behind its group orders and limits
         while self._at < close:
-            if not self._taken("."):
+            if not self._accept("."):
                 elements.append(self._element())
         if self._at != close:
             raise UnreadQuery("a part that reaches beyond its group")
@@ -133,7 +114,7 @@ class _Reader:
         start = self._next().start
         if self._is("{"):
             groups = [self._group()]
-            while self._taken("UNION"):
+            while self._accept("UNION"):
                 groups.append(self._group())
             return Nested(self._since(start), "UNION", tuple(groups))
         if self._is("FILTER", "BIND"):
@@ -153,7 +134,7 @@ class _Reader:
 
     def _expression(self) -> Filter | Bind:
         start, kind = self._next().start, self._take().text.upper()
-        if self._taken("NOT") or self._is("EXISTS"):
+        if self._accept("NOT") or self._is("EXISTS"):
             self._at += 1
             inner = (self._group(),)
             return Filter(self._since(start), (), inner)
@@ -205,7 +186,7 @@ class _Reader:
             subject = self._node(patterns)
             if not described or not self._is(".", "}"):
                 self._properties(subject, patterns)
-            stop = self._taken(".")
+            stop = self._accept(".")
             if not stop or self._is("}", "{", *_ELEMENTS) or self._at >= len(self._tokens):
                 return Triples(self._since(start), tuple(patterns))
 
@@ -214,11 +195,11 @@ class _Reader:
             verb = "?" + self._take().text[1:] if self._next().kind == "variable" else self._path()
             while True:
                 patterns.append(Pattern(subject, verb, self._node(patterns)))
-                if not self._taken(","):
+                if not self._accept(","):
                     break
-            if not self._taken(";"):
+            if not self._accept(";"):
                 return
-            while self._taken(";"):
+            while self._accept(";"):
                 pass
             if self._is(".", "}", "]", *_ELEMENTS):
                 return
@@ -230,7 +211,7 @@ class _Reader:
             name = f"_: {next(self._unnamed)}"
             if not self._is("]"):
                 self._properties(name, patterns)
-            if not self._taken("]"):
+            if not self._accept("]"):
                 raise UnreadQuery(self._next().text)
             return name
         if token.kind == "variable":
@@ -252,34 +233,34 @@ class _Reader:
 
     def _path(self) -> Path:
         parts = [self._sequence()]
-        while self._taken("|"):
+        while self._accept("|"):
             parts.append(self._sequence())
         return parts[0] if len(parts) == 1 else Path("|", parts=tuple(parts))
 
     def _sequence(self) -> Path:
         parts = [self._step()]
-        while self._taken("/"):
+        while self._accept("/"):
             parts.append(self._step())
         return parts[0] if len(parts) == 1 else Path("/", parts=tuple(parts))
 
     def _step(self) -> Path:
-        if self._taken("^"):
+        if self._accept("^"):
             return Path("^", parts=(self._step(),))
         path = self._primary()
         for kind in ("*", "+", "?"):
-            if self._taken(kind):
+            if self._accept(kind):
                 return Path(kind, parts=(path,))
         return path
 
     def _primary(self) -> Path:
         first = self._at
-        if self._taken("("):
+        if self._accept("("):
             path = self._path()
-            if not self._taken(")"):
+            if not self._accept(")"):
                 raise UnreadQuery(self._next().text)
             return path
-        if self._taken("!"):
-            self._taken("^")
+        if self._accept("!"):
+            self._accept("^")
             self._at = self._close[self._at] + 1 if self._is("(") else self._at + 1
             return Path("negated", join(self._tokens[first : self._at]))
         token = self._take()
