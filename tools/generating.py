@@ -36,6 +36,8 @@ TEMPERATURE = 0.7
 """Of facts that are generated several times over."""
 _GENERATED = 10
 """Facts that one call may generate."""
+_RECALLED = 100
+"""Names of an answer from a model's own knowledge that are looked up."""
 _KNOWN = 30
 """Lines of what was seen that are told to the model that generates."""
 _DOCUMENTS = 10
@@ -57,7 +59,8 @@ def recall(context: Context, thought: str, answers: list[str]) -> Observation:
         thought: Why this step comes next, in one or two sentences.
         answers: Names, best first.
     """
-    names = [name for name in answers[:_GENERATED] if name.strip()]
+    said = [name for name in answers if name.strip()]
+    names = said[:_RECALLED]
     if not names:
         return Observation("The model knows no answer.")
     lines, facts = ["From the model's own knowledge, not from the knowledge base:"], list[Fact]()
@@ -67,6 +70,8 @@ def recall(context: Context, thought: str, answers: list[str]) -> Observation:
         target, label = (entity.id, entity.label) if entity else (name, name)
         facts.append(Fact("", "answer", target, "", "", label, generated=True))
         lines.append(f"- {end_text(target, label)}{'' if entity else f' [{NOT_THERE}]'}")
+    if len(said) > len(names):
+        lines.append(f"{len(said) - len(names)} more names do not count: {_RECALLED} are looked up.")
     return Observation("\n".join(lines), nodes=once(fact.target for fact in facts), facts=tuple(facts))
 
 

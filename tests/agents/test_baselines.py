@@ -33,6 +33,13 @@ def test_direct_answers_are_names_linked_to_entities_and_marked_as_the_models_ow
     assert f"Question: {QUESTION}" in prompts[0]
 
 
+def test_a_hundred_names_of_a_direct_answer_count_and_the_rest_is_counted(tmp_path, mini_kb):
+    names = [f"unobtainium {number}" for number in range(102)]
+    run, _ = answered(direct_with, "\n".join(f"- {name}" for name in names), mini_kb, tmp_path)
+    assert [row[0].value for row in run.outcome.table.rows] == names[:100]
+    assert run.path[0].observation.endswith("2 more names do not count: 100 are looked up.")
+
+
 def test_direct_may_know_nothing(tmp_path, mini_kb):
     run, _ = answered(direct_with, "unknown", mini_kb, tmp_path)
     assert (run.outcome.status, run.outcome.table) == ("answered", None) or run.outcome.status == "no answer"

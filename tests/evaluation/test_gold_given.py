@@ -31,6 +31,7 @@ DISCOVERED = "SELECT ?x { ?x wdt:P61 wd:Q7186 }"
 QUESTIONS = [
     {"id": "curie", "question": "Which elements were discovered by Marie Curie?", "sparql": DISCOVERED},
     {"id": "number", "question": "What is the number of tungsten?", "sparql": "SELECT ?n { wd:Q743 wdt:P1086 ?n }"},
+    {"id": "all", "question": "Which elements are there?", "sparql": "SELECT ?x { ?x wdt:P31 wd:Q11344 }"},
     {"id": "is", "question": "Is polonium an element?", "sparql": "ASK { wd:Q979 wdt:P31 wd:Q11344 }"},
 ]
 
@@ -90,9 +91,12 @@ def test_tog_begins_at_entities_of_the_gold_answer_and_the_run_is_marked(run):
 
 def test_from_the_gold_answer_tog_falls_back_on_the_models_own_answer(run):
     script = Script(["1: 0", "- Radium"])
-    saved = run(tog_with, "tog", script, ["curie"], topics="gold-results")
+    saved = run(tog_with, "tog", script, ["all"], topics="gold-results")
     assert script.purposes == ["score relations", "recall"]
-    assert saved.records["curie"].run.path[1].call.tool == "recall"
+    first, second, _ = saved.records["all"].run.path
+    assert len(first.call.arguments["entity_ids"]) == 20
+    assert len({fact.source for fact in first.facts}) == 20
+    assert second.call.tool == "recall"
 
 
 def test_topics_are_twenty_at_most_drawn_with_the_seed(mini_kb):
