@@ -19,6 +19,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from kbnav.apps.secrets import Secrets
+from kbnav.apps.web.changes import Changes
 from kbnav.apps.web.results import result_of
 from kbnav.apps.web.service import Service
 from kbnav.apps.web.store import DAY, Session, Status, Store, StoredEvent, StoredResult, StoredRun, unguessable
@@ -55,40 +56,6 @@ class _Live:
     brake: Brake
     history: Sequence[Turn] = ()
     deadline: float = field(default=float("inf"))
-
-
-class Changes:
-    """Tells coroutines of the server's loop that a run of this process has news."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._listeners: dict[str, set[asyncio.Event]] = {}
-
-    def tell(self, run_id: str) -> None:
-        """From any thread."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._wake, run_id)
-
-    def _wake(self, run_id: str) -> None:
-        for event in self._listeners.get(run_id, ()):
-            event.set()
-
-    def wake_all(self) -> None:
-        """In the loop: everybody who waits looks again."""
-        for run_id in list(self._listeners):
-            self._wake(run_id)
-
-    @contextmanager
-    def listening(self, run_id: str) -> Iterator[asyncio.Event]:
-        """An event that is set whenever there is news."""
-        event = asyncio.Event()
-        self._listeners.setdefault(run_id, set()).add(event)
-        try:
-            yield event
-        finally:
-            self._listeners[run_id].discard(event)
-            if not self._listeners[run_id]:
-                del self._listeners[run_id]
 
 
 class Runner:

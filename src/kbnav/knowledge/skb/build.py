@@ -5,14 +5,12 @@ A build that was killed leaves ``build/`` behind; the same build called again go
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +19,7 @@ import numpy as np
 
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.arrays import open_array
+from kbnav.knowledge.skb.folder import file_info, only_builder, prepare, remove_unused
 from kbnav.knowledge.skb.graph import Graph, write_graph
 from kbnav.knowledge.skb.intake import EdgeCollector, NodeWriter
 from kbnav.knowledge.skb.nodes import Nodes
@@ -28,7 +27,6 @@ from kbnav.knowledge.skb.records import Losses, Source
 from kbnav.knowledge.skb.schema import (
     FORMAT,
     LSA,
-    META,
     TRIPLES,
     WORK,
     Dropped,
@@ -40,7 +38,6 @@ from kbnav.knowledge.skb.schema import (
     Relation,
     TypeTuple,
     no_progress,
-    read_meta,
     type_starts,
     write_meta,
 )
@@ -49,11 +46,9 @@ from kbnav.knowledge.skb.store import RELATIONAL_TEXT, RELATIONAL_VECTORS, SKB, 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder
 
-LOCK = "build.lock"
 POSITIONS = "positions.npy"
 STATE = "progress.json"
 REPORT_EVERY = 10_000
-COPY_BYTES = 1 << 20
 
 
 class Options(NamedTuple):
@@ -99,9 +94,9 @@ def build(
         ann.require()
         if not options.vectors:
             raise UsageError("an approximate index is one of vectors, and none are to be built")
-    _prepare(out)
+    prepare(out)
     try:
-        with _only_builder(out):
+        with only_builder(out):
             work = out / WORK
             state = _State.resume(work, _fingerprint(source, options, previous))
             job = _Job(source, options, work, state, previous, progress)
@@ -111,30 +106,6 @@ def build(
             return meta
     except OSError as error:  # a full disk, no right to write
         raise UsageError(f"{out} could not be built: {error}; what was there before is as it was") from error
-
-
-def tidy(out: Path) -> None:
-    """Delete the data of earlier builds that no process has open; not while another build is under way."""
-    try:
-        with _only_builder(out):
-            remove_unused(out, read_meta(out).data)
-    except UsageError:  # that build will
-        return
-
-
-def remove_unused(out: Path, used: str) -> None:
-    """Delete the data of earlier builds that no process has open."""
-    for folder in out.glob("data-*"):
-        if folder.name == used:
-            continue
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder)
-        except BlockingIOError:
-            continue  # a reader has it; the next build tries again
-        finally:
-            os.close(handle)
 
 
 def _run(job: _Job, state: _State) -> None:
@@ -411,26 +382,6 @@ def _plain(losses: Losses) -> dict[str, Any]:
     return {reason: dropped.model_dump() for reason, dropped in losses.report().items()}
 
 
-def _prepare(out: Path) -> None:
-    """Make the folder, or see that it is an SKB, or one whose first build was cut off."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{out}: {error}") from error
-    if any(out.iterdir()) and not any((out / mark).exists() for mark in (LOCK, META)):
-        raise UsageError(f"{out} is there and is not an SKB; choose another folder")
-
-
-@contextmanager
-def _only_builder(out: Path) -> Iterator[None]:
-    with (out / LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(f"{out} is being built by another process") from error
-        yield
-
-
 def _fingerprint(source: Source, options: Options, previous: Path | None) -> str:
     wanted = [options.text, options.encoder_name, options.sparql, options.relations, options.ann]
     parts = [FORMAT, source.fingerprint, *wanted, previous and previous.name]
@@ -451,15 +402,3 @@ def _put_in_place(job: _Job, out: Path, name: str) -> Meta:
     for leftover in leftovers:
         (out / meta.data / leftover).unlink()
     return meta
-
-
-def file_info(path: Path, *, sync: bool = False) -> FileInfo:
-    """Size and SHA-256 of a file; with ``sync`` it is on disk when this returns."""
-    digest, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while part := file.read(COPY_BYTES):
-            digest.update(part)
-            size += len(part)
-        if sync:
-            os.fsync(file.fileno())
-    return FileInfo(bytes=size, sha256=digest.hexdigest())

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.build import Options, build, file_info, tidy
+from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.folder import file_info, tidy
 from kbnav.knowledge.skb.records import EXAMPLES, EdgeArrays, EdgeRecord, Losses, NodeRecord, Source
 from kbnav.knowledge.skb.schema import Meta, Progress, Style, no_progress, read_meta
 from kbnav.knowledge.skb.store import SKB
