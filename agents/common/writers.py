@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from kbnav.agents.common.beam import facts_for
 from kbnav.agents.machine import State
-from kbnav.answers import AnswerTable, Ranking
+from kbnav.answers import AnswerTable, Cell, Ranking
 from kbnav.knowledge.sparql.present import comment_labels
 from kbnav.prompts import render
 from kbnav.tools.observation import Context, Shown
-from kbnav.tools.show import cell_text, table_text
+from kbnav.tools.show import cell_text, cut, table_text
 from kbnav.tools.toolbox import FINISH
 from kbnav.tools.walking import fact_text
 from kbnav.trajectory import Outcome, Usage
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _NAMED = 10
 """Rows that a plain answer names."""
+_LONG = 200
+"""Characters of a value in a plain answer."""
 WORDED = 50
 """Rows up to which a model puts a result into words whole."""
 
@@ -106,13 +108,14 @@ def plain_answer(table: AnswerTable) -> str:
     """The first column's values, or whole rows where there are several columns; at most ten are named."""
     if table.boolean is not None:
         return "✓ (true)" if table.boolean else "✗ (false)"
-    texts = [", ".join(_plain(table, row, index) for index in range(len(row))) for row in table.rows[:_NAMED]]
+    texts = [", ".join(_plain(table, cell) for cell in row) for row in table.rows[:_NAMED]]
     more = f" … (+{len(table.rows) - _NAMED})" if len(table.rows) > _NAMED else ""
     return ("; " if len(table.columns) > 1 else ", ").join(texts) + more
 
 
-def _plain(table: AnswerTable, row: tuple[object, ...], index: int) -> str:
-    cell = row[index]
-    text = cell_text(cell, table.labels, 200)  # type: ignore[arg-type]
-    used, _, label = text.partition(" (")
-    return label.removesuffix(")") if label and used.startswith(("Q", "P", "L")) else text
+def _plain(table: AnswerTable, cell: Cell) -> str:
+    """An entity by its label alone, and a day without its midnight."""
+    used = cell.entity_id if cell else None
+    if used:
+        return cut(table.labels.get(used, used), _LONG)
+    return cell_text(cell, table.labels, _LONG).removesuffix("T00:00:00Z")

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
+from kbnav.agents.common.writers import plain_answer
 from kbnav.agents.spinach import spinach_with
+from kbnav.answers import AnswerTable, Term
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.session import ask
 from kbnav.settings import Settings
@@ -43,6 +45,13 @@ def test_finish_names_its_result_also_one_that_was_taken_back(tmp_path):
     run = asked([looks("a"), runs(4), looks("a"), runs(2), names(2)], tmp_path)
     assert [step.dropped for step in run.discarded] == ["rolled back", "repeat"]
     assert (run.outcome.query, run.path[-1].observation) == ("SELECT 4", "Finished: result 2 is the answer.")
+
+
+def test_a_plain_answer_has_labels_in_place_of_ids_texts_as_they_are_and_days_without_midnight():
+    queen = Term("uri", "http://www.wikidata.org/entity/Q15862")
+    row = (queen, Term("literal", "Queen (band)"), Term("literal", "1970-06-27T00:00:00Z"), None)
+    table = AnswerTable(("who", "name", "since", "until"), (row,), labels={"Q15862": "Queen (British band)"})
+    assert plain_answer(table) == "Queen (British band), Queen (band), 1970-06-27, (none)"
 
 
 def test_a_result_that_is_not_there_is_no_end(tmp_path):
