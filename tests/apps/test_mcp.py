@@ -29,6 +29,7 @@ from kbnav.apps.web.desk import DATABASE, open_desk
 from kbnav.apps.web.store import Store
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.settings import Price, Settings
+from kbnav.systems import find
 from tests.apps.web.parts import Explorer, served_process, until, web_settings
 from tests.models.stub import ModelStub, completion, failure
 
@@ -63,6 +64,7 @@ async def explore(client: Client) -> None:
     listed = {tool.name: tool for tool in (await client.list_tools()).tools}
     lookups = {"search_entities", "get_entry", "get_property_examples", "execute_query", "search_neighbors"}
     assert set(listed) == {*lookups, ASK}
+    assert find("spinach").about.rstrip(".") in client.instructions
     assert listed["search_entities"].input_schema["required"] == ["query"]
     assert "SPARQL" in listed["execute_query"].description
 

@@ -16,6 +16,7 @@ from kbnav.errors import KbnavError
 from kbnav.session import ask, use
 from kbnav.settings import Web
 from kbnav.stopping import Brake
+from kbnav.systems import systems
 from kbnav.trajectory import Run, versions
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _ASK = (
 )
 _INSTRUCTIONS = (
     "Tools that navigate the knowledge base {kb}: look things up, try small queries, check what comes back, build the "
-    "answer from what was seen. `ask` leaves all of it to an agent."
+    "answer from what was seen. `ask` leaves all of it to an agent, {agent}: {about}."
 )
 AT_ONCE = 8
 """Calls of one client over standard input that are worked on at once; others wait."""
@@ -122,11 +123,17 @@ def build_server(desk: Desk, hide: Secrets) -> Server[Any]:
     return Server(
         "kbnav",
         version=versions()["kbnav"],
-        instructions=_INSTRUCTIONS.format(kb=agent.kb.name),
+        instructions=_INSTRUCTIONS.format(kb=agent.kb.name, agent=agent.name, about=_about(agent)),
         lifespan=desk.opened,
         on_list_tools=tools,
         on_call_tool=call,
     )
+
+
+def _about(agent: Agent) -> str:
+    """What the agent is, as the registry says it; one of somebody's own may not be in it."""
+    known = next((entry.about for entry in systems() if entry.name == agent.name), "")
+    return known.rstrip(".") or "one of your own"
 
 
 def _tools(agent: Agent) -> list[Tool]:

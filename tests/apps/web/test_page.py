@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
+from kbnav.systems import find
 from tests.apps.web.parts import Explorer, Server, web_settings
 from tests.models.stub import silent_endpoint
 
@@ -55,6 +56,8 @@ def held_server(fresh_home: Path) -> Iterator[tuple[Server, Explorer]]:
 
 def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page: Page, server: Server, tmp_path: Path):
     page.goto(server.url)
+    assert page.get_attribute("#system", "title") == find("spinach").about
+    assert page.get_attribute("#system option[value=spinach]", "title") == find("spinach").about
     ask(page, MARIE)
     wait_for_the_end(page)
     assert page.inner_text(".answer .text") == "polonium, radium"

@@ -34,7 +34,12 @@ def front_page(parts: Any, visitor: Any, session: str = "", share: str = "") -> 
     """The chat page: empty, on a session, or on a run that is shared."""
     service = parts.service
     kbs = [
-        {"key": kb.key, "systems": [one.name for one in service.systems(kb)], "examples": service.examples(kb.key)}
+        {
+            "key": kb.key,
+            "systems": [one.name for one in service.systems(kb)],
+            "about": {one.name: one.about for one in service.systems(kb)},
+            "examples": service.examples(kb.key),
+        }
         for kb in service.kbs.values()
     ]
     web = parts.settings.web

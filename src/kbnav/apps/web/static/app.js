@@ -35,16 +35,21 @@ function chat() {
   let running = null;
   let opened = 0;
 
-  const options = (select, names, chosen) => select.replaceChildren(...names.map((name) => h("option", { value: name, selected: name === chosen }, name)));
-  const systems = () => offered.kbs.find((one) => one.key === kb.value).systems;
+  const options = (select, names, chosen, about = {}) => {
+    select.replaceChildren(...names.map((name) => h("option", { value: name, selected: name === chosen, title: about[name] }, name)));
+    select.title = about[select.value] || "";
+  };
+  const base = () => offered.kbs.find((one) => one.key === kb.value);
+  const systems = () => base().systems;
   options(kb, offered.kbs.map((one) => one.key));
-  options(system, systems());
+  options(system, systems(), undefined, base().about);
   options(model, offered.models);
   kb.addEventListener("change", () => {
-    options(system, systems());
+    options(system, systems(), undefined, base().about);
     leave();
   });
   for (const select of [system, model]) select.addEventListener("change", leave);
+  system.addEventListener("change", () => (system.title = base().about[system.value] || ""));
 
   /** Another choice is another session. */
   function leave() {
@@ -143,7 +148,7 @@ function chat() {
       const found = await call(`/api/sessions/${encodeURIComponent(id)}`);
       if (left()) return undefined;
       options(kb, offered.kbs.map((one) => one.key), found.kb);
-      options(system, systems(), found.system);
+      options(system, systems(), found.system, base().about);
       options(model, offered.models, found.model);
       document.title = found.title || "kbnav";
       for (const run of found.runs) show(run);
