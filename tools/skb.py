@@ -5,10 +5,13 @@ What a model reads of a tool is its docstring; each gives the ids that it shows,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
-from kbnav.knowledge.base import Direction, Entry
+from kbnav.errors import BadArguments, UnknownId
+from kbnav.knowledge.base import Direction, Entry, Statement
 from kbnav.knowledge.skb.kb import as_skb
 from kbnav.tools.execute_query import run_query
 from kbnav.tools.observation import Context, Observation
@@ -26,6 +29,10 @@ _MOST = 50
 """Nodes that one call may ask for."""
 _DOCUMENT = 2_000
 """Characters of a document that are shown."""
+_BATCH, _FEW = 10, 5
+"""Nodes that a batched call shows, and links that it shows of each node, or of each of its relations."""
+_SHORT = 300
+"""Characters of a document up to which a batched call shows it whole."""
 
 
 def search_entities(context: Context, thought: str, query: str) -> Observation:
@@ -42,24 +49,32 @@ def search_entities(context: Context, thought: str, query: str) -> Observation:
     return Observation(text, nodes=_once(entity.id for entity in result.entities))
 
 
-def get_entry(context: Context, thought: str, entity_id: str) -> Observation:
+def get_entry(
+    context: Context,
+    thought: str,
+    entity_id: str = "",
+    entity_ids: list[str] = [],  # noqa: B006 - read only, and what the schema tells a model
+) -> Observation:
     """Read one node: its document and its edges, cut to what matters for the question; or what a relation links.
 
-    Edges that come in from other nodes are listed under ^relation.
+    Edges that come in from other nodes are listed under ^relation. Several nodes are shown shortly, one after another.
 
     Args:
         thought: Why this step comes next, in one or two sentences.
         entity_id: The id of the node, as results show it, or the name of a relation.
+        entity_ids: Ids of several nodes to compare, at most 10, in place of entity_id.
     """
+    return _each("get_entry", entity_id, entity_ids, partial(_whole_entry, context), partial(_short_entry, context))
+
+
+def _whole_entry(context: Context, entity_id: str) -> Observation:
     entry = context.kb.get_entry(entity_id, language=context.language)
     kept, usage = context.prune(entry, context.asked)
     linked = [one.value.id for one in kept.statements if one.value.id]
     own = [entry.entity.id] if entry.entity.kind != "property" else []
     empty = "It has no edges." if own else ""
     text = entry_text(_shortened(entry), kept, context.shown, empty=empty)
-    if entry.omitted:
-        text += "\nNot read: " + ", ".join(f"{count:,} more {what}" for what, count in entry.omitted.items()) + "."
-    return Observation(text, usage=usage, nodes=_once([*own, *linked]))
+    return Observation("\n".join([text, *_not_read(entry)]), usage=usage, nodes=_once([*own, *linked]))
 
 
 def get_property_examples(context: Context, thought: str, relation: str) -> Observation:
@@ -79,10 +94,11 @@ def get_property_examples(context: Context, thought: str, relation: str) -> Obse
 def search_neighbors(
     context: Context,
     thought: str,
-    entity_id: str,
+    entity_id: str = "",
     query: str = "",
     relation: str = "",
     direction: Direction = "both",
+    entity_ids: list[str] = [],  # noqa: B006 - read only, and what the schema tells a model
 ) -> Observation:
     """Find what a node is linked to; neighbours whose names and documents fit the query best come first.
 
@@ -92,14 +108,25 @@ def search_neighbors(
         query: Words that describe the wanted neighbour.
         relation: The name of a relation, to see only its edges.
         direction: "out" for edges that leave the node, "in" for edges that point to it, or "both".
+        entity_ids: Ids of several nodes, at most 10, in place of entity_id; the best 5 edges of each are shown.
     """
+    see = partial(_linked, context, query=query, relation=relation, direction=direction)
+    most = context.shown.edges
+    return _each(
+        "search_neighbors", entity_id, entity_ids, partial(see, limit=most), partial(see, limit=min(_FEW, most))
+    )
+
+
+def _linked(
+    context: Context, entity_id: str, *, query: str, relation: str, direction: Direction, limit: int
+) -> Observation:
     found = context.kb.search_neighbors(
         entity_id,
         relation=relation or None,
         direction=direction,
         query=query,
         language=context.language,
-        limit=context.shown.edges,
+        limit=limit,
     )
     if not found.edges:
         return Observation(neighborhood_text(found, context.shown))
@@ -170,6 +197,62 @@ def finish(context: Context, thought: str, nodes: list[str]) -> Observation:
         nodes: The ids, best first; empty if results have shown that the knowledge base does not hold the answer.
     """
     return Observation("Finished.")
+
+
+def _short_entry(context: Context, entity_id: str) -> Observation:
+    """A node in a few lines: what of its document fits the question, and its edges by relation; all cuts are named."""
+    kb = as_skb(context.kb, "get_entry")
+    entry = kb.get_entry(entity_id, language=context.language)
+    lines = [f"{entity_name(entry.entity)}: {entry.entity.description}".rstrip(": ")]
+    document = entry.document.strip()
+    if len(document) <= _SHORT:
+        lines += [document] if document else []
+    else:
+        fitting = kb.excerpts([entity_id], context.asked).get(entity_id, "")
+        lines.append(f"{fitting or document[:_SHORT]} (of a document of {len(document):,} characters)")
+    by_relation: defaultdict[str, list[Statement]] = defaultdict(list)
+    for one in entry.statements:
+        by_relation[entity_name(one.property)].append(one)
+    shown: list[str | None] = [entry.entity.id] if entry.entity.kind != "property" else []
+    for name, edges in by_relation.items():
+        shown += [one.value.id for one in edges[:_FEW]]
+        ends = "; ".join(value_text(one.value, context.shown.cell) for one in edges[:_FEW])
+        more = f"; and {len(edges) - _FEW:,} more" if len(edges) > _FEW else ""
+        lines.append(f"-- {name} --> {ends}{more}")
+    return Observation("\n".join([*lines, *_not_read(entry)]), nodes=_once(shown))
+
+
+def _each(
+    tool: str,
+    entity_id: str,
+    entity_ids: Sequence[str],
+    whole: Callable[[str], Observation],
+    shortly: Callable[[str], Observation],
+) -> Observation:
+    """One node whole, or several shortly; an id that there is not is said to be none, and the others are shown."""
+    ids = _once([entity_id, *entity_ids])
+    if not 0 < len(ids) <= _BATCH:
+        raise BadArguments(f"{tool}: give entity_id, or two to {_BATCH} entity_ids.")
+    if len(ids) == 1:
+        return whole(ids[0])
+    texts, nodes, seen = list[str](), list[str](), False
+    for one in ids:
+        try:
+            shown = shortly(one)
+        except UnknownId as error:
+            texts.append(str(error))
+            continue
+        seen = True
+        texts.append(shown.text)
+        nodes += shown.nodes
+    return Observation("\n\n".join(dict.fromkeys(texts)), ok=seen, nodes=_once(nodes))
+
+
+def _not_read(entry: Entry) -> list[str]:
+    """What of the edges of a node with very many was not read."""
+    if not entry.omitted:
+        return []
+    return ["Not read: " + ", ".join(f"{count:,} more {what}" for what, count in entry.omitted.items()) + "."]
 
 
 def _once(ids: Iterable[str | None]) -> tuple[str, ...]:

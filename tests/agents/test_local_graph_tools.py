@@ -158,3 +158,35 @@ def test_mentions_are_whole_words_as_they_are_written_and_common_nouns_count_beh
     # A musician is a common word here, and a node; the node that has the name comes before the other name's.
     assert ids("Which musician or playwright knew Bob Lisk?") == ["pw", "bob", "bob2", "mu"]
     kb.close()
+
+
+def test_several_nodes_are_looked_at_in_one_call_and_what_is_cut_is_named(tmp_path):
+    long = "Of stone. " + "It rained. " * 40 + "A red door leads in."
+    houses = [{"id": f"h{n}", "type": "house", "name": f"House {n}", "description": long} for n in range(7)]
+    people = [{"id": p, "type": "person", "name": p.title(), "description": "A miller."} for p in ("ann", "bob")]
+    edges = [*(("ann", "owns", f"h{n}") for n in range(7)), ("bob", "owns", "h0"), ("bob", "painted", "h1")]
+    kb = skb_of(tmp_path, [*houses, *people], edges)
+    seen = use(kb, "get_entry", "Who has a red door?", entity_ids=["ann", "bob", "h0", "nobody"])
+    ann, bob, house, nobody = (part.splitlines() for part in seen.text.split("\n\n"))
+    assert ann[0] == "Ann (ann): person"
+    assert ann[-1] == "-- owns --> House 0 (h0); House 1 (h1); House 2 (h2); House 3 (h3); House 4 (h4); and 2 more"
+    assert bob[-2:] == ["-- owns --> House 0 (h0)", "-- painted --> House 1 (h1)"]
+    whole = kb.get_entry("h0").document.strip()
+    assert "red door" in house[1]
+    assert house[1].endswith(f"(of a document of {len(whole):,} characters)")
+    assert "-- ^owns --> Ann (ann); Bob (bob)" in house
+    assert "nobody" in nobody[0]
+    assert set(seen.nodes) == {"ann", "bob", "h0", "h1", "h2", "h3", "h4"}  # what is not shown cannot be answered
+    linked = use(kb, "search_neighbors", entity_ids=["ann", "bob"], relation="owns").text.split("\n\n")
+    assert linked[0].splitlines()[0] == "Ann (ann): 7 edges, the first 5 shown."
+    assert len(linked[0].splitlines()) == 6
+    assert linked[1].splitlines()[0] == "Bob (bob): 1 edge."
+    # one of them is as one alone, and none or too many are refused
+    assert use(kb, "get_entry", entity_ids=["ann"]) == use(kb, "get_entry", entity_id="ann")
+    for tool in ("get_entry", "search_neighbors"):
+        for wrong in ({}, {"entity_ids": [f"h{n}" for n in range(11)]}):
+            assert use(kb, tool, **wrong).text == f"{tool}: give entity_id, or two to 10 entity_ids."
+    lost = use(kb, "search_neighbors", entity_ids=["ann", "bob"], relation="eats")
+    assert not lost.ok
+    assert lost.text.count("there is no relation 'eats'") == 1
+    kb.close()
