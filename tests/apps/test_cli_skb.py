@@ -274,7 +274,8 @@ def test_a_chat_model_is_asked_with_the_tools_and_words_of_an_skb(kbnav):
     assert (code, json.loads(out)["answer"]) == (0, "Bob Lisk owns the Long Barn.")
     tools = {tool["function"]["name"]: tool["function"] for tool in sent["tools"]}
     assert list(tools) == [
-        "search_entities", "get_entry", "get_property_examples", "search_neighbors", "execute_query", "finish",
+        "search_entities", "get_entry", "get_property_examples", "search_neighbors", "find_relations", "follow_paths",
+        "get_fields", "execute_query", "finish",
     ]  # fmt: skip
     assert tools["finish"]["parameters"]["properties"]["nodes"]["type"] == "array"
     assert "- person -- owns --> house: 3" in sent["messages"][0]["content"]
