@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kbnav.errors import TellModel
+from kbnav.errors import TellModel, UnknownId
 from kbnav.knowledge.base import Entry, Profiled, Statement
 from kbnav.knowledge.wikidata.profiles import INSTANCE_OF, SUBCLASS_OF
 from kbnav.relevance import relevance, words
@@ -34,7 +34,13 @@ def get_entry(context: Context, thought: str, entity_id: str, properties: str = 
         entity_id: The id of the entity or property, such as Q42 or P31.
         properties: Ids of properties to see with all their statements, and nothing else: "P39 P166".
     """
-    entry = context.kb.get_entry(entity_id, language=context.language)
+    try:
+        entry = context.kb.get_entry(entity_id, language=context.language)
+    except UnknownId:  # a part of a knowledge base may have nothing of a thing but that others name it
+        around = _around(context, entity_id.strip().rpartition(":")[2].upper())
+        if not around:
+            raise
+        return Observation("\n".join([f"{entity_id} has no statements of its own here.", *around]))
     wanted = [one.upper() for one in _ID.findall(properties)]
     if wanted:
         return Observation(_of_properties(entry, wanted, context.shown))

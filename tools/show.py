@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from kbnav.answers import ENTITY_IRI, AnswerTable, Cell, Ranking
 from kbnav.knowledge.base import Entity, Entry, Example, Neighborhood, SearchResult, Statement, Value
+from kbnav.knowledge.sparql.prefixes import shortened
 from kbnav.tools.observation import Shown
 
 _COLUMNS = 20
@@ -220,9 +221,18 @@ def cell_text(cell: Cell, labels: Mapping[str, str], width: int) -> str:
         return "(none)"
     used = cell.entity_id
     if used:
-        return _labelled(used, labels, width)
+        return f"{_form(cell.value)}{_labelled(used, labels, width)}"
+    if cell.type == "uri" and (short := shortened(cell.value)):
+        return cut(short, width)
     text = cut(ENTITY_IRI.sub(lambda found: _labelled(found[1], labels, width), cell.value), width)
     return f"{text}@{cell.language}" if cell.language else text
+
+
+def _form(iri: str) -> str:
+    """``wdt:``, ``p:``, ``pq:`` and so on before a property: as a predicate each of them is another one."""
+    short = shortened(iri)
+    prefix = short.partition(":")[0]
+    return f"{prefix}:" if prefix not in ("", "wd", "wds", "node") else ""
 
 
 def _labelled(used: str, labels: Mapping[str, str], width: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -15,6 +16,8 @@ from kbnav.knowledge.sparql.prefixes import entity_ids
 from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import QUERY
 from kbnav.trajectory import Call, Outcome, Status, Step, Turn, Usage
+
+_LOOKS = re.compile(r"^\s*(?:(?:PREFIX|BASE)\b[^\n]*\s+)*(?:CONSTRUCT|DESCRIBE)\b", re.IGNORECASE)
 
 
 class Writer(Protocol):
@@ -112,9 +115,10 @@ class QueryEnding:
 
 
 def last_with_rows(steps: Sequence[Step]) -> Step | None:
-    """The last query with rows."""
+    """The last query with rows; one that only looks at the triples of things (CONSTRUCT) where there is no other."""
     queries = [step for step in steps if step.call.tool == QUERY and step.rows]
-    return max(queries, key=lambda step: step.number, default=None)
+    tables = [step for step in queries if not _LOOKS.search(str(step.call.arguments.get("query", "")))]
+    return max(tables or queries, key=lambda step: step.number, default=None)
 
 
 def _final_table(query: str, question: str, context: Context) -> tuple[str, AnswerTable, str]:

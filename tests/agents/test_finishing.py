@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
+from kbnav.agents.common.answering import last_with_rows
 from kbnav.agents.common.writers import plain_answer
 from kbnav.agents.spinach import spinach_with
 from kbnav.answers import AnswerTable, Term
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.session import ask
 from kbnav.settings import Settings
-from kbnav.trajectory import Run
+from kbnav.trajectory import Call, Run, Step
 from tests.agents.parts import agent_of, finishes, looks, runs
 
 
@@ -45,6 +46,23 @@ def test_finish_names_its_result_also_one_that_was_taken_back(tmp_path):
     run = asked([looks("a"), runs(4), looks("a"), runs(2), names(2)], tmp_path)
     assert [step.dropped for step in run.discarded] == ["rolled back", "repeat"]
     assert (run.outcome.query, run.path[-1].observation) == ("SELECT 4", "Finished: result 2 is the answer.")
+
+
+def test_a_finish_that_comes_too_early_is_told_of_the_good_result_that_was_taken_back(tmp_path):
+    *_, last = told([looks("a"), runs(4), looks("a"), finishes(), names(2)], tmp_path)
+    assert "finish was not accepted: result 2, which has rows, was taken back." in last
+    assert "call finish with result=2" in last
+    assert "no_answer" not in last
+
+
+def test_a_look_at_the_triples_of_things_does_not_replace_the_result():
+    def step(number: int, query: str) -> Step:
+        return Step(number, Call("execute_query", {"query": query}), rows=3)
+
+    table, probe = step(1, "SELECT ?x { }"), step(2, "PREFIX : <urn:x>\nconstruct { ?s ?p ?o } { ?s ?p ?o } LIMIT 12")
+    assert last_with_rows([table, probe]) == table
+    assert last_with_rows([probe]) == probe
+    assert last_with_rows([]) is None
 
 
 def test_a_plain_answer_has_labels_in_place_of_ids_texts_as_they_are_and_days_without_midnight():

@@ -169,11 +169,16 @@ def test_a_call_without_any_thought_is_not_run(tmp_path):
 
 
 def test_a_corrected_call_is_no_repeat_of_the_one_that_could_not_be_run(tmp_path):
-    without_thought = AIMessage("", tool_calls=[{"name": "finish", "args": {}, "id": "1"}])
+    without_thought = AIMessage("", tool_calls=[{"name": "execute_query", "args": {"query": "SELECT 2"}, "id": "1"}])
     run = asked([without_thought, runs(2), finishes()], tmp_path)
-    assert on_path(run) == ["finish", "execute_query SELECT 2", "finish"]
+    assert on_path(run) == ["execute_query SELECT 2", "execute_query SELECT 2", "finish"]
     assert run.outcome.status == "answered"
     assert run.discarded == ()
+
+
+def test_an_answer_is_not_turned_away_for_the_lack_of_a_thought(tmp_path):
+    run = asked([runs(2), AIMessage("", tool_calls=[{"name": "finish", "args": {}, "id": "1"}])], tmp_path)
+    assert (run.outcome.status, run.outcome.query) == ("answered", "SELECT 2")
 
 
 def test_a_query_in_a_fence_in_the_text_is_run(tmp_path):

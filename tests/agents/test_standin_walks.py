@@ -49,12 +49,14 @@ def test_it_supplies_no_facts_and_knows_no_answers():
         "walking/generate.md", question="Who?", request="Who built it?", known=["- a -- b --> c"], documents=[], most=3
     )
     assert answer(facts) == "unknown"
-    assert answer(render("tog/recall.md", question="Who?", known=[])) == "unknown"
+    assert answer(render("tog/recall.md", demonstrations=(), question="Who?", known=[])) == "unknown"
 
 
 def test_it_scores_by_shared_words_and_keeps_within_the_number_asked_for():
     lines = [("Ann", "owns"), ("Ann", "painted"), ("Ann", "born in")]
-    prompt = render("tog/relations.md", question="What has Ann painted?", known=[], relations=lines, most=2)
+    prompt = render(
+        "tog/relations.md", demonstrations=(), question="What has Ann painted?", known=[], relations=lines, most=2
+    )
     said = answer(prompt).splitlines()
     assert len(said) == 2
     assert said[0] == "2: 1.00"

@@ -8,7 +8,9 @@ import pytest
 
 from kbnav.agents.machine import WELL_KNOWN
 from kbnav.answers import AnswerTable, Term
+from kbnav.errors import UnknownId
 from kbnav.knowledge.base import Entity, Entry, KnowledgeBase, Qualifier, SearchResult, Statement, Value
+from kbnav.tools.get_entry import get_entry
 from kbnav.tools.observation import Context, Observation, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.show import search_text, statement_lines, table_text
@@ -340,3 +342,40 @@ def test_a_search_shows_eight_entities_and_four_properties():
     )
     lines = [line for line in search_text(found, "thing", Shown()).splitlines() if "(Q" in line or "(P" in line]
     assert [line.split("(")[1][0] for line in lines] == ["Q"] * 8 + ["P"] * 4
+
+
+def test_predicates_are_shown_in_the_form_in_which_a_query_writes_them(context):
+    text = use(context, "execute_query", query="SELECT DISTINCT ?p { wd:Q979 ?p ?o }").text
+    for name in ("wdt:P61 (discoverer or inventor)", "p:P61 (discoverer or inventor)", "rdfs:label"):
+        assert f"\n{name}\n" in text
+    assert "http" not in text
+    items = use(context, "execute_query", query="SELECT ?x { wd:Q979 wdt:P61 ?x }").text
+    assert "wd:" not in items.partition("\n")[2]
+
+
+class OnlyNamed:
+    """A knowledge base in which others name a thing that has no page."""
+
+    def __init__(self, kb) -> None:
+        self.kb = kb
+
+    def get_entry(self, entity_id: str, *, language: str = "en"):
+        raise UnknownId(f"no page for {entity_id}")
+
+    def property_profile(self, property_id: str, *, language: str = "en"):
+        return self.kb.property_profile(property_id, language=language)
+
+    def class_profile(self, entity_id: str, *, language: str = "en"):
+        return self.kb.class_profile(entity_id, language=language)
+
+    def incoming(self, entity_id: str, *, language: str = "en"):
+        return self.kb.incoming(entity_id, language=language)
+
+
+def test_what_is_only_named_by_others_has_no_statements_but_edges(context, mini_kb):
+    context.kb = OnlyNamed(mini_kb)
+    lines = get_entry(context, "", "wd:Q7186").text.splitlines()
+    assert lines[0] == "wd:Q7186 has no statements of its own here."
+    assert lines[1].startswith("Edges that come in: discoverer or inventor (P61) ×2")
+    with pytest.raises(UnknownId):
+        get_entry(context, "", "Q999999999")

@@ -17,7 +17,7 @@ from kbnav.prompts import render
 from kbnav.settings import Budget
 from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import QUERY, Toolbox
-from kbnav.trajectory import NO_TOOL, Call, Step, Turn
+from kbnav.trajectory import FINISH, NO_TOOL, Call, Step, Turn
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -185,8 +185,9 @@ def parse_calls(reply: AIMessage, turn: int, toolbox: Toolbox) -> list[Call]:
 def _call(toolbox: Toolbox, turn: int, number: int, text: str, call_id: str, name: str, arguments: Any) -> Call:
     call_id = call_id or f"call-{turn}-{number}"
     given = dict(arguments) if isinstance(arguments, dict) else {}
-    if text and not given.get("thought"):
-        given["thought"] = text  # some models put the thought into the message instead
+    if not given.get("thought") and (text or name == FINISH):
+        # Some models put the thought into the message instead; an answer is not turned away for the lack of one.
+        given["thought"] = text
     try:
         thought, values = toolbox.validate(name, given)
     except BadArguments as error:

@@ -7,6 +7,7 @@ not by ``wdt:``, or the reverse, or the other way round, is said.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -141,10 +142,16 @@ def _told(probes: _Probes, culprit: _Part, before: Sequence[_Part], partial: boo
         hint = _other_form(probes, culprit, before, alone) or (_use(probes, culprit) if alone else "")
     if alone:
         return f"No match: `{culprit.text}` matches nothing even by itself{hint}.{elsewhere}"
-    told = (
-        f"No match: `{culprit.text}` has matches, but none together with what stands before it (… `{before[-1].text}`)"
-    )
+    partner = next((part for part in reversed(before) if _share(part, culprit)), before[-1])
+    told = f"No match: `{culprit.text}` has matches, but none together with what stands before it (… `{partner.text}`)"
     return f"{told}{hint}." if hint else f"{told}: by what is stated here, there is no such thing.{elsewhere}"
+
+
+_VARIABLE = re.compile(r"[?$](\w+)")
+
+
+def _share(part: _Part, other: _Part) -> bool:
+    return bool(set(_VARIABLE.findall(part.text)) & set(_VARIABLE.findall(other.text)))
 
 
 def _other_form(probes: _Probes, culprit: _Part, before: Sequence[_Part], alone: bool) -> str:

@@ -69,6 +69,7 @@ SKB_PREFIXES: Mapping[str, str] = MappingProxyType(
 )
 """What queries to an SKB need not declare; see ``kbnav.knowledge.skb.rdf``."""
 
+_APART = re.compile(r"[/#?]")
 _ENTITY = re.compile(r"/(?:entity|prop(?:/[a-z-]+)*)/([QPL][1-9][0-9]*(?:-[FS][1-9][0-9]*)?)")
 
 
@@ -89,6 +90,15 @@ def add_prefixes(query: str, prefixes: Mapping[str, str] = STANDARD_PREFIXES) ->
     used = dict.fromkeys(token.text.split(":", 1)[0] for token in tokens if token.kind == "name")
     missing = [name for name in used if name in prefixes and name not in declared]
     return "".join(f"PREFIX {name}: <{prefixes[name]}> " for name in missing) + query
+
+
+def shortened(iri: str) -> str:
+    """``wdt:P31`` for an IRI that a query need not declare a prefix for; empty for any other."""
+    for prefix, namespace in (*STANDARD_PREFIXES.items(), *SKB_PREFIXES.items()):
+        local = iri.removeprefix(namespace)
+        if local and local != iri and not _APART.search(local):
+            return f"{prefix}:{local}"
+    return ""
 
 
 def declared_prefixes(tokens: Iterable[Token]) -> dict[str, str]:
