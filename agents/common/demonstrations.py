@@ -19,7 +19,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.skb.kb import as_skb
 from kbnav.options import Options
 from kbnav.plugins import load
 
@@ -117,6 +116,8 @@ def open_demonstrations(wanted: str, kb: KnowledgeBase) -> Demonstrations:
     if not made:
         read = read_demonstrations(Path(wanted))
         return Demonstrations(read, len(read))
+    from kbnav.knowledge.skb.kb import as_skb  # brings NumPy, which answers from Wikidata do without
+
     skb = as_skb(kb, f"{_KEY}={wanted}")
     count = int(made[1])
     pool: Sequence[Demonstration] = load(_MAKER)(skb, 2 * count)  # some may be left out

@@ -57,7 +57,7 @@ def test_an_answer_has_text_rows_query_steps_and_a_saved_run(kb: kbnav.KB):
     assert (answer.text, str(answer), answer.status, answer.rows) == ("polonium, radium",) * 2 + ("answered", ROWS)
     assert "wdt:P61 wd:Q7186" in answer.query
     assert answer.link.startswith("https://query.wikidata.org/#SELECT")
-    assert steps == [step.call.tool for step in answer.steps]
+    assert sorted(steps) == sorted(step.call.tool for step in answer.steps)  # those side by side end in any order
     assert steps[-2:] == ["execute_query", "finish"]
     saved = load_run(kb.settings.home / "runs" / f"{answer.run.id}.json")
     assert (saved.question, saved.settings["kb"]) == (MARIE, "mini")
