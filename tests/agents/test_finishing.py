@@ -127,7 +127,7 @@ def test_a_rollback_says_what_came_back_and_which_result_is_the_last_now(tmp_pat
     assert '- execute_query {"query": "SELECT 4"}: 4 rows' in lost
     assert "free again among the 15 actions, and counts only among the 30 in all." in lost
     assert "No result with rows is left above; result 2, which was taken back, can still be named" in lost
-    assert "1 of 15 actions used, 3 of 30 with those taken back." in lost
+    assert "1 of 15 actions used; with those taken back, 3 of the 30 that there are in all." in lost
     kept = told([runs(2), runs(4), looks("a"), runs(0), looks("a"), finishes()], tmp_path)[5]
     assert "The last result with rows is result 2." in kept
 

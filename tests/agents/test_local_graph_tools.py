@@ -130,6 +130,8 @@ def test_every_list_of_nodes_has_a_line_of_each_document(village):
         ({"summary": "A tall tower. Built of iron."}, "What is made of iron?", "Built of iron."),
         ({"entrez_id": "1234", "_id": "x", "score": 0.9, "kind": "gene"}, "", "kind: gene"),
         ({"bto_id": "BTO:1", "url": "www.x.org"}, "", ""),
+        ({"license": "Disease Ontology CC BY 3.0 (CC0 now)", "text": "It wastes the muscles."}, "Which disease?",
+         "It wastes the muscles."),
         ({"details": {"notes": [{"text": "It was lost in the great fire."}]}}, "", "It was lost in the great fire."),
     ],
 )  # fmt: skip

@@ -24,8 +24,8 @@ _TELLING = ("description", "summary", "abstract", "definition", "gloss", "detail
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 _IDENTIFIER = re.compile(r"(?=\S*\d)[\w.:/#-]+|\d[\d.,:/ -]*")
 _ADDRESS = re.compile(r"\S*(?:://|www\.)\S*")
-_NUMBERED = re.compile(r"(?:^|[ _])(?:ids?|urls?|uri|iri)$|^_", re.IGNORECASE)
-"""Names of fields that hold identifiers or addresses."""
+_ASIDE = re.compile(r"(?:^|[ _])(?:ids?|urls?|uri|iri|licen[cs]es?|rights|copyright|sources?)$|^_", re.IGNORECASE)
+"""Names of fields that hold identifiers or addresses, or say where the text is from and on what terms."""
 
 
 def excerpt(fields: Fields, name: str = "", *, about: str = "", without: Collection[str] = ()) -> str:
@@ -55,7 +55,7 @@ def _texts(fields: Fields, without: frozenset[str]) -> Iterator[tuple[str, str]]
     """Fields with what they say, nested ones by their own names; of the first ``_READ`` characters."""
     room = _READ
     for key, value in _leaves(fields, ""):
-        if key in without or _NUMBERED.search(key):
+        if key in without or _ASIDE.search(key):
             continue
         said = [text for text in (" ".join(str(one).split()) for one in value) if _says(text)]
         text = ", ".join(said)[:room]
