@@ -55,6 +55,12 @@ def test_a_finish_that_comes_too_early_is_told_of_the_good_result_that_was_taken
     assert "no_answer" not in last
 
 
+def test_that_finish_came_too_early_is_said_once(tmp_path):
+    _, at_once, later = told([finishes(), runs(3), finishes()], tmp_path)
+    assert "finish was not accepted" in at_once
+    assert "finish was not accepted" not in later
+
+
 def test_a_look_at_the_triples_of_things_does_not_replace_the_result():
     def step(number: int, query: str) -> Step:
         return Step(number, Call("execute_query", {"query": query}), rows=3)
