@@ -16,6 +16,8 @@ _IDENTIFIERS = 8
 """Identifiers not shown that are named at most."""
 _RELATIONS = 8
 """Relations that are counted below a part of an entity's edges."""
+_ADDRESSES = 2
+"""Addresses of one property that are shown."""
 _INDIRECT = " [by p:/ps: only, not wdt:]"
 _WORTH_SHOWING = 0.3
 """Share of the best edge's score below which an edge is not shown."""
@@ -80,13 +82,19 @@ def statement_lines(statements: Sequence[Statement], shown: Shown) -> list[str]:
         key = (one.property.id, one.value.id or one.value.text, one.value.special, one.rank)
         merged.setdefault(key, []).append(one)
     lines = []
+    addresses: Counter[str] = Counter()
     for same in merged.values():
+        if same[0].property.datatype == "url":
+            addresses[entity_name(same[0].property)] += 1
+            if addresses[entity_name(same[0].property)] > _ADDRESSES:
+                continue
         different = list(dict.fromkeys(qualifiers for one in same if (qualifiers := _qualifiers_text(one, shown))))
         times = f" (stated {len(same)} times)" if len(same) > 1 and len(different) > 1 else ""
         rank = " (preferred)" if same[0].rank == "preferred" else ""
         head = f"{entity_name(same[0].property)}: {value_text(same[0].value, shown.cell)}"
         lines.append(f"- {head}{''.join(f' [{text}]' for text in different)}{rank}{times}")
-    return lines
+    more = {name: number - _ADDRESSES for name, number in addresses.items() if number > _ADDRESSES}
+    return [*lines, *(f"- {name}: {number} more addresses" for name, number in more.items())]
 
 
 def entry_text(entry: Entry, kept: Entry, shown: Shown, *, empty: str = "It has no statements of its own.") -> str:
@@ -122,6 +130,8 @@ def _left_out(entry: Entry, kept: Entry) -> list[str]:
         lines.append(f"Identifiers not shown: {', '.join(names[:_IDENTIFIERS])}{more}.")
     if deprecated := (entry.omitted or {}).get("deprecated", 0):
         lines.append(f"{_count(deprecated, 'deprecated statement')} not shown.")
+    if unknown := (entry.omitted or {}).get("unknown property", 0):
+        lines.append(f"{_count(unknown, 'statement')} of properties that have no page here not shown.")
     return lines
 
 

@@ -10,10 +10,11 @@ from kbnav.agents.machine import WELL_KNOWN
 from kbnav.answers import AnswerTable, Term
 from kbnav.errors import UnknownId
 from kbnav.knowledge.base import Entity, Entry, KnowledgeBase, Qualifier, SearchResult, Statement, Value
+from kbnav.knowledge.wikidata.entities import without_unknown
 from kbnav.tools.get_entry import get_entry
 from kbnav.tools.observation import Context, Observation, Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.show import search_text, statement_lines, table_text
+from kbnav.tools.show import entry_text, search_text, statement_lines, table_text
 from kbnav.tools.toolbox import WIKIDATA_TOOLS, Toolbox
 from kbnav.trajectory import Call, Step
 
@@ -351,6 +352,22 @@ def test_predicates_are_shown_in_the_form_in_which_a_query_writes_them(context):
     assert "http" not in text
     items = use(context, "execute_query", query="SELECT ?x { wd:Q979 wdt:P61 ?x }").text
     assert "wd:" not in items.partition("\n")[2]
+
+
+def test_of_many_addresses_two_are_shown_and_the_rest_counted():
+    data = Entity("P1325", "external data available at", kind="property", datatype="url")
+    lines = statement_lines([Statement(data, Value(f"https://x.org/{n}")) for n in range(7)], Shown())
+    assert lines[:2] == [f"- external data available at (P1325): https://x.org/{n}" for n in range(2)]
+    assert lines[2:] == ["- external data available at (P1325): 5 more addresses"]
+
+
+def test_statements_of_properties_that_are_not_there_are_counted():
+    known = {"P31": Entity("P31", "instance of", kind="property")}
+    stated = [Statement(Entity(one, kind="property"), Value(one)) for one in ("P31", "P9", "P8")]
+    kept = without_unknown(Entry(Entity("Q1"), tuple(stated)), known)
+    assert [one.property.id for one in kept.statements] == ["P31"]
+    assert entry_text(kept, kept, Shown()).endswith("2 statements of properties that have no page here not shown.")
+    assert without_unknown(kept, known) == kept
 
 
 class OnlyNamed:

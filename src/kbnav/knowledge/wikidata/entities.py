@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from kbnav.errors import BadResponse, UnknownId
@@ -100,6 +101,15 @@ def parse(document: Mapping[str, Any], *, language: str, known: Mapping[str, Ent
         )
     except _SHAPE as error:
         raise BadResponse(f"{document.get('id')}: not of the form of an entity document: {error!r}") from error
+
+
+def without_unknown(entry: Entry, known: Mapping[str, Entity]) -> Entry:
+    """The entry without the statements of properties that are not known; ``omitted`` counts them."""
+    kept = tuple(one for one in entry.statements if one.property.id in known)
+    left_out = len(entry.statements) - len(kept)
+    if not left_out:
+        return entry
+    return replace(entry, statements=kept, omitted={**(entry.omitted or {}), "unknown property": left_out})
 
 
 def claims(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

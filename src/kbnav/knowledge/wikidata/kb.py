@@ -28,7 +28,7 @@ from kbnav.knowledge.sparql.prefixes import add_prefixes
 from kbnav.knowledge.wikidata import examples, neighbors, profiles, vector
 from kbnav.knowledge.wikidata.api import ActionApi
 from kbnav.knowledge.wikidata.cache import HttpCache
-from kbnav.knowledge.wikidata.entities import languages, no_page, parse, references
+from kbnav.knowledge.wikidata.entities import languages, no_page, parse, references, without_unknown
 from kbnav.knowledge.wikidata.exchange import Request
 from kbnav.knowledge.wikidata.http import HttpClient, is_loopback, user_agent
 from kbnav.knowledge.wikidata.limits import Throttle
@@ -110,11 +110,15 @@ class WikidataKB:
         return replace(found, entities=told_apart(found.entities, self._select, languages(code)))
 
     def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
-        """See ``KnowledgeBase``. Labels of all entities named are fetched 50 a request."""
+        """See ``KnowledgeBase``. Labels of all entities named are fetched 50 a request.
+
+        Statements of properties without a page, which were deleted or are not in a copy, are counted in ``omitted``.
+        """
         code = _code(language)
         asked = _id(entity_id)
         document = self._api.document(asked, code)
-        entry = parse(document, language=code, known=self._api.brief(references(document), code))
+        known = self._api.brief(references(document), code)
+        entry = without_unknown(parse(document, language=code, known=known), known)
         moved = entry.entity.id != asked and not entry.redirected_from
         return replace(entry, redirected_from=asked) if moved else entry
 
