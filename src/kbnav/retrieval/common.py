@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Self
@@ -38,9 +39,9 @@ class ComposedOptions(RetrievalOptions):
     """Options of those others by name, as ``bm25.relations=true`` sets one."""
 
     @property
+    @abstractmethod
     def made_of(self) -> Sequence[str]:
         """The systems that it is made of, by name."""
-        raise NotImplementedError
 
     @model_validator(mode="after")
     def _of_its_own_stages(self) -> Self:

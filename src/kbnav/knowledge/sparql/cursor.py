@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from kbnav.knowledge.sparql.tokens import Token
 
 
-class Cursor:
+class Cursor(ABC):
     """The tokens of a query, and in ``_at`` the one that comes next."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
         self._at = 0
 
+    @abstractmethod
     def _ended(self) -> Exception:
         """What is raised where the query ends and more is expected."""
-        raise NotImplementedError
 
     def _next(self) -> Token:
         if self._at >= len(self._tokens):
