@@ -16,29 +16,12 @@ from urllib.parse import unquote
 
 import pytest
 
-from kbnav.apps.cli import main
 from kbnav.trajectory import load_run, save_run
+from tests.apps.parts import Cli
 from tests.models.stub import Canned, ModelStub, completion, failure, silent_endpoint
 
 QUESTION = "Which elements were discovered by Marie Curie?"
 QUERY = "SELECT ?element WHERE { ?element wdt:P61 wd:Q7186 }"
-
-
-class Cli:
-    """Runs the command line in this process."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self._monkeypatch = monkeypatch
-        self._capsys = capsys
-
-    def __call__(self, *arguments: str, typed: str = "") -> tuple[int, str, str]:
-        """Exit code, standard output, standard error."""
-        self._monkeypatch.setattr(sys, "argv", ["kbnav", *arguments])
-        self._monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, error = self._capsys.readouterr()
-        return int(ended.value.code or 0), out, error
 
 
 @pytest.fixture

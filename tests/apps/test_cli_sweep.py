@@ -19,6 +19,7 @@ from kbnav.evaluation.sweep import variants
 from kbnav.models.calls import ModelCalls, Replies
 from kbnav.models.scripted import ScriptedModel
 from kbnav.trajectory import Usage, side_by_side
+from tests.apps.parts import Cli
 from tests.models.stub import Canned, ModelStub, completion
 
 QUESTION = "Which ship built by Marit Skarrow was painted yellow?"
@@ -28,24 +29,12 @@ QUESTIONS = [("1", QUESTION, ["ship:keeper"]), ("2", "What did Marit Skarrow bui
 @pytest.fixture
 def kbnav(capfd, monkeypatch, tmp_path, demo_home):
     """Run a command as a person would, where two questions are; gives exit code, output and error output."""
-    from kbnav.apps import cli
-
     monkeypatch.setenv("KBNAV_HOME", str(demo_home))
     monkeypatch.chdir(tmp_path)
     rows = [{"id": name, "question": text, "nodes": nodes} for name, text, nodes in QUESTIONS]
     (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["kbnav", *arguments])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        out, error = capfd.readouterr()
-        return code, out, error
-
-    return run
+    return Cli(monkeypatch, capfd)
 
 
 def rows_of(folder: Path) -> dict[str, dict[str, str]]:

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kbnav.apps import cli
+from tests.apps.parts import Cli
 
 QUESTION = "Which ship built by Marit Skarrow was painted yellow?"
 
@@ -21,17 +22,7 @@ def kbnav(capfd, monkeypatch, tmp_path, demo_home):
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["kbnav", *arguments])
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        out, error = capfd.readouterr()
-        return code, out, error
-
-    return run
+    return Cli(monkeypatch, capfd)
 
 
 def test_pasemiqa_answers_offline_by_its_plan_and_show_prints_it(kbnav):

@@ -1,0 +1,27 @@
+"""The command line, run as a person would, within the process of a test."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from kbnav.apps.cli import main
+
+
+class Cli:
+    """Runs the command line in this process."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch = monkeypatch
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str, typed: str = "") -> tuple[int, str, str]:
+        """Exit code, standard output, standard error."""
+        self._monkeypatch.setattr(sys, "argv", ["kbnav", *arguments])
+        self._monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, error = self._capsys.readouterr()
+        return int(ended.value.code or 0), out, error
