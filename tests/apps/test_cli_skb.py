@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from kbnav.apps.cli import main
 from kbnav.apps.cli.building import Progress
+from tests.apps.parts import Cli
 from tests.models.stub import Canned, ModelStub, completion, failure
 
 NODES = """\
@@ -34,22 +34,6 @@ ex:a a ex:Lake ; rdfs:label "Mere" ; ex:flowsInto ex:b .
 ex:b a ex:Sea ; rdfs:label "Deep" .
 """
 QUESTION = "Which houses does Ann Reed own?"
-
-
-class Cli:
-    """Runs the command line in this process."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self._monkeypatch = monkeypatch
-        self._capsys = capsys
-
-    def __call__(self, *arguments: str) -> tuple[int, str, str]:
-        """Exit code, standard output, standard error."""
-        self._monkeypatch.setattr(sys, "argv", ["kbnav", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, error = self._capsys.readouterr()
-        return int(ended.value.code or 0), out, error
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from kbnav.evaluation.conversations import conversation_lengths, markdown
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.report import html_report, load_report, markdown_report
 from kbnav.evaluation.report.sheet import COLUMNS, read_sheet, write_sheet
-from tests.apps.test_cli_skb import Cli
+from tests.apps.parts import Cli
 from tests.evaluation.parts import saved_folder
 
 ANN, BOB = (f"[[User:{name}|{name}]] 12:00, 1 January 2026 (UTC)" for name in ("Ann", "Bob"))

@@ -20,7 +20,7 @@ from kbnav.evaluation.systems import System
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.settings import Settings
-from tests.apps.test_cli_skb import Cli
+from tests.apps.parts import Cli
 from tests.evaluation.parts import Script
 
 

@@ -15,7 +15,7 @@ from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.planning import open as planners
 from kbnav.planning import training
-from tests.apps.test_cli_skb import Cli
+from tests.apps.parts import Cli
 from tests.planning.conftest import EDGES, NODES
 
 ENDS = ("now", "today", "mostly", "please", "then", "again")

@@ -24,7 +24,7 @@ from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
-from tests.apps.test_cli_skb import Cli
+from tests.apps.parts import Cli
 from tests.evaluation.synthesis.parts import Edge, EdgeList, small_skb
 
 FILLER = ["amber", "barley", "cobalt", "dahlia", "ebony", "fennel", "garnet", "hazel", "indigo", "juniper"]
