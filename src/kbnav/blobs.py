@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kbnav.errors import UsageError
-from kbnav.knowledge.wikidata.database import transaction
+from kbnav.knowledge.service.database import transaction
 
 _SCHEMA = "CREATE TABLE IF NOT EXISTS blob (key TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID"
 _AT_ONCE = 500  # keys of one query, below what SQLite allows

@@ -12,7 +12,7 @@ from kbnav.apps.bot.ledger import Ledger
 from kbnav.apps.bot.talk import Question
 from kbnav.apps.bot.wiki import Wiki
 from kbnav.apps.bot.wikitext import Style
-from kbnav.knowledge.wikidata.http import HttpClient
+from kbnav.knowledge.service.http import HttpClient
 from kbnav.settings import Bot as Rules
 from kbnav.settings import Limits, Settings
 from kbnav.trajectory import Call, Outcome, Run, Step, Turn

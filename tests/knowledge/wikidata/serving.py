@@ -12,10 +12,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from kbnav.knowledge.wikidata.cache import HttpCache
-from kbnav.knowledge.wikidata.http import HttpClient
+from kbnav.knowledge.service.cache import HttpCache
+from kbnav.knowledge.service.http import HttpClient
+from kbnav.knowledge.service.limits import Throttle
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
-from kbnav.knowledge.wikidata.limits import Throttle
 from kbnav.settings import Limits, Settings
 
 JSON = "application/json; charset=utf-8"

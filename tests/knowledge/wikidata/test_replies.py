@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kbnav.answers import AnswerTable, Term
 from kbnav.errors import BadResponse, KbnavError, QueryRefused, QuerySyntaxError, QueryTimeout
-from kbnav.knowledge.wikidata.exchange import Again, Reply
-from kbnav.knowledge.wikidata.query_replies import read_query
+from kbnav.knowledge.service.exchange import Again, Reply
+from kbnav.knowledge.service.query_replies import read_query
 from kbnav.knowledge.wikidata.replies import read_api
 
 JSON_ROWS = b"""{ "head" : { "vars" : [ "item", "n" ] }, "results" : { "bindings" : [ {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kbnav.errors import BadArguments, BadResponse, CredentialsError, ServiceError
+from kbnav.knowledge.service.limits import Throttle
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
-from kbnav.knowledge.wikidata.limits import Throttle
 from kbnav.settings import Settings
 from tests.knowledge.wikidata.serving import Answer, Asked, client, serving
 

@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 from kbnav.apps.bot.talk import Names, normal_user
 from kbnav.errors import CredentialsError, ServiceError, TellModel
-from kbnav.knowledge.wikidata.exchange import Reply, Request
-from kbnav.knowledge.wikidata.http import HttpClient
-from kbnav.knowledge.wikidata.replies import read_api, read_json
+from kbnav.knowledge.service.exchange import Reply, Request
+from kbnav.knowledge.service.http import HttpClient
+from kbnav.knowledge.service.replies import read_json
+from kbnav.knowledge.wikidata.replies import read_api
 
 MAXLAG = "5"
 _BATCH = 50

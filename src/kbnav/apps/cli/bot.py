@@ -152,7 +152,7 @@ def _wiki(settings: Settings) -> Wiki:
     """The wiki of the settings, logged in. Raises UsageError and CredentialsError naming what is missing."""
     from kbnav.apps.bot.wiki import Wiki
     from kbnav.errors import CredentialsError, UsageError
-    from kbnav.knowledge.wikidata.http import HttpClient
+    from kbnav.knowledge.service.http import HttpClient
 
     rules = settings.bot
     if not (rules.api and rules.user):

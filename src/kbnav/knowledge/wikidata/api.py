@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from kbnav.errors import BadResponse, UnknownId
 from kbnav.knowledge.base import Entity
+from kbnav.knowledge.service.exchange import Lagged, Request
+from kbnav.knowledge.service.http import HttpClient
 from kbnav.knowledge.wikidata.entities import brief, entity_of, languages
-from kbnav.knowledge.wikidata.exchange import Lagged, Request
-from kbnav.knowledge.wikidata.http import HttpClient
 from kbnav.knowledge.wikidata.replies import read_api
 from kbnav.knowledge.wikidata.values import ENTITY_ID
 

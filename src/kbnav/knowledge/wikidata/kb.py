@@ -23,17 +23,17 @@ from kbnav.knowledge.base import (
     SearchResult,
     Share,
 )
+from kbnav.knowledge.service.cache import HttpCache
+from kbnav.knowledge.service.exchange import Request
+from kbnav.knowledge.service.http import HttpClient, is_loopback, user_agent
+from kbnav.knowledge.service.limits import Throttle
+from kbnav.knowledge.service.query_replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
 from kbnav.knowledge.sparql.check import QueryForm, check
 from kbnav.knowledge.sparql.prefixes import add_prefixes
 from kbnav.knowledge.wikidata import examples, neighbors, profiles, vector
 from kbnav.knowledge.wikidata.api import ActionApi
-from kbnav.knowledge.wikidata.cache import HttpCache
 from kbnav.knowledge.wikidata.entities import languages, no_page, parse, references, without_unknown
-from kbnav.knowledge.wikidata.exchange import Request
-from kbnav.knowledge.wikidata.http import HttpClient, is_loopback, user_agent
-from kbnav.knowledge.wikidata.limits import Throttle
 from kbnav.knowledge.wikidata.namesakes import told_apart
-from kbnav.knowledge.wikidata.query_replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
 from kbnav.knowledge.wikidata.search import search
 from kbnav.knowledge.wikidata.values import entity_id
 from kbnav.settings import Endpoints, Settings

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from kbnav.errors import BadArguments, BadResponse, ServiceError
-from kbnav.knowledge.wikidata.exchange import Reply, Request
-from kbnav.knowledge.wikidata.http import HttpClient
-from kbnav.knowledge.wikidata.replies import check_status, one_line, place, read_json
+from kbnav.knowledge.service.exchange import Reply, Request
+from kbnav.knowledge.service.http import HttpClient
+from kbnav.knowledge.service.replies import check_status, one_line, place, read_json
 from kbnav.knowledge.wikidata.values import ENTITY_ID
 
 MOST = 50

@@ -13,9 +13,9 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from kbnav.errors import CredentialsError, ServiceError
-from kbnav.knowledge.wikidata.cache import HttpCache
-from kbnav.knowledge.wikidata.exchange import GRACE, Again, Reply, Request
-from kbnav.knowledge.wikidata.limits import Rules, Slot, Throttle
+from kbnav.knowledge.service.cache import HttpCache
+from kbnav.knowledge.service.exchange import GRACE, Again, Reply, Request
+from kbnav.knowledge.service.limits import Rules, Slot, Throttle
 from kbnav.settings import Settings
 
 _LOG = logging.getLogger("kbnav.http")
@@ -134,7 +134,7 @@ class HttpClient:
 
     def _send(self, request: Request) -> Reply:
         if request.service == "sparql":
-            from kbnav.knowledge.wikidata.endpoint import send  # SPARQLWrapper takes a while
+            from kbnav.knowledge.service.sending import send  # SPARQLWrapper takes a while
 
             return send(request, self.user_agent, timeout=self._limits.query_timeout + GRACE)
         return self._send_by_requests(request)

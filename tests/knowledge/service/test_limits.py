@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from kbnav.errors import UsageError
-from kbnav.knowledge.wikidata.cache import HttpCache
-from kbnav.knowledge.wikidata.exchange import GRACE
-from kbnav.knowledge.wikidata.limits import Rules, Throttle
+from kbnav.knowledge.service.cache import HttpCache
+from kbnav.knowledge.service.exchange import GRACE
+from kbnav.knowledge.service.limits import Rules, Throttle
 from tests.knowledge.wikidata.serving import ROWS, Answer, client, serving
 
 

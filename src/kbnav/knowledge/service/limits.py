@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbnav.errors import UsageError
-from kbnav.knowledge.wikidata.database import transaction
+from kbnav.knowledge.service.database import transaction
 
 WINDOW = 60.0
 POLL = 0.25

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from SPARQLWrapper import POST, SPARQLWrapper
 
 from kbnav.errors import QueryRefused, QueryTimeout, ServiceError
-from kbnav.knowledge.wikidata.exchange import TIMED_OUT, Again, Reply, Request
+from kbnav.knowledge.service.exchange import TIMED_OUT, Again, Reply, Request
 
 MAX_BODY = 64 * 1024 * 1024
 

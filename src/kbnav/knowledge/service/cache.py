@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kbnav.errors import UsageError
-from kbnav.knowledge.wikidata.database import transaction
+from kbnav.knowledge.service.database import transaction
 
 MAX_BYTES = 512 * 1024 * 1024
 TRIM_EVERY = 64

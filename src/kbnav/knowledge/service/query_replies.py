@@ -12,8 +12,8 @@ from typing import Any
 
 from kbnav.answers import XSD_STRING, AnswerTable, Cell, Term
 from kbnav.errors import BadResponse, KbnavError, QueryRefused, QuerySyntaxError, QueryTimeout, ServiceError
-from kbnav.knowledge.wikidata.exchange import TIMED_OUT, Again, Reply
-from kbnav.knowledge.wikidata.replies import check_status, one_line, place, read_json
+from kbnav.knowledge.service.exchange import TIMED_OUT, Again, Reply
+from kbnav.knowledge.service.replies import check_status, one_line, place, read_json
 
 ACCEPT_ROWS = "application/sparql-results+json"
 ACCEPT_TRIPLES = "application/n-triples, text/turtle;q=0.9"

@@ -20,13 +20,13 @@ from kbnav.errors import (
     QueryTimeout,
     ServiceError,
 )
+from kbnav.knowledge.service.cache import HttpCache
+from kbnav.knowledge.service.exchange import Reply
+from kbnav.knowledge.service.http import HttpClient, is_loopback
+from kbnav.knowledge.service.limits import Throttle
+from kbnav.knowledge.service.replies import retry_after
 from kbnav.knowledge.wikidata.api import ActionApi
-from kbnav.knowledge.wikidata.cache import HttpCache
-from kbnav.knowledge.wikidata.exchange import Reply
-from kbnav.knowledge.wikidata.http import HttpClient, is_loopback
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
-from kbnav.knowledge.wikidata.limits import Throttle
-from kbnav.knowledge.wikidata.replies import retry_after
 from kbnav.settings import Settings
 from tests.knowledge.wikidata.serving import ROWS, Answer, client, in_turn, serving
 
