@@ -9,9 +9,9 @@ from pathlib import Path
 
 from kbnav.answers import AnswerTable, Ranking, Term
 from kbnav.errors import StopRun
-from kbnav.evaluation.journal import open_journal, write_whole
 from kbnav.evaluation.records import GOLD, INFO, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
 from kbnav.evaluation.systems import System
+from kbnav.journal import open_journal, write_whole
 from kbnav.trajectory import Attempt, Outcome, Run, to_json
 from tests.conftest import ROOT
 

@@ -10,11 +10,11 @@ from langchain_core.messages import AIMessage
 
 from kbnav.errors import UsageError
 from kbnav.evaluation.evaluate import score_folder
-from kbnav.evaluation.journal import open_journal
 from kbnav.evaluation.records import GOLD, GoldAnswer, GoldInfo, read_records
 from kbnav.evaluation.replay import replay_run
 from kbnav.evaluation.runner import begin_run, run_questions
 from kbnav.evaluation.systems import System
+from kbnav.journal import open_journal
 from kbnav.models.scripted import says
 from kbnav.session import Attempt, attempt
 from kbnav.settings import Settings

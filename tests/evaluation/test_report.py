@@ -23,7 +23,6 @@ from kbnav.answers import AnswerTable, Ranking, Term
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import load_dataset
 from kbnav.evaluation.importing import import_spinach
-from kbnav.evaluation.journal import open_journal
 from kbnav.evaluation.records import GOLD as GOLD_FILE
 from kbnav.evaluation.records import QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo, SavedRun
 from kbnav.evaluation.report import (
@@ -39,6 +38,7 @@ from kbnav.evaluation.report import (
 from kbnav.evaluation.report.classes import CLASSES, error_class
 from kbnav.evaluation.report.page import effort_chart
 from kbnav.evaluation.runner import begin_run
+from kbnav.journal import open_journal
 from kbnav.trajectory import Call, Outcome, Run, Step, Usage
 from tests.conftest import ROOT
 

@@ -15,11 +15,11 @@ from kbnav.evaluation import gold as golden
 from kbnav.evaluation.datasets import FORMATS, Dataset, Question, load_dataset, load_file
 from kbnav.evaluation.datasets.stark import HUMAN_TOP_V, is_human
 from kbnav.evaluation.giving import TOPICS, given_of_gold
-from kbnav.evaluation.journal import json_line, write_whole
 from kbnav.evaluation.records import GOLD, SCORES, RunInfo, SavedRun, read_gold, read_info, read_saved_run
 from kbnav.evaluation.runner import Ended, Limits, Progress, begin_run, check_limits, run_questions
 from kbnav.evaluation.scoring import Scores, score_run
 from kbnav.evaluation.systems import System, build_system, kb_state
+from kbnav.journal import json_line, write_whole
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.options import FromGold

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from kbnav.errors import FATAL, StopRun, TellModel, UsageError
 from kbnav.evaluation.datasets import Dataset, Question
-from kbnav.evaluation.journal import open_journal
 from kbnav.evaluation.records import GoldAnswer, GoldInfo, read_gold
 from kbnav.evaluation.systems import kb_state
 from kbnav.evaluation.work import Patience, side_by_side
+from kbnav.journal import open_journal
 from kbnav.knowledge.base import KnowledgeBase
 
 Listener = Callable[[int, int], None]

@@ -9,9 +9,9 @@ from kbnav.answers import AnswerTable
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import Dataset
 from kbnav.evaluation.datasets.records import File, Record
-from kbnav.evaluation.journal import open_journal
 from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
 from kbnav.evaluation.runner import begin_run
+from kbnav.journal import open_journal
 from kbnav.tools.toolbox import FINISH, QUERY
 from kbnav.trajectory import Call, Outcome, Run, Step
 

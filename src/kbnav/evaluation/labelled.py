@@ -12,8 +12,8 @@ from pathlib import Path
 
 from kbnav.answers import AnswerTable, Term
 from kbnav.errors import DataError, UsageError
-from kbnav.evaluation.journal import write_whole
 from kbnav.evaluation.records import LABELS, GoldAnswer, QuestionRecord, SavedRun
+from kbnav.journal import write_whole
 from kbnav.knowledge.open import open_kb
 from kbnav.settings import Settings
 

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from kbnav.answers import AnswerTable
 from kbnav.errors import DataError, UsageError
-from kbnav.evaluation.journal import read_journal
+from kbnav.journal import read_journal
 from kbnav.options import GIVEN, FromGold
 from kbnav.trajectory import Run
 

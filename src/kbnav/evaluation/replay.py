@@ -18,9 +18,9 @@ from kbnav.agents.pasemiqa import rounds_budget
 from kbnav.agents.spinach import paper_budget
 from kbnav.answers import AnswerTable
 from kbnav.errors import QueryTimeout, ServiceError, StopRun, UsageError
-from kbnav.evaluation.journal import open_journal, write_whole
 from kbnav.evaluation.records import GOLD, QUESTIONS, QuestionRecord, RunInfo, read_saved_run
 from kbnav.evaluation.runner import begin_run
+from kbnav.journal import open_journal, write_whole
 from kbnav.knowledge.base import Entity
 from kbnav.session import attempt
 from kbnav.settings import Budget, load_settings

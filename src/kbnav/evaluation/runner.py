@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbnav.errors import FATAL, UsageError
-from kbnav.evaluation.journal import open_journal, write_whole
 from kbnav.evaluation.records import INFO, QUESTIONS, QuestionRecord, RunInfo, read_info, read_records
 from kbnav.evaluation.systems import System
 from kbnav.evaluation.work import Patience, side_by_side
+from kbnav.journal import open_journal, write_whole
 from kbnav.trajectory import Outcome, Run, to_json
 
 if TYPE_CHECKING:

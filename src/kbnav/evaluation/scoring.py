@@ -19,16 +19,16 @@ from kbnav.evaluation.metrics import (
     row_major,
     set_f1,
 )
-from kbnav.evaluation.metrics.ranking import Mode
 from kbnav.evaluation.records import GoldAnswer, QuestionRecord, SavedRun
-from kbnav.evaluation.statistics import (
+from kbnav.ranking_metrics import Mode
+from kbnav.retrieval.attempt import KEPT
+from kbnav.statistics import (
     Interval,
     PairedTest,
     bootstrap_interval,
     minimum_detectable_difference,
     paired_test,
 )
-from kbnav.retrieval.attempt import KEPT
 from kbnav.trajectory import FINISH, Status
 
 TABLE_METRICS = ("f1", "em")

@@ -18,7 +18,7 @@ from kbnav.errors import UsageError
 from kbnav.evaluation.markdown import table
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.scoring import score_run
-from kbnav.evaluation.statistics import Spread
+from kbnav.statistics import Spread
 
 ALSO = "+"
 """Between a value and the options that only it takes: ``planner=ranker+trained=my.planner``."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from kbnav.evaluation.report.data import metric_name
 from kbnav.evaluation.report.plots import COLORS, save_figure
-from kbnav.evaluation.statistics import Spread
 from kbnav.evaluation.sweep import Row
+from kbnav.statistics import Spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

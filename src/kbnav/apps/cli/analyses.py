@@ -57,7 +57,7 @@ def power(
 
 
 def _effect(questions: int, share: float, alpha: float, power: float) -> float | None:
-    from kbnav.evaluation.statistics import minimum_detectable_effect
+    from kbnav.statistics import minimum_detectable_effect
 
     return minimum_detectable_effect(questions, share, alpha=alpha, power=power)
 

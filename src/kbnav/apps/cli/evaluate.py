@@ -153,8 +153,8 @@ def sweep(
     Limits of cost and time are those of each run. The table is also written to sweep.csv and sweep.md.
     """
     from kbnav.errors import UsageError
-    from kbnav.evaluation.journal import write_whole
     from kbnav.evaluation.sweep import folders, line, markdown, row, to_csv, variants
+    from kbnav.journal import write_whole
     from kbnav.systems import find
 
     if not of.system:

@@ -108,7 +108,7 @@ def report(
 ) -> None:
     """Report on runs: scores, actions, tokens, cost, classes of errors, every question."""
     from kbnav.evaluation import report as reports
-    from kbnav.evaluation.journal import write_whole
+    from kbnav.journal import write_whole
 
     found = reports.load_report(folders, _prepared(compat, kb))
     files: dict[Path, Callable[[Any], str]] = {}

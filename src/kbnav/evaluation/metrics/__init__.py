@@ -1,7 +1,8 @@
 """Metrics of answer tables and of rankings."""
 
 from kbnav.evaluation.metrics.answers import QaldMacro, grasp_f1, qald_macro
-from kbnav.evaluation.metrics.ranking import (
+from kbnav.evaluation.metrics.rows import Answer, RowMajor, row_major
+from kbnav.ranking_metrics import (
     SET_METRIC,
     STARK_METRICS,
     AnswerRanks,
@@ -11,7 +12,6 @@ from kbnav.evaluation.metrics.ranking import (
     ranks_in_scores,
     set_f1,
 )
-from kbnav.evaluation.metrics.rows import Answer, RowMajor, row_major
 
 __all__ = [
     "SET_METRIC",

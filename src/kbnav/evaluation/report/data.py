@@ -15,7 +15,7 @@ from kbnav.evaluation.records import GoldAnswer, QuestionRecord, RunInfo, SavedR
 from kbnav.evaluation.report.classes import error_class
 from kbnav.evaluation.report.sheet import Labelled, labels_of
 from kbnav.evaluation.scoring import Comparison, Scores, compare_runs, intervals, main_metric, score_run
-from kbnav.evaluation.statistics import Interval, Spread
+from kbnav.statistics import Interval, Spread
 from kbnav.trajectory import Usage
 
 ACTION_BINS = ((0, 2), (3, 5), (6, 8), (9, 11), (12, 14), (15, 15), (16, 20), (21, 30))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kbnav.evaluation.markdown import plain, table
 from kbnav.evaluation.report.data import Bin, HandLabel, Report, RunReport, metric_name
-from kbnav.evaluation.statistics import Interval
+from kbnav.statistics import Interval
 
 
 def markdown_report(report: Report) -> str:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from kbnav.evaluation.journal import write_whole
+from kbnav.journal import write_whole
 from kbnav.trajectory import to_json
 
 Split = Literal["test", "train", "val"]
