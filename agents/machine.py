@@ -13,8 +13,9 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, Protocol, TypedDict, TypeVar
 
+from kbnav.agents.common.losses import AGAIN, settled, to_try_again, told
 from kbnav.answers import encodable
-from kbnav.errors import Stopped, StopRun
+from kbnav.errors import ServiceError, Stopped, StopRun
 from kbnav.settings import Budget
 from kbnav.stopping import Brake
 from kbnav.tools.observation import Context, Observation
@@ -169,7 +170,7 @@ class Machine:
         usage = state["usage"] + reply.usage
         if reply.refusal:
             return {"usage": usage, "stop": "refusal", "failure": reply.refusal}
-        calls = _affordable(reply.calls, state, self.ending, self.budget)
+        calls = _affordable(_second_tries(reply.calls, state) or reply.calls, state, self.ending, self.budget)
         if not calls:
             return {"usage": usage, "stop": "gave up" if room(state, self.budget) > 0 else _used_up(state, self.budget)}
         turn = 1 + max((step.call.turn for step in (*state["path"], *state["discarded"])), default=0)
@@ -223,6 +224,9 @@ class Machine:
         except StopRun as error:
             outcome, usage = Outcome("failed", "error", note=str(error)), Usage()
             run.failure.append(error)
+        outcome, found = told(outcome, [*state["path"], *state["discarded"]]), outcome
+        if outcome.status != found.status:
+            run.failure.append(ServiceError(outcome.note))
         return {"outcome": outcome, "stop": stop, "usage": state["usage"] + usage}
 
     def route(self, state: State) -> Node:
@@ -287,12 +291,12 @@ def sort_out(state: State, ending: Ending, budget: Budget) -> Sorted:
 
     Nothing to run means a rollback: every call repeats a step of the path, or the finish is premature. Where a turn
     holds fresh calls beside repeats, the policy is not going round in circles: the fresh ones run, the repeats are
-    only dropped. A finish beside other calls waits until they have run. A repeat that names its result as the answer
-    is an action like others. Without the rollback rule a step of the path may be taken again; without the rule on
-    premature finishes no finish is one.
+    only dropped; what was not answered in time may be tried again. A finish beside other calls waits until they have
+    run. A repeat that names its result as the answer is an action like others. Without the rollback rule a step of the
+    path may be taken again; without the rule on premature finishes no finish is one.
     """
     pending, path = state["pending"], state["path"]
-    known = {step.call.key for step in path} if budget.rollback else set()
+    known = {step.call.key for step in settled(path)} if budget.rollback else set()
     fresh: list[Call] = []
     finishes: list[Call] = []
     repeats: list[Call] = []
@@ -357,6 +361,17 @@ def _affordable(calls: Sequence[Call], state: State, ending: Ending, budget: Bud
 
 def _premature(finish: Call, state: State, ending: Ending, budget: Budget) -> bool:
     return budget.premature_finish and ending.premature(finish, state["path"], state["history"])
+
+
+def _second_tries(calls: Sequence[Call], state: State) -> list[Call]:
+    """What was not answered in time and is tried again, where a policy would say that there is no answer."""
+    finish = calls[0] if len(calls) == 1 and calls[0].tool == FINISH else None
+    if calls and not (finish and (finish.arguments.get("no_answer") or finish.arguments.get("nodes") == [])):
+        return []
+    if not calls and any(step.rows for step in (*state["path"], *state["discarded"])):
+        return []  # there is something to answer with; what is open is said beside it
+    lost = to_try_again([*state["path"], *state["discarded"]])
+    return [replace(call, thought=AGAIN, id=f"{call.id}-again", turn=0) for call in lost]
 
 
 def _failed(error: StopRun, run: RunContext) -> Update:
@@ -427,5 +442,6 @@ def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> tup
         except StopRun as stopped:
             seen, error = Observation(str(stopped), ok=False), stopped
     seconds = round(time.monotonic() - began, 3)
-    step = Step(number, call, encodable(seen.text), seen.ok, seen.rows, seconds, nodes=seen.nodes, facts=seen.facts)
+    text = encodable(seen.text)
+    step = Step(number, call, text, seen.ok, seen.rows, seconds, nodes=seen.nodes, facts=seen.facts, lost=seen.lost)
     return step, seen.usage, error

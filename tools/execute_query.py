@@ -54,7 +54,7 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
     try:
         table = context.kb.execute_query(query, language=context.language)
     except TellModel as error:
-        return Observation(str(error), ok=False)
+        return Observation.of_error(error)
     context.tables[query] = table
     text = table_text(table, context.shown, name=_name(context))
     if diagnose and says_nothing(query, table) and (reason := _diagnosis(context, query, table)):

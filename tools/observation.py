@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kbnav.answers import AnswerTable
+from kbnav.errors import KbnavError, QueryTimeout
 from kbnav.knowledge.base import Entry, KnowledgeBase
 from kbnav.trajectory import Fact, Step, Usage
 
@@ -15,7 +16,7 @@ class Observation:
     """What the model reads.
 
     ``rows`` is set where a query ran; ``usage`` where the tool asked a model itself; ``nodes`` are the ids of an SKB's
-    nodes in the text, in its order, and ``facts`` the links in it.
+    nodes in the text, in its order, and ``facts`` the links in it. ``lost``: the look-up was not answered in time.
     """
 
     text: str
@@ -24,6 +25,12 @@ class Observation:
     usage: Usage = Usage()
     nodes: tuple[str, ...] = ()
     facts: tuple[Fact, ...] = ()
+    lost: bool = False
+
+    @classmethod
+    def of_error(cls, error: KbnavError) -> Observation:
+        """What a model is told of an error."""
+        return cls(str(error), ok=False, lost=isinstance(error, QueryTimeout))
 
 
 Pruner = Callable[[Entry, str], tuple[Entry, Usage]]

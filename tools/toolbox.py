@@ -162,7 +162,7 @@ class Toolbox:
         try:
             seen = self._tools[name].function(context, thought, **arguments)
         except TellModel as error:
-            return Observation(str(error), ok=False)
+            return Observation.of_error(error)
         return seen if isinstance(seen, Observation) else Observation(str(seen))
 
 

@@ -142,7 +142,8 @@ class Step:
 
     ``number`` counts a run's actions from 1, dropped ones included. ``rows`` is set for a query that ran. ``dropped``
     says why the step is no longer on the path. ``nodes`` are the ids that an SKB's tool showed, in the order shown;
-    ``facts`` the links among them, where an agent walks along links.
+    ``facts`` the links among them, where an agent walks along links. ``lost``: it was not answered in time, so that it
+    says nothing of what is there.
     """
 
     number: int
@@ -154,6 +155,7 @@ class Step:
     dropped: Dropped = ""
     nodes: tuple[str, ...] = ()
     facts: tuple[Fact, ...] = ()
+    lost: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", tuple(self.nodes))  # checkpoints give lists back

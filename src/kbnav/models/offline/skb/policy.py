@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import combinations, product
 from typing import Any
 
+from kbnav.agents.common.losses import settled
 from kbnav.agents.machine import Reply, State
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rdf import local_name, local_names
@@ -55,9 +56,9 @@ class SkbOfflinePolicy:
 
     def __call__(self, state: State, context: Context) -> Reply:
         """The first calls of the plan that were not made yet, by tools that are offered; none at the plan's end."""
-        steps = sorted((*state["path"], *state["discarded"]), key=lambda step: step.number)
-        done = _Done({step.call.key: step for step in steps}, len(state["path"]), self._toolbox)
-        turn = 1 + max((step.call.turn for step in steps), default=0)
+        taken = sorted((*state["path"], *state["discarded"]), key=lambda step: step.number)
+        done = _Done({step.call.key: step for step in settled(taken)}, len(state["path"]), self._toolbox)
+        turn = 1 + max((step.call.turn for step in taken), default=0)
         reading: Reading = self._read(state["question"], context.language)
         for wanted in self._plan(reading, done, state):
             offered = [one for one in wanted if one[0] in self._toolbox.names]

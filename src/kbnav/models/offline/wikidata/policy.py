@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kbnav.agents.common.losses import settled
 from kbnav.agents.machine import Reply, State
 from kbnav.models.offline.lexicon import lexicon
 from kbnav.models.offline.wikidata.evidence import Evidence
@@ -34,9 +35,10 @@ class OfflinePolicy:
 
     def __call__(self, state: State, context: Context) -> Reply:
         """The first calls of the plan that were not made yet; no call where the plan is at its end."""
-        steps = sorted((*state["path"], *state["discarded"]), key=lambda step: step.number)
+        taken = sorted((*state["path"], *state["discarded"]), key=lambda step: step.number)
+        turn = 1 + max((step.call.turn for step in taken), default=0)
+        steps = settled(taken)
         made = {step.call.key for step in steps}
-        turn = 1 + max((step.call.turn for step in steps), default=0)
         question = read_question(state["question"], context.language)
         seen = Evidence.of(steps)
         for wanted in self._plan(question, seen, state, context.language):
