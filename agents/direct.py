@@ -11,7 +11,7 @@ from kbnav.agents.common.walking import (
     asked,
     call_for,
     describer,
-    need_all_tools,
+    fixed_agent,
     open_walking_models,
 )
 from kbnav.agents.common.writers import write_ranking_plainly
@@ -20,8 +20,7 @@ from kbnav.knowledge.base import KnowledgeBase, kb_kind
 from kbnav.prompts import render
 from kbnav.settings import Settings
 from kbnav.tools.generating import recall
-from kbnav.tools.observation import Context, Shown
-from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.observation import Context
 from kbnav.tools.skb import finish
 from kbnav.tools.toolbox import FINISH, Toolbox
 from kbnav.tools.walking import Ask
@@ -53,16 +52,6 @@ def build_direct(kb: KnowledgeBase, settings: Settings) -> Agent:
 
 def direct_with(ask: Ask, kb: KnowledgeBase, settings: Settings) -> Agent:
     """The baseline on any model."""
-    need_all_tools(settings, NAME)
     toolbox = Toolbox.for_kb(kb, (recall, finish))
-    return Agent(
-        name=NAME,
-        model=settings.model,
-        kb=kb,
-        settings=settings,
-        policy=DirectPolicy(ask, toolbox),
-        toolbox=toolbox,
-        ending=WalkEnding(write_ranking_plainly, describer(kb), tabled=kb_kind(kb) != "skb"),
-        prune=prune_by_ranking(Shown()),
-        prompts=(NAME,),
-    )
+    ending = WalkEnding(write_ranking_plainly, describer(kb), tabled=kb_kind(kb) != "skb")
+    return fixed_agent(NAME, DirectPolicy(ask, toolbox), toolbox, ending, kb, settings, NAME)

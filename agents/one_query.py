@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.common.options import OneQueryOptions
-from kbnav.agents.common.walking import Wanted, asked, call_for, need_all_tools, open_walking_models
+from kbnav.agents.common.walking import Wanted, asked, call_for, fixed_agent, open_walking_models
 from kbnav.agents.common.writers import write_plainly
 from kbnav.agents.machine import Reply, State
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.options import read_options
 from kbnav.prompts import render
 from kbnav.settings import Settings
-from kbnav.tools.observation import Context, Shown
+from kbnav.tools.observation import Context
 from kbnav.tools.paper import execute_query, finish
-from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import FINISH, QUERY, Toolbox
 from kbnav.tools.walking import Ask
 
@@ -59,16 +58,6 @@ def build_one_query(kb: KnowledgeBase, settings: Settings) -> Agent:
 def one_query_with(ask: Ask, kb: KnowledgeBase, settings: Settings) -> Agent:
     """The baseline on any model."""
     read_options(OneQueryOptions, settings.options, NAME)
-    need_all_tools(settings, NAME)
     toolbox = Toolbox.for_kb(kb, (execute_query, finish))
-    return Agent(
-        name=NAME,
-        model=settings.model,
-        kb=kb,
-        settings=settings,
-        policy=OneQueryPolicy(ask, toolbox),
-        toolbox=toolbox,
-        ending=QueryEnding(write_plainly, last_executed=True),
-        prune=prune_by_ranking(Shown()),
-        prompts=("one_query",),
-    )
+    ending = QueryEnding(write_plainly, last_executed=True)
+    return fixed_agent(NAME, OneQueryPolicy(ask, toolbox), toolbox, ending, kb, settings, "one_query")

@@ -18,7 +18,7 @@ from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.models.policy import ChatPolicy
 from kbnav.options import read_options
 from kbnav.planning.base import Planner
-from kbnav.settings import Budget, Settings
+from kbnav.settings import OFFLINE, Budget, Settings
 from kbnav.tools.observation import Shown
 from kbnav.tools.planning import PlanningTools, TextQuery
 from kbnav.tools.prune import prune_by_ranking
@@ -41,7 +41,7 @@ def build_pasemiqa(kb: KnowledgeBase, settings: Settings) -> Agent:
     Raises UsageError where there is no SKB, or for a planner that cannot be had.
     """
     skb = as_skb(kb, f"the system {NAME}")
-    if settings.model == "offline":
+    if settings.model == OFFLINE:
         return pasemiqa_offline(skb, settings)
     models = open_walking_models(settings, NAME)
     return pasemiqa_with(models.policy, models.ask, models.writer, skb, settings)
@@ -121,7 +121,7 @@ def pasemiqa_offline(kb: SkbKB, settings: Settings, planner: Planner | None = No
     match, planner = open_planned(kb, settings, options, planner)
     return Agent(
         name=NAME,
-        model="offline",
+        model=OFFLINE,
         kb=kb,
         settings=settings,
         policy=Planned(match, planner, PlanFollower(kb, toolbox, settings.budget), toolbox, _PATHS),

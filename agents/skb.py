@@ -12,7 +12,7 @@ from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.models.policy import ChatPolicy
-from kbnav.settings import Settings
+from kbnav.settings import OFFLINE, Settings
 from kbnav.tools.observation import Shown
 from kbnav.tools.prune import pruner
 from kbnav.tools.relations import find_relations
@@ -55,7 +55,7 @@ def build_skb(kb: KnowledgeBase, settings: Settings) -> Agent:
     Raises UsageError where the KB is no SKB.
     """
     skb = as_skb(kb, "the system skb")
-    if settings.model == "offline":
+    if settings.model == OFFLINE:
         return skb_offline(skb, settings)
     from kbnav.models.chat import open_models
 
@@ -95,7 +95,7 @@ def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
     toolbox = Toolbox.for_kb(kb, SKB_TOOLS, without=settings.without_tools, more=settings.with_tools)
     return Agent(
         name=NAME,
-        model="offline",
+        model=OFFLINE,
         kb=kb,
         settings=settings,
         policy=SkbOfflinePolicy(kb, toolbox),

@@ -12,7 +12,7 @@ from kbnav.agents.machine import Policy
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.models.policy import ChatPolicy
 from kbnav.options import Options
-from kbnav.settings import Budget, Settings
+from kbnav.settings import OFFLINE, Budget, Settings
 from kbnav.tools.observation import Shown
 from kbnav.tools.paper import PAPER_TOOLS
 from kbnav.tools.prune import pruner
@@ -33,7 +33,7 @@ class SpinachOptions(Options):
 
 def build_spinach(kb: KnowledgeBase, settings: Settings) -> Agent:
     """SPINACH with the settings' model: ``offline``, ``replay:RUN``, or a chat model by its name."""
-    if settings.model == "offline":
+    if settings.model == OFFLINE:
         return spinach_offline(kb, settings)
     from kbnav.models.chat import open_models
 
@@ -54,7 +54,7 @@ def spinach_offline(kb: KnowledgeBase, settings: Settings) -> Agent:
     from kbnav.models.offline.wikidata.policy import OfflinePolicy
 
     parts = _Parts.of(kb, settings)
-    return parts.agent(kb, OfflinePolicy(parts.toolbox), "offline", None)
+    return parts.agent(kb, OfflinePolicy(parts.toolbox), OFFLINE, None)
 
 
 def paper_settings(settings: Settings) -> Settings:

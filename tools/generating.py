@@ -12,13 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kbnav.errors import TellModel
-from kbnav.knowledge.base import Entity
+from kbnav.knowledge.base import INVERSE, Entity
 from kbnav.prompts import render
 from kbnav.relevance import relevance
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.walking import (
     CANDIDATES,
-    INVERSE,
     ITEM_MARK,
     NOT_THERE,
     Ask,

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbnav.errors import BadArguments
-from kbnav.knowledge.base import Capability
+from kbnav.knowledge.base import INVERSE, Capability
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.instances import WALKED, Instances, instances
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.relations import RelationNames
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import cut
-from kbnav.tools.walking import INVERSE, described, fact_text
+from kbnav.tools.walking import described, fact_text
 from kbnav.trajectory import Fact
 
 SHOWN = 50

@@ -61,10 +61,10 @@ def find_relations(context: Context, thought: str, query: str = "", entity_id: s
     """
     kb = as_skb(context.kb, "find_relations")
     if entity_id:
-        return Observation("\n".join(kb.relations_of(entity_id, query, _RELATIONS)))
+        return Observation("\n".join(kb.relations.of_node(entity_id, query, _RELATIONS)))
     if not query.strip():
         raise BadArguments("find_relations: give words, or the id of a node")
-    lines = kb.relations_like(query, _LIKE)
+    lines = kb.relations.kinds_like(query, _LIKE)
     return Observation("\n".join(lines) or f'No relation has words of "{cut(query, 60)}". Try others, or a node.')
 
 

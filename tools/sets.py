@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from kbnav.errors import BadArguments
+from kbnav.knowledge.base import INVERSE
 from kbnav.knowledge.skb.graph import Hop, Nodes
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.relevance import relevance
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import cut
-from kbnav.tools.walking import INVERSE
 
 _PATHS, _LONGEST, _NODES = 6, 4, 50
 """Paths of a call, relations of a path, nodes of a call."""
@@ -102,7 +102,7 @@ def _ends(kb: SkbKB, path: PathFrom) -> Nodes:
         raise BadArguments(f"follow_paths: give each path its entity_ids, and one to {_LONGEST} relations.")
     nodes = np.array([kb.skb.number(one) for one in ids], np.int32)
     for name in relations:
-        hop = Hop(kb.relation_number(name), "in" if name.startswith(INVERSE) else "out")
+        hop = Hop(kb.relations.number(name), "in" if name.startswith(INVERSE) else "out")
         nodes = kb.skb.graph.expand(nodes, hop, _REACHED)
     return np.unique(nodes)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kbnav.answers import Ranking
-from kbnav.knowledge.base import Direction, Edge, Entity, KnowledgeBase, Neighborhood
+from kbnav.knowledge.base import INVERSE, Direction, Edge, Entity, KnowledgeBase, Neighborhood
 from kbnav.prompts import render
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import cut, entity_name
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 CANDIDATES = 100
 """Neighbours that a model chooses from; of more, those whose names and documents fit the question best."""
-INVERSE = "^"
 NOT_THERE = "not in the knowledge base"
 """Said of a name that a model gives and no entity has."""
 _NUMBER = re.compile(r"\d+")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from kbnav.knowledge.base import INVERSE
 from kbnav.relevance import relevance
-from kbnav.tools.walking import INVERSE, fact_text
+from kbnav.tools.walking import fact_text
 from kbnav.trajectory import Fact, Step
 
 Key = tuple[str, str, str]

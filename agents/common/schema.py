@@ -11,8 +11,8 @@ from kbnav.knowledge.skb.rdf import local_name, local_names
 from kbnav.knowledge.skb.schema import TypeTuple
 from kbnav.relevance import relevance
 
-TUPLES = 20
-"""Kinds of links that a prompt lists; a tool finds the others."""
+ALL_TUPLES, TUPLES = 30, 20
+"""Up to the first a prompt lists all kinds of links; of more, the second that fit best, and a tool finds the others."""
 TYPES = 15
 _EXAMPLES = 2
 """Nodes of each type that a prompt names."""
@@ -29,7 +29,8 @@ class Schema:
     def __call__(self, question: str) -> dict[str, Any]:
         """The variables of ``walking/schema.md``, and ``example``: a SPARQL query that has an answer in this graph."""
         meta = self.kb.skb.meta
-        tuples = self._tuples(question)
+        ranked = [one for one, _ in self.kb.relations.ranked(question)]
+        tuples = ranked[: TUPLES if len(ranked) > ALL_TUPLES else ALL_TUPLES]
         sizes = {kind.name: (start, kind.count) for kind, start in zip(meta.types, meta.type_start, strict=False)}
         told = [end for one in tuples for end in (one.source, one.target)]
         scores = dict(zip(sizes, relevance(question, list(sizes)), strict=True))
@@ -43,17 +44,9 @@ class Schema:
             ],
             "more_types": max(0, len(ordered) - TYPES),
             "tuples": [self._shown(one) for one in tuples],
-            "more_tuples": max(0, len(meta.tuples) - len(tuples)),
+            "more_tuples": len(ranked) - len(tuples),
             "example": self._example(tuples),
         }
-
-    def _tuples(self, question: str) -> list[TypeTuple]:
-        """The kinds of links whose names fit the question best; where none does better, those with the most links."""
-        tuples = sorted(self.kb.skb.meta.tuples, key=lambda one: -one.count)
-        texts = [f"{one.relation} {one.source} {one.target}".replace("_", " ") for one in tuples]
-        scores = relevance(question, texts)
-        best = sorted(range(len(tuples)), key=lambda place: -scores[place])
-        return [tuples[place] for place in best[:TUPLES]]
 
     def _shown(self, one: TypeTuple) -> dict[str, Any]:
         return {**one.model_dump(), "relation": self.kb.relations.display(one.relation)}

@@ -10,15 +10,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.ranking import BEST_EFFORT, Describe, RankingEnding, best_supported, named_by
-from kbnav.agents.machine import Reply, State, spent
+from kbnav.agents.machine import Ending, Policy, Reply, State, spent
 from kbnav.answers import AnswerTable, Basis, Ranked, Ranking, Term
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Entity, KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.settings import Budget, Settings
-from kbnav.tools.observation import Context
+from kbnav.settings import OFFLINE, Budget, Settings
+from kbnav.tools.observation import Context, Shown
 from kbnav.tools.planning import FROM_BEFORE
+from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import ITEM_MARK, Ask, fact_text
 from kbnav.trajectory import Call, Fact, Outcome, Step, Turn, Usage
@@ -60,7 +62,7 @@ def open_walking_models(settings: Settings, system: str) -> Models:
     from kbnav.models.calls import open_calls
     from kbnav.models.chat import REPLAY, open_chat_model, open_models
 
-    if settings.model == "offline" or settings.model.startswith(REPLAY):
+    if settings.model == OFFLINE or settings.model.startswith(REPLAY):
         raise UsageError(f"the system {system} needs a model: name one with --model")
     policy, writer = open_models(settings)
     if "temperature" not in settings.model_fields_set:
@@ -85,6 +87,24 @@ def need_all_tools(settings: Settings, system: str) -> None:
         raise UsageError(f"the system {system} has a fixed course: no tool can be added to it")
     if settings.without_tools:
         raise UsageError(f"the system {system} has a fixed course: no tool can be left out of it")
+
+
+def fixed_agent(
+    name: str, policy: Policy, toolbox: Toolbox, ending: Ending, kb: KnowledgeBase, settings: Settings, *prompts: str
+) -> Agent:
+    """An agent whose course is fixed, with the prompts of these folders. Raises as ``need_all_tools``."""
+    need_all_tools(settings, name)
+    return Agent(
+        name=name,
+        model=settings.model,
+        kb=kb,
+        settings=settings,
+        policy=policy,
+        toolbox=toolbox,
+        ending=ending,
+        prune=prune_by_ranking(Shown()),
+        prompts=prompts,
+    )
 
 
 def asked(state: State) -> str:

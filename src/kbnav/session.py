@@ -19,6 +19,7 @@ from kbnav.errors import UsageError
 from kbnav.language import question_language
 from kbnav.models.chat import cost_of
 from kbnav.question import checked_question
+from kbnav.settings import OFFLINE
 from kbnav.stopping import Brake
 from kbnav.tools.observation import Context, Observation
 from kbnav.trajectory import CHECKPOINTED, Attempt, Run, Turn, Usage, new_id, save_run, versions
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool
 
 Listener = Callable[[Event], None]
-OFFLINE = "offline"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 

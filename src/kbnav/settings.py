@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 SETTINGS_FILE = "kbnav.toml"
+OFFLINE = "offline"
+"""The model that is none: rules answer, as a baseline."""
 
 
 class Strict(BaseModel):
@@ -198,7 +200,7 @@ class Settings(BaseSettings):
     )
     """IRIs that SERVICE may name; add a federated endpoint's here."""
 
-    model: str = "offline"
+    model: str = OFFLINE
     base_url: str = ""
     """OpenAI-compatible endpoint; empty: OpenAI's."""
     api_key: SecretStr = Field(

@@ -19,7 +19,7 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.base import KBKind, KnowledgeBase, kb_kind
 from kbnav.options import Options, describe_options, read_options
 from kbnav.plugins import load, load_point, origin, points
-from kbnav.settings import Settings
+from kbnav.settings import OFFLINE, Settings
 from kbnav.suggest import did_you_mean
 
 GROUP = "kbnav.systems"
@@ -60,7 +60,7 @@ class SystemEntry:
 
     def runs_with(self, model: str) -> bool:
         """Whether it can work with a model; some have no rules to go by where there is none."""
-        return model != "offline" or "model" not in self.needs
+        return model != OFFLINE or "model" not in self.needs
 
     def builder(self) -> Callable[..., Any]:
         """What builds it. Raises UsageError where that cannot be imported or called."""
@@ -225,6 +225,14 @@ def find(name: str, kind: Kind | None = None) -> SystemEntry:
         raise UsageError(f"no {what} {name!r}{did_you_mean(name, known) or '; known: ' + ', '.join(known)}")
     _check_kind(name, found.kind, kind)
     return found
+
+
+def kind_of(name: str) -> Kind | None:
+    """What a system is by its name; None where its builder does not say, or where there is no such system now."""
+    try:
+        return find(name).kind
+    except UsageError:
+        return None
 
 
 def build(name: str, kb: KnowledgeBase, settings: Settings, kind: Kind | None = None) -> Any:

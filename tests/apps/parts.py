@@ -8,6 +8,9 @@ import sys
 import pytest
 
 from kbnav.apps.cli import main
+from kbnav.systems import SystemEntry
+
+RANKER = SystemEntry("ranker", "A retriever of somebody's own.", "nowhere:build", "retriever")
 
 
 class Cli:

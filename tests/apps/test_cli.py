@@ -372,7 +372,9 @@ def test_ask_continue_is_a_follow_up_to_the_last_question(kbnav, home):
     with ModelStub(curie()) as stub:
         kbnav("ask", "-q", *model(stub), QUESTION)
     (asked,) = (home / "runs").glob("*.json")
-    save_run(replace(load_run(asked), id="run-9", system="bm25", question="words"), home / "runs")
+    for name, language in (("bm25", "en"), ("tests.apps.parts:RANKER", "en"), ("gone:build_it", "")):
+        ranked = replace(load_run(asked), id=f"run-{name}", system=name, language=language, question="words")
+        save_run(ranked, home / "runs")
     follow = curie(query="SELECT ?spouse WHERE { wd:Q7186 wdt:P26 ?spouse }", said="Pierre Curie.")
     with ModelStub(follow) as second:
         code, out, _ = kbnav("ask", "-q", "--continue", "--base-url", second.base_url, "And who was her husband?")

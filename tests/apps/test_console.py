@@ -8,14 +8,15 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from kbnav.agents.common.choice import build_agent
-from kbnav.apps.console import answer_json, call_lines
+from kbnav.apps.console import answer_json, call_lines, print_answer
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.session import ask
 from kbnav.settings import Settings
-from kbnav.trajectory import Call
+from kbnav.trajectory import Call, Outcome
 
 
 def test_an_answer_whose_query_cannot_be_read_is_told_with_the_query_as_it_is(mini_kb: KnowledgeBase, tmp_path: Path):
@@ -33,6 +34,31 @@ def test_lists_and_objects_among_arguments_are_shown_as_text():
     arguments = {"nodes": ["p1", "p2"], "paths": [path], "notes": [], "no_answer": False}
     Console(file=out, width=120).print(call_lines(Call("plan", arguments, "")))
     assert " ".join(out.getvalue().split()) == "→ plan p1, p2, owns, person, house, person, 0.7"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ({"result": 0, "answer": "", "no_answer": True}, "→ finish no answer"),
+        ({"result": 3, "answer": "Two.", "no_answer": False}, "→ finish 3, Two."),
+        ({"nodes": [], "answer": ""}, "→ finish"),
+    ],
+)
+def test_what_is_true_of_a_call_is_shown_by_its_name_and_what_was_not_given_not_at_all(arguments, line):
+    out = io.StringIO()
+    Console(file=out, width=120).print(call_lines(Call("finish", arguments, "")))
+    assert " ".join(out.getvalue().split()) == line
+
+
+@pytest.mark.parametrize(
+    ("stop", "line"),
+    [("finish", "No answer was found."), ("step budget", "No answer was found: the steps were used up.")],
+)
+def test_why_no_answer_was_found_is_said_only_where_the_run_did_not_find_so_itself(mini_kb, tmp_path, stop, line):
+    run = ask(build_agent(mini_kb, Settings(home=tmp_path, language="en")), "Who discovered polonium?")
+    out = io.StringIO()
+    print_answer(Console(file=out, width=120), replace(run, outcome=Outcome("no answer", stop)), "")
+    assert out.getvalue().strip() == line
 
 
 def test_a_query_keeps_its_lines_and_is_readable_on_white_and_on_dark():

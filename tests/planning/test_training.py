@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.base import Hop
 from kbnav.planning.schema import TEXT_PATH, PathSchema, RelationPath
-from kbnav.planning.scorer import Candidates, Questions, Scorer, Training, kl_divergence, log_softmax
+from kbnav.planning.scorer import Candidates, Questions, Scorer, Training, log_softmax
 from kbnav.planning.seq2seq_training import learnt
 from kbnav.planning.training import Asked, examples, made_from, path_label
 from tests.planning.conftest import EDGES, built
@@ -185,15 +184,6 @@ def test_an_update_of_edges_leaves_the_hash_of_the_schema_alone(schema: PathSche
     assert PathSchema(schema.edges[1:]).sha256 != schema.sha256
 
 
-def test_kl_divergence_by_hand() -> None:
-    """Of (1/2, 1/2, 0) and (1/4, 3/4, 0): 1/2 ln 2 + 1/2 ln 2/3; the second row is predicted as it should be."""
-    logs = np.log(np.array([[0.25, 0.75, 1e-30], [0.2, 0.3, 0.5]]))
-    target = np.array([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]])
-    by_hand = 0.5 * math.log(2) + 0.5 * math.log(2 / 3)
-    assert by_hand == pytest.approx(0.143841, abs=1e-6)
-    assert kl_divergence(target, logs) == pytest.approx(by_hand / 2)
-
-
 def test_what_is_not_possible_has_no_probability() -> None:
     logs = log_softmax(np.array([[3.0, 1.0, 1.0]]), np.array([[False, True, True]]))
     assert np.exp(logs)[0] == pytest.approx([0.0, 0.5, 0.5])
@@ -212,9 +202,9 @@ def test_the_loss_of_a_separable_task_falls_to_nothing_and_ties_stay_ties() -> N
     scorer = Scorer.fit(asked(texts), candidates, target, training=Training(epochs=150))
     fresh = asked(["cause of n99", "cure of n98", "kind of n97"])
     logs = log_softmax(scorer.scores(fresh, candidates))
-    assert kl_divergence(target[:3], logs) < 0.02
     assert np.exp(logs) == pytest.approx(target[:3], abs=0.05)
-    assert kl_divergence(target[:3], log_softmax(Scorer.untrained(2).scores(fresh, candidates))) > 0.8
+    untrained = log_softmax(Scorer.untrained(2).scores(fresh, candidates))
+    assert np.abs(np.exp(untrained) - target[:3]).max() > 0.3
 
 
 def test_training_is_the_same_for_the_same_seed() -> None:

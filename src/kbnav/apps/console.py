@@ -28,6 +28,14 @@ ROWS = 20
 _TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _UNRESTRICTED: Mapping[str, str] = MappingProxyType({"kind": "any", "direction": "both"})
 """What the tools' arguments are where a model gives none; to a reader they say nothing."""
+_ENDED: Mapping[str, str] = MappingProxyType(
+    {
+        "step budget": ": the steps were used up",
+        "action budget": ": the actions were used up",
+        "gave up": ": nothing was left to try",
+    }
+)
+"""Why a run found no answer, where it was not its own finding."""
 _OBSERVED = 12
 _QUERY = "query"
 
@@ -85,8 +93,9 @@ def drop_line(step: Step) -> Text:
 
 def short_arguments(arguments: Mapping[str, Any]) -> str:
     """A call's arguments on one line, without those that restrict nothing."""
-    told = {name: value for name, value in arguments.items() if _UNRESTRICTED.get(name) != value}
-    line = " ".join(printable(_plain(told)).split())
+    told = {name: value for name, value in arguments.items() if value and _UNRESTRICTED.get(name) != value}
+    said = [name.replace("_", " ") if value is True else _plain(value) for name, value in told.items()]
+    line = " ".join(printable(", ".join(filter(None, said))).split())
     return line if len(line) <= 100 else line[:99] + "…"
 
 
@@ -123,7 +132,7 @@ def _answer_lines(run: Run) -> RenderableType:
     head = {
         "answered": ("", ""),
         "best effort": ("Out of budget; the best found so far: ", "bold yellow"),
-        "no answer": (f"No answer was found ({outcome.stop}). ", "bold red"),
+        "no answer": (f"No answer was found{_ENDED.get(outcome.stop, '')}. ", "bold red"),
         "refused": ("The model refused. ", "bold red"),
         "failed": ("The run failed. ", "bold red"),
     }[outcome.status]

@@ -23,7 +23,7 @@ from kbnav.evaluation.runner import begin_run
 from kbnav.journal import open_journal, write_whole
 from kbnav.knowledge.base import Entity
 from kbnav.session import attempt
-from kbnav.settings import Budget, load_settings
+from kbnav.settings import OFFLINE, Budget, load_settings
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.toolbox import QUERY, Toolbox
 from kbnav.trajectory import Call, Outcome, Run, Step, Usage
@@ -62,7 +62,7 @@ def _budget(info: RunInfo) -> Budget:
     if _is_papers(info):
         return paper_budget(budget)
     rounds = info.settings.get("options", {}).get("rounds")
-    return rounds_budget(budget, rounds) if rounds and info.model != "offline" else budget
+    return rounds_budget(budget, rounds) if rounds and info.model != OFFLINE else budget
 
 
 def _is_papers(info: RunInfo) -> bool:

@@ -16,6 +16,7 @@ from kbnav.evaluation.records import INFO, QUESTIONS, QuestionRecord, RunInfo, r
 from kbnav.evaluation.systems import System
 from kbnav.evaluation.work import Patience, side_by_side
 from kbnav.journal import open_journal, write_whole
+from kbnav.settings import OFFLINE
 from kbnav.trajectory import Outcome, Run, to_json
 
 if TYPE_CHECKING:
@@ -195,5 +196,5 @@ def _record(name: str, question: str, system: System, future: Future[Attempt]) -
 
 def check_limits(limits: Limits, model: str, priced: Sequence[str]) -> None:
     """Raise UsageError where a cost limit is given for a model that has no price."""
-    if limits.cost is not None and model != "offline" and model not in priced:
+    if limits.cost is not None and model != OFFLINE and model not in priced:
         raise UsageError(f"--max-cost needs the price of {model}: set prices.{model} in kbnav.toml")

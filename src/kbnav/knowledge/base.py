@@ -22,6 +22,8 @@ Capability = Literal[
 """What a knowledge base can do, by the name of the tool that needs it."""
 
 Direction = Literal["out", "in", "both"]
+INVERSE = "^"
+"""Before a relation, as in SPARQL: followed from target to source."""
 SearchKind = Literal["any", "item", "property"]
 KBKind = Literal["wikibase", "skb"]
 """Wikidata, a mirror of it or another Wikibase; a graph whose nodes have documents."""

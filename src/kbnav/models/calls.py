@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kbnav.blobs import Blobs
 from kbnav.errors import FATAL, Stopped, StopRun, UsageError
 from kbnav.models.chat import REPLAY, Several, check_key, invoke, open_chat_model, usage_of
-from kbnav.settings import Settings
+from kbnav.settings import OFFLINE, Settings
 from kbnav.trace import Observed, Trace
 from kbnav.trajectory import Usage
 
@@ -256,7 +256,7 @@ def open_calls(settings: Settings) -> ModelCalls:
     window, jobs = settings.model_window, settings.model_jobs
     if settings.model.startswith(REPLAY):
         raise UsageError("replay: repeats the runs of agents; a retrieval system repeats its replies of its own accord")
-    if settings.model == "offline":
+    if settings.model == OFFLINE:
         from kbnav.models.standin import NAME, StandIn
 
         return ModelCalls(StandIn(), NAME, window=window, jobs=jobs)

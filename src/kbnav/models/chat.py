@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
-from kbnav.settings import Price, Settings
+from kbnav.settings import OFFLINE, Price, Settings
 from kbnav.stopping import current_brake
 from kbnav.trajectory import Usage, load_run
 
@@ -40,7 +40,7 @@ def open_models(settings: Settings) -> tuple[BaseChatModel, BaseChatModel | None
 
 def check_key(settings: Settings) -> None:
     """Raise CredentialsError where the settings name a model of OpenAI's own endpoint and no key; costs no import."""
-    named = settings.model != "offline" and not settings.model.startswith(REPLAY)
+    named = settings.model != OFFLINE and not settings.model.startswith(REPLAY)
     if named and settings.chat is None and not settings.base_url and not settings.api_key.get_secret_value():
         raise CredentialsError(
             f"the model {settings.model!r} needs a key: set OPENAI_API_KEY (or KBNAV_API_KEY), "

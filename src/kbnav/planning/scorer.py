@@ -131,12 +131,6 @@ def log_softmax(scores: Floats, possible: Mask | None = None) -> Floats:
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
 
 
-def kl_divergence(target: Floats, log_probabilities: Floats) -> float:
-    """The mean over rows of the divergence of the prediction from the target, in nats (PASemiQA, equation 4)."""
-    inside = np.where(target > 0, target, 1.0)
-    return float(np.where(target > 0, target * (np.log(inside) - log_probabilities), 0.0).sum(axis=-1).mean())
-
-
 def _words(text: str) -> Iterator[str]:
     """The words of a text, its beginning, and pairs of neighbours: what a question asks for stands in few words."""
     words = ["^", *_WORD.findall(text.casefold())]

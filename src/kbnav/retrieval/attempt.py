@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kbnav.errors import StopRun
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.retrieval.base import Retriever
-from kbnav.settings import Settings
+from kbnav.settings import OFFLINE, Settings
 from kbnav.trace import Trace
 from kbnav.trajectory import Outcome, Run
 
@@ -26,7 +26,7 @@ def model_name(retriever: Retriever, settings: Settings) -> str:
     """The model that a retrieval system asks; a stand-in is named as one."""
     if not retriever.prompts:
         return NO_MODEL
-    if settings.model == "offline":
+    if settings.model == OFFLINE:
         from kbnav.models.standin import NAME
 
         return NAME

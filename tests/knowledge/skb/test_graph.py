@@ -92,12 +92,6 @@ def test_a_metapath_may_come_back_only_where_cycles_are_wanted(tmp_path: Path) -
     assert graph.ends(0, hops).tolist() == sorted({path[-1] for path in expected})
 
 
-def test_k_hop_levels_are_distances(tmp_path: Path) -> None:
-    graph = graph_of([(0, 0, 1), (1, 0, 2), (2, 0, 3), (3, 0, 0), (4, 0, 4)], 5, 1, tmp_path)
-    assert [level.tolist() for level in graph.k_hop(0, 3, "out")] == [[0], [1], [2], [3]]
-    assert [level.tolist() for level in graph.k_hop(0, 3)] == [[0], [1, 3], [2], []]
-
-
 def test_a_node_with_200000_neighbours(tmp_path: Path) -> None:
     spokes = np.arange(1, 200_001)
     write_graph(tmp_path, 200_001, 2, (np.zeros(200_000, np.int64), spokes % 2, spokes))

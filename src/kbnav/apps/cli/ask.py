@@ -64,12 +64,15 @@ def ask(
 def _last_run() -> Run:
     """The last that was asked; what kbnav retrieve ranked is no answer. Raises UsageError where there is none."""
     from kbnav.errors import UsageError
-    from kbnav.systems import BUILT_IN
+    from kbnav.systems import kind_of
     from kbnav.trajectory import load_run, saved_runs
 
-    retrievers = {entry.name for entry in BUILT_IN if entry.kind == "retriever"}
+    def ranked(run: Run) -> bool:
+        # Of a builder that does not say what it builds, or is gone, the run tells: a ranking is in no language.
+        return (kind_of(run.system) or ("agent" if run.language else "retriever")) == "retriever"
+
     asked = map(load_run, reversed(saved_runs(load().home / "runs")))
-    found = next((run for run in asked if run.system not in retrievers), None)
+    found = next((run for run in asked if not ranked(run)), None)
     if found is None:
         raise UsageError("nothing was asked before that could be followed up")
     return found

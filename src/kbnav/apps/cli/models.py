@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
 def models(base_url: BaseUrlOption = None, as_json: JsonOption = False) -> None:
     """List what --model may name: what needs no key, and what the endpoint offers."""
+    from kbnav.settings import OFFLINE
+
     settings = load(base_url=base_url)
     found: list[dict[str, Any]] = [
-        {"model": "offline", "about": "no language model: rules that are a baseline; needs no key"},
+        {"model": OFFLINE, "about": "no language model: rules that are a baseline; needs no key"},
         {"model": "replay:RUN.json", "about": "the replies of a saved run, once more"},
     ]
     asked = bool(settings.base_url or settings.api_key.get_secret_value())

@@ -12,12 +12,12 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from kbnav.apps.console import call_lines, drop_line, observation_lines, printable, short_arguments
+from kbnav.settings import OFFLINE
 from kbnav.trajectory import Call
 
 if TYPE_CHECKING:
     from kbnav.agents.machine import Event
 
-OFFLINE = "offline"
 _SOON = 1.0
 """Seconds after which it is said how long something has been waited for."""
 

@@ -51,9 +51,10 @@ def synthesize(
     from kbnav.evaluation.synthesis.wording import Wording, load_wording
     from kbnav.knowledge.open import open_kb
     from kbnav.knowledge.skb.kb import as_skb
+    from kbnav.settings import OFFLINE
 
     words = load_wording(wording) if wording else Wording()
-    settings = load(kb=kb, model=model or "offline", base_url=base_url)
+    settings = load(kb=kb, model=model or OFFLINE, base_url=base_url)
     wanted = Wanted(count, train, val, seed)
     with open_kb(settings) as base:
         skb = as_skb(base, "the synthesis of questions").skb
@@ -70,7 +71,9 @@ def synthesize(
 
 def _worder(skb: SKB, settings: Settings) -> Worder | None:
     """What asks the model; None where none is named."""
-    if settings.model == "offline":
+    from kbnav.settings import OFFLINE
+
+    if settings.model == OFFLINE:
         return None
     from kbnav.evaluation.synthesis.writer import model_worder
     from kbnav.models.calls import open_calls

@@ -78,7 +78,9 @@ def ended_by_ctrl_c() -> Iterator[Brake]:
 
 def say_baseline(console: Console, agent: Agent) -> None:
     """Say that the answer comes without a language model, where it does."""
-    if agent.model == "offline":
+    from kbnav.settings import OFFLINE
+
+    if agent.model == OFFLINE:
         console.print("offline policy: no language model, a baseline; --model names a better one", style="dim")
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from kbnav.agents.common.demonstrations import Demonstration
 from kbnav.evaluation.synthesis.generate import Wanted, synthesize
 from kbnav.evaluation.synthesis.records import Route, Synthesized
+from kbnav.knowledge.base import INVERSE
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.tools.walking import INVERSE, end_text, fact_text, relation_text
+from kbnav.tools.walking import end_text, fact_text, relation_text
 from kbnav.trajectory import Fact
 
 _SEED = 20_061

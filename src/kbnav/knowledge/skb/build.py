@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from threading import Event, Lock
+from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from kbnav.knowledge.skb.graph import Graph, write_graph
 from kbnav.knowledge.skb.intake import EdgeCollector, NodeWriter
 from kbnav.knowledge.skb.nodes import Nodes
 from kbnav.knowledge.skb.records import Losses, Source
+from kbnav.knowledge.skb.resume import STATE, BuildState
 from kbnav.knowledge.skb.schema import (
     FORMAT,
     LSA,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from kbnav.encoders import Encoder
 
 POSITIONS = "positions.npy"
-STATE = "progress.json"
 REPORT_EVERY = 10_000
 
 
@@ -98,7 +98,7 @@ def build(
     try:
         with only_builder(out):
             work = out / WORK
-            state = _State.resume(work, _fingerprint(source, options, previous))
+            state = BuildState.resume(work, _fingerprint(source, options, previous))
             job = _Job(source, options, work, state, previous, progress)
             _run(job, state)
             meta = _put_in_place(job, out, name or out.name.removesuffix(".skb"))
@@ -108,7 +108,7 @@ def build(
         raise UsageError(f"{out} could not be built: {error}; what was there before is as it was") from error
 
 
-def _run(job: _Job, state: _State) -> None:
+def _run(job: _Job, state: BuildState) -> None:
     """Run the stages that are not done; the triples, which a library sorts on its own threads, beside the indexes."""
     triples: Future[None] | None = None
     with ThreadPoolExecutor(1) as beside:
@@ -129,47 +129,11 @@ def _run(job: _Job, state: _State) -> None:
             raise
 
 
-class _State:
-    """Which stages of a build are done, and what they found; kept in ``build/progress.json``."""
-
-    def __init__(self, work: Path, fingerprint: str, done: dict[str, dict[str, Any]]) -> None:
-        self._work = work
-        self._fingerprint = fingerprint
-        self._lock = Lock()
-        self.done = done
-
-    @classmethod
-    def resume(cls, work: Path, fingerprint: str) -> _State:
-        """Take up a build of the same input, or begin a new one."""
-        try:
-            saved = json.loads((work / STATE).read_text())
-        except (OSError, ValueError):
-            saved = {}
-        if saved.get("fingerprint") != fingerprint:
-            shutil.rmtree(work, ignore_errors=True)
-            work.mkdir()
-            saved = {"done": {}}
-        state = cls(work, fingerprint, saved["done"])
-        state._save()
-        return state
-
-    def finish(self, stage: str, found: dict[str, Any]) -> None:
-        """Remember a finished stage."""
-        with self._lock:
-            self.done[stage] = found
-            self._save()
-
-    def _save(self) -> None:
-        new = self._work / f"{STATE}.new"
-        new.write_text(json.dumps({"fingerprint": self._fingerprint, "done": self.done}))
-        new.replace(self._work / STATE)
-
-
 class _Job:
     """One build: its input, its folder, and a method for each stage, which returns what later stages must know."""
 
     def __init__(
-        self, source: Source, options: Options, work: Path, state: _State, previous: Path | None, progress: Progress
+        self, source: Source, options: Options, work: Path, state: BuildState, previous: Path | None, progress: Progress
     ) -> None:
         self.source = source
         self.options = options

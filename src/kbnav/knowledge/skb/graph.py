@@ -130,17 +130,6 @@ class Graph:
                 break
         return np.flatnonzero(seen)[:limit].astype(np.int32)
 
-    def k_hop(self, node: int, hops: int, direction: Direction = "both", limit: int | None = None) -> list[Nodes]:
-        """The nodes at distance 0, 1, … ``hops`` of a node, by any relation; ``limit`` caps each distance."""
-        levels = [np.array([node], np.int32)]
-        seen = levels[0]
-        for _ in range(hops):
-            found = self.expand(levels[-1], Hop(direction=direction))
-            level = np.setdiff1d(found, seen, assume_unique=True)[:limit]
-            seen = _distinct([seen, level])
-            levels.append(level)
-        return levels
-
     def ends(self, node: int, path: Sequence[Hop], limit: int | None = None) -> Nodes:
         """The nodes that a metapath leads to from a node, each once, ascending; a walk may come back to a node."""
         nodes = np.array([node], np.int32)

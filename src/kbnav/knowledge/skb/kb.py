@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kbnav.answers import AnswerTable, Ranked, Ranking
-from kbnav.errors import BadArguments, UnknownId, UsageError
+from kbnav.errors import BadArguments, UsageError
 from kbnav.knowledge.base import (
     Capability,
     Direction,
@@ -26,11 +26,10 @@ from kbnav.knowledge.base import (
 )
 from kbnav.knowledge.skb.excerpts import excerpt
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion, relative_score_fusion
-from kbnav.knowledge.skb.graph import WAYS
 from kbnav.knowledge.skb.rdf import local_names
-from kbnav.knowledge.skb.relations import RelationNames
+from kbnav.knowledge.skb.relations import Relations
 from kbnav.knowledge.skb.rendering import get_doc_info
-from kbnav.knowledge.skb.schema import LSA, TypeTuple
+from kbnav.knowledge.skb.schema import LSA
 from kbnav.knowledge.skb.sparql import SparqlStore, Vocabulary, node_ids
 from kbnav.knowledge.skb.store import SKB
 from kbnav.relevance import relevance
@@ -47,12 +46,6 @@ WEIGHT, LSA_WEIGHT = 1.0, 0.5
 Measured by benchmarks/skb_fusion.py, see docs/skb-agent.md: with these no set of questions is served worse than by BM25
 alone, which is not so where ranks are summed (``reciprocal_rank_fusion``), nor with a weight of 1 for ``lsa``.
 """
-_NAMED = 20
-"""Relations that are named where one is asked for that is none."""
-_EXAMPLE = 60
-"""Characters of a node's name that stands for others."""
-INVERSE = "^"
-"""Before a relation's id, as in SPARQL: followed from target to source."""
 
 
 class SkbKB:
@@ -68,7 +61,7 @@ class SkbKB:
             workers: SPARQL queries that run at once.
         """
         self.skb = skb
-        self.relations = RelationNames(skb.relation_names)
+        self.relations = Relations(skb)
         self._sparql = (
             SparqlStore(
                 skb.data / "rdf",
@@ -145,7 +138,7 @@ class SkbKB:
         wanted = [] if kind == "property" else [*exact, *others][:limit]
         found = tuple(self._described(number, query) for number in wanted)
         most = limit if kind == "property" else max(1, limit // 2)
-        relations = self._relations_like(query, most) if kind != "item" else ()
+        relations = self.relations.like(query, most) if kind != "item" else ()
         rung: Literal["exact", "fulltext", "none"] = "exact" if exact else "fulltext" if found or relations else "none"
         return SearchResult(found, relations, rung, query.strip() if exact else "")
 
@@ -153,15 +146,15 @@ class SkbKB:
         """A node's document and edges, incoming ones under ``^relation``; of a relation, what it links how often."""
         node = self.skb.nodes.ids.find(entity_id)
         if node < 0:
-            relation, _ = self._relation(entity_id, f"there is no node or relation {entity_id!r}")
-            return Entry(self._relation_entity(relation), document=self._relation_text(relation))
+            relation, _ = self.relations.asked(entity_id, f"there is no node or relation {entity_id!r}")
+            return Entry(self.relations.entity(relation), document=self.relations.text(relation))
         statements: list[Statement] = []
         omitted: dict[str, int] = {}
         for way in ("out", "in"):
             row = self.skb.graph.row(node, "in" if way == "in" else "out")
             for relation in np.flatnonzero(np.bincount(row.relations)).tolist():
                 nodes = row.nodes[row.relations == relation]
-                about = self._relation_entity(relation, inverse=way == "in")
+                about = self.relations.entity(relation, inverse=way == "in")
                 statements += [Statement(about, self._value(other)) for other in nodes[:EDGES_PER_RELATION].tolist()]
                 if len(nodes) > EDGES_PER_RELATION:
                     omitted[f"{about.id} edges"] = len(nodes) - EDGES_PER_RELATION
@@ -181,8 +174,8 @@ class SkbKB:
         limit: int = 5,
     ) -> Sequence[Example]:
         """Edges of a relation, from every pair of node types it links where ``limit`` allows."""
-        relation, _ = self._relation(property_id)
-        about = self._relation_entity(relation)
+        relation, _ = self.relations.asked(property_id)
+        about = self.relations.entity(relation)
         name = self.skb.relation_names[relation]
         tuples = [item for item in self.skb.meta.tuples if item.relation == name]
         tuples.sort(key=lambda item: -item.count)
@@ -219,7 +212,7 @@ class SkbKB:
         node = self.skb.number(entity_id)
         number = None
         if relation:
-            number, inverse = self._relation(relation)
+            number, inverse = self.relations.asked(relation)
             if inverse:
                 direction = {"out": "in", "in": "out", "both": "in"}[direction]  # type: ignore[assignment]
         edges = [
@@ -231,7 +224,7 @@ class SkbKB:
         ]
         ranked = self._ranked(edges, query, limit) if query.strip() else [(edge, 0.0) for edge in _in_turn(edges)]
         shown = tuple(
-            Edge("in" if way == "in" else "out", self._relation_entity(kind), value, round(score, 4))
+            Edge("in" if way == "in" else "out", self.relations.entity(kind), value, round(score, 4))
             for (way, kind, other), score in ranked[:limit]
             for value in [replace(self._value(other), description=self._excerpt(other, query))]
         )
@@ -321,74 +314,6 @@ class SkbKB:
 
     def _value(self, node: int) -> Value:
         return Value(self.skb.nodes.label(node), self.skb.id(node), self.skb.type_name(node))
-
-    def relation_number(self, name: str) -> int:
-        """The number of a relation by any of its names. Raises UnknownId, which names the nearest."""
-        return self._relation(name)[0]
-
-    def _relation(self, name: str, otherwise: str = "") -> tuple[int, bool]:
-        """Number of a relation, and whether it is asked for backwards; ``rel:`` and ``_`` for a space are accepted."""
-        number = self.relations.find(name.removeprefix(INVERSE))
-        if number is not None:
-            return number, name.startswith(INVERSE)
-        if otherwise:
-            raise UnknownId(f"{otherwise} in {self.name}")
-        near = [one.id for one in self._relations_like(name, _NAMED)] or self.relations.shown[:_NAMED]
-        raise UnknownId(f"there is no relation {name!r} in {self.name}; the nearest by name: {', '.join(near)}")
-
-    def _relation_entity(self, relation: int, *, inverse: bool = False) -> Entity:
-        name = f"{INVERSE if inverse else ''}{self.relations.shown[relation]}"
-        return Entity(name, name, kind="property")
-
-    def _relation_text(self, relation: int) -> str:
-        name = self.skb.relation_names[relation]
-        lines = [
-            f"{item.source} -> {item.target}: {item.count} edges"
-            for item in self.skb.meta.tuples
-            if item.relation == name
-        ]
-        return "\n".join(lines)
-
-    def relations_like(self, query: str, limit: int) -> list[str]:
-        """Kinds of links whose relation or types have words of a query: ``source -- relation --> target: count``."""
-        tuples = sorted(self.skb.meta.tuples, key=lambda one: -one.count)
-        texts = [f"{one.relation} {one.source} {one.target}".replace("_", " ") for one in tuples]
-        scores = relevance(query, texts)
-        best = sorted((place for place in range(len(tuples)) if scores[place] > 0), key=lambda place: -scores[place])
-        return [self._tuple_text(tuples[place]) for place in best[:limit]]
-
-    def relations_of(self, entity_id: str, query: str, limit: int) -> list[str]:
-        """A node's relations with their counts and an example of each, those like the query first; what was cut said.
-
-        Raises UnknownId.
-        """
-        node = self.skb.number(entity_id)
-        found = []
-        for way in WAYS:
-            row = self.skb.graph.row(node, way)
-            for relation in np.unique(row.relations).tolist():
-                nodes = row.nodes[row.relations == relation]
-                name = f"{INVERSE if way == 'in' else ''}{self.relations.shown[relation]}"
-                example = self.skb.nodes.label(int(nodes[0]))[:_EXAMPLE]
-                found.append((name, len(nodes), f"- {name}: {len(nodes):,}, such as {example}"))
-        scores = relevance(query, [name.replace("_", " ") for name, _, _ in found])
-        order = sorted(range(len(found)), key=lambda place: (-scores[place], -found[place][1]))
-        head = f"{self.skb.nodes.label(node)} ({entity_id}){':' if found else ' has no links.'}"
-        cut = [f"and {len(found) - limit} more, with fewer links"] if len(found) > limit else []
-        return [head, *(found[place][2] for place in order[:limit]), *cut]
-
-    def _tuple_text(self, one: TypeTuple) -> str:
-        return f"- {one.source} -- {self.relations.display(one.relation)} --> {one.target}: {one.count:,}"
-
-    def _relations_like(self, query: str, limit: int) -> tuple[Entity, ...]:
-        entities = [self._relation_entity(number) for number in range(len(self.skb.relation_names))]
-        described = [
-            replace(entity, description=self._relation_text(number).replace("\n", "; "))
-            for number, entity in enumerate(entities)
-        ]
-        texts = [f"{entity.label} {entity.description}" for entity in described]
-        scored = sorted(zip(relevance(query, texts), described, strict=True), key=lambda pair: -pair[0])
-        return tuple(entity for score, entity in scored if score > 0)[:limit]
 
     def _ranked(self, edges: Sequence[_Edge], query: str, limit: int) -> list[tuple[_Edge, float]]:
         by_node: dict[int, list[_Edge]] = {}
