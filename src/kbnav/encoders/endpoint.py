@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from kbnav.encoders.base import Vectors, normalised
 from kbnav.errors import BadResponse, CredentialsError, ServiceError
+from kbnav.transport import MIB, clients, out_of_bounds
 
 if TYPE_CHECKING:
     from openai.types import CreateEmbeddingResponse
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 LONGEST = 20_000
 """Characters of a text that are sent; in most languages this stays within 8,191 tokens, OpenAI's limit."""
 _TEXTS_AT_ONCE = 64
+LARGEST = 64 * MIB
+"""Bytes of a reply: 64 vectors of 4,096 numbers are 6 MB as JSON."""
 
 
 class Endpoint:
@@ -31,7 +35,10 @@ class Endpoint:
         try:
             # An endpoint of one's own often wants no key, but the client insists on one.
             key = api_key or ("none" if base_url else None)
-            self._client = OpenAI(base_url=base_url or None, api_key=key, timeout=timeout, max_retries=retries)
+            client, _ = clients(base_url, timeout, os.environ.get("OPENAI_PROXY", ""), LARGEST)
+            self._client = OpenAI(
+                base_url=base_url or None, api_key=key, timeout=timeout, max_retries=retries, http_client=client
+            )
         except OpenAIError as error:
             raise CredentialsError("embeddings need a key: set OPENAI_API_KEY or the setting api_key") from error
 
@@ -60,6 +67,8 @@ class Endpoint:
         except APIResponseValidationError as error:
             raise BadResponse(f"{self.name}: {error}") from error
         except OpenAIError as error:
+            if odd := out_of_bounds(error):
+                raise BadResponse(f"{self.name} at {self._client.base_url}: {odd}") from error
             raise ServiceError(f"{self.name} at {self._client.base_url}: {error}") from error
         except ValueError as error:  # a body that is no JSON, or has no vectors
             raise BadResponse(f"{self.name}: {error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceEr
 from kbnav.settings import OFFLINE, Price, Settings
 from kbnav.stopping import current_brake
 from kbnav.trajectory import Usage, load_run
+from kbnav.transport import MIB, clients, out_of_bounds
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 
 REPLAY = "replay:"
+LARGEST = 4 * MIB
+"""Bytes of a reply, which is a million tokens."""
 _TOO_LONG = re.compile(r"context[_ ](length|size|window)|prompt is too long")
 """How OpenAI, llama.cpp, vLLM and others say in a refusal that a prompt does not fit."""
 
@@ -64,6 +68,7 @@ def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
     options: dict[str, Any] = {"temperature": settings.model_temperature}
     if sampling:
         options = {"temperature": settings.temperature, "top_p": settings.top_p}
+    sync, awaited = _clients(settings)
     return ChatOpenAI(
         model=settings.model,
         api_key=key or "none",  # type: ignore[arg-type]
@@ -71,30 +76,39 @@ def open_chat_model(settings: Settings, *, sampling: bool) -> BaseChatModel:
         timeout=settings.model_timeout,
         max_retries=settings.model_retries,
         use_responses_api=False,
+        http_client=sync,
+        http_async_client=awaited,
+        openai_proxy=None,
         **{name: value for name, value in options.items() if value is not None},
     )
+
+
+def _clients(settings: Settings) -> tuple[Any, Any]:
+    # OPENAI_PROXY is LangChain's own name for a proxy, which it reads only for clients that it makes itself.
+    return clients(settings.base_url, settings.model_timeout, os.environ.get("OPENAI_PROXY", ""), LARGEST)
 
 
 def offered_models(settings: Settings) -> list[str]:
     """The names of the models that the settings' endpoint offers, sorted. Raises StopRun as ``invoke``."""
     import openai
 
-    with openai.OpenAI(
+    client = openai.OpenAI(
         api_key=settings.api_key.get_secret_value() or "none",
         base_url=settings.base_url or None,
         timeout=settings.model_timeout,
         max_retries=0,
-    ) as client:
-        try:
-            return sorted(model.id for model in client.models.list())
-        except openai.AuthenticationError as error:
-            raise CredentialsError(f"the model's endpoint refused the key: {_line(error)}") from error
-        except openai.APIConnectionError as error:
-            raise ServiceError(f"nothing answers at {client.base_url}: {_line(error)}") from error
-        except openai.APIError as error:
-            raise ServiceError(f"the model's endpoint does not list its models: {_line(error)}") from error
-        except (AttributeError, TypeError, ValueError) as error:
-            raise BadResponse(f"the model's endpoint does not list its models: {_line(error)}") from error
+        http_client=_clients(settings)[0],
+    )
+    try:
+        return sorted(model.id for model in client.models.list())
+    except openai.AuthenticationError as error:
+        raise CredentialsError(f"the model's endpoint refused the key: {_line(error)}") from error
+    except openai.APIConnectionError as error:
+        raise _unreachable(error, f"nothing answers at {client.base_url}") from error
+    except openai.APIError as error:
+        raise ServiceError(f"the model's endpoint does not list its models: {_line(error)}") from error
+    except (AttributeError, TypeError, ValueError) as error:
+        raise BadResponse(f"the model's endpoint does not list its models: {_line(error)}") from error
 
 
 def ask(model: BaseChatModel, prompt: str) -> tuple[str, Usage]:
@@ -164,14 +178,14 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage] | Several, prompt: Any
     except openai.APITimeoutError as error:
         raise ServiceError("the model did not answer in time, nor after retries") from error
     except openai.APIConnectionError as error:
-        raise ServiceError(f"the model's endpoint cannot be reached: {_line(error)}") from error
+        raise _unreachable(error, "the model's endpoint cannot be reached") from error
     except openai.APIError as error:  # 429, 5xx after the client's own retries
         raise ServiceError(f"the model's endpoint keeps failing: {_line(error)}") from error
     except ValidationError as error:
         if any(item["loc"][:1] != ("tool_calls",) for item in error.errors()):
             raise BadResponse(f"the model's endpoint answered with an odd message: {_line(error)}") from error
         return _odd_calls(error)
-    except (AttributeError, TypeError, KeyError, ValueError) as error:
+    except (AttributeError, TypeError, LookupError, ValueError, RecursionError) as error:
         # The client libraries parse a body that is not a completion (HTML, cut-off JSON) into these.
         raise BadResponse(
             f"the model's endpoint answered with something that is no completion: {_line(error)}"
@@ -182,6 +196,13 @@ async def _asked(model: Runnable[LanguageModelInput, AIMessage] | Several, promp
     # A connection that is kept belongs to the event loop that made it, and there is no telling when that ends. Said per
     # request, because a client of our own would have to know of every variable that names a proxy.
     return await model.ainvoke(prompt, extra_headers={"Connection": "close"})
+
+
+def _unreachable(error: Exception, otherwise: str) -> ServiceError:
+    """What stands between us and the endpoint: a reply that is out of bounds, a redirect away, or the network."""
+    if odd := out_of_bounds(error):
+        return BadResponse(f"the model's endpoint is not to be trusted: {odd}")
+    return ServiceError(f"{otherwise}: {_line(error)}")
 
 
 def _odd_calls(error: ValidationError) -> AIMessage:
@@ -207,7 +228,12 @@ def usage_of(reply: AIMessage) -> Usage:
     if told is None:
         return Usage(calls=1)
     cached = (told.get("input_token_details") or {}).get("cache_read", 0)
-    return Usage(told["input_tokens"], told["output_tokens"], cached, 1)
+    return Usage(_count(told["input_tokens"]), _count(told["output_tokens"]), _count(cached), 1)
+
+
+def _count(told: object) -> int:
+    """A number of tokens; nothing where an endpoint tells none."""
+    return max(told, 0) if isinstance(told, int) else 0
 
 
 def cost_of(usage: Usage, price: Price | None) -> float | None:

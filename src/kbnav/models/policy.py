@@ -34,6 +34,11 @@ _SILENT = 8
 """Replies in a row that called no tool, after which no more are asked for."""
 _WIDTHS = (None, 4000, 1000, 300)
 """Characters of an observation, from as they are to less and less, until the model can read the whole."""
+_THOUGHT = 8000
+"""Characters of a thought that are kept."""
+_LONGEST = 50_000
+"""Characters of a call's arguments; the longest query among Wikidata's own examples has 7,000."""
+_DEEPEST = 20
 _NEEDS_TOOLS = (
     "kbnav needs a chat model that can call tools, served by an endpoint that passes them on "
     "(for llama.cpp's server the option --jinja, for vLLM --enable-auto-tool-choice)."
@@ -162,11 +167,11 @@ def _calls_no_tools(state: State) -> bool:
 
 def parse_calls(reply: AIMessage, turn: int, toolbox: Toolbox) -> list[Call]:
     """The calls of a reply; those that cannot be run are marked, and a reply without any is one such call."""
-    text = reply.text.strip()
+    text = _shortened(reply.text.strip())
     asked = [(call["id"] or "", call["name"], call["args"]) for call in reply.tool_calls]
     cut_off = " Your reply was cut off because it was too long: write less." if is_cut_off(reply) else ""
-    given = (str(args["thought"]) for _, _, args in asked if args.get("thought"))
-    text = text or next(given, "")  # one thought in a turn is enough
+    given = (str(args["thought"]) for _, _, args in asked if isinstance(args.get("thought"), str))
+    text = text or _shortened(next(given, ""))  # one thought in a turn is enough
     calls = [_call(toolbox, turn, number, text, *parts) for number, parts in enumerate(asked)]
     for bad in reply.invalid_tool_calls:
         name = bad["name"] or NO_TOOL
@@ -188,6 +193,11 @@ def parse_calls(reply: AIMessage, turn: int, toolbox: Toolbox) -> list[Call]:
 def _call(toolbox: Toolbox, turn: int, number: int, text: str, call_id: str, name: str, arguments: Any) -> Call:
     call_id = call_id or f"call-{turn}-{number}"
     given = dict(arguments) if isinstance(arguments, dict) else {}
+    odd = _out_of_bounds(given)
+    if odd:
+        return Call(name, {"unreadable": _start(given)}, text, call_id, turn, f"{name} was not called: {odd}")
+    if isinstance(given.get("thought"), str):
+        given["thought"] = _shortened(given["thought"])
     if not given.get("thought") and (text or name == FINISH):
         # Some models put the thought into the message instead; an answer is not turned away for the lack of one.
         given["thought"] = text
@@ -197,6 +207,35 @@ def _call(toolbox: Toolbox, turn: int, number: int, text: str, call_id: str, nam
         thought = str(given.pop("thought", ""))
         return Call(name, given, thought, call_id, turn, str(error))
     return Call(name, values, thought, call_id, turn)
+
+
+def _out_of_bounds(arguments: Mapping[str, Any]) -> str:
+    """What is wrong with arguments that are too deep to be saved, or too long to mean anything."""
+    todo: list[tuple[Any, int]] = [(value, 1) for name, value in arguments.items() if name != "thought"]
+    length = 0
+    while todo:
+        value, depth = todo.pop()
+        if depth > _DEEPEST:
+            return f"its arguments are nested more than {_DEEPEST} deep."
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        todo += [(one, depth + 1) for one in inner]
+        length += len(value) if isinstance(value, (str, dict, list)) else 1
+        if length > _LONGEST:
+            return f"its arguments are longer than {_LONGEST} characters."
+    return ""
+
+
+def _start(arguments: Mapping[str, Any]) -> str:
+    """The first characters of arguments that are out of bounds, one by one, whatever their depth."""
+    names = ", ".join(
+        name if not isinstance(value, str) else f"{name}: {value[:500]}" for name, value in list(arguments.items())[:4]
+    )
+    return names[:2000]
+
+
+def _shortened(text: str) -> str:
+    """A thought that is not longer than anybody reads; it is kept with every step that follows."""
+    return text if len(text) <= _THOUGHT else f"{text[:_THOUGHT]}… (cut)"
 
 
 def _thought_once(schema: dict[str, Any]) -> dict[str, Any]:

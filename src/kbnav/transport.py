@@ -1,0 +1,173 @@
+"""HTTP clients for the openai library that bound what an endpoint may do.
+
+A reply may be so large once unpacked, and take so long as a whole; a redirect may not lead to another host. The
+library's own clients have a time limit between two pieces of a reply only, unpack whatever comes, and follow redirects
+anywhere, the prompt in hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
+from contextvars import copy_context
+from functools import lru_cache
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+MIB = 1024 * 1024
+_PORTS = {"http": 80, "https": 443}
+_HOME = "kbnav.home"
+T = TypeVar("T")
+
+
+class TooMuch(ValueError):
+    """A reply that is larger, or slower, than anything that could be meant; the text says which."""
+
+
+class LedAway(ValueError):
+    """A redirect to another host, port or scheme."""
+
+
+def origin(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port of a URL, by which two URLs are at one place."""
+    parts = urlsplit(url)
+    return parts.scheme, (parts.hostname or "").lower(), parts.port or _PORTS.get(parts.scheme, 0)
+
+
+@lru_cache(16)
+def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, Any]:  # noqa: ARG001 - the cache's key
+    """A client and an asynchronous one, as ``openai`` and ``langchain_openai`` take them, to ask at one ``place``.
+
+    A request may take ``seconds`` as a whole, its reply have ``largest`` bytes once unpacked. ``proxy`` is a URL;
+    empty: that of the environment. Requests raise TooMuch and LedAway, which the library passes on within its own
+    APIConnectionError. The clients are shared, and not to be closed.
+    """
+    import openai
+
+    bounded = _bounding(largest)
+
+    class Client(openai.DefaultHttpxClient):
+        def send(self, request: Any, **options: Any) -> Any:
+            send = super().send
+            request.extensions[_HOME] = origin(str(request.url))
+            return _in_time(lambda: send(request, **options), seconds)
+
+        def __del__(self) -> None:
+            try:  # noqa: SIM105 - at the end of the process names of modules may be gone
+                self.close()
+            except Exception:  # noqa: BLE001
+                pass
+
+    class AsyncClient(openai.DefaultAsyncHttpxClient):
+        async def send(self, request: Any, **options: Any) -> Any:
+            request.extensions[_HOME] = origin(str(request.url))
+            try:
+                return await asyncio.wait_for(super().send(request, **options), seconds)
+            except TimeoutError as error:
+                raise TooMuch(_slow(seconds)) from error
+
+    def to_home(request: Any) -> None:
+        request.headers["Accept-Encoding"] = "gzip, deflate"
+        home = request.extensions[_HOME]  # a redirect has the extensions of what was redirected
+        if origin(str(request.url)) != home:
+            raise LedAway(f"{home[1]} redirects to {request.url.host}, which is not followed")
+
+    async def to_home_async(request: Any) -> None:
+        to_home(request)
+
+    async def bounded_async(response: Any) -> None:
+        bounded(response)
+
+    shared: dict[str, Any] = {"timeout": seconds, **({"proxy": proxy} if proxy else {})}
+    return (
+        Client(event_hooks={"request": [to_home], "response": [bounded]}, **shared),
+        AsyncClient(event_hooks={"request": [to_home_async], "response": [bounded_async]}, **shared),
+    )
+
+
+def out_of_bounds(error: BaseException) -> str:
+    """What an endpoint did that is not let pass, where that is why the openai library raised ``error``."""
+    return str(error.__cause__) if isinstance(error.__cause__, (TooMuch, LedAway)) else ""
+
+
+def _in_time(call: Callable[[], T], seconds: float) -> T:
+    """The result of a call that is left alone after so many seconds: a socket cannot be told a deadline."""
+    future: Future[T] = Future()
+    context = copy_context()
+
+    def work() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
+            future.set_exception(error)
+
+    threading.Thread(target=context.run, args=(work,), daemon=True, name="kbnav-request").start()
+    try:
+        return future.result(seconds)
+    except TimeoutError as error:
+        if future.done():
+            raise
+        raise TooMuch(_slow(seconds)) from error
+
+
+def _slow(seconds: float) -> str:
+    return f"the reply was not whole after {seconds:g} s"
+
+
+def _bounding(largest: int) -> Callable[[Any], None]:
+    """What lets a response whose body is still to be read give no more than ``largest`` bytes, unpacked here."""
+    import sys
+
+    import openai
+
+    # httpx, or its successor: whichever the library is made with
+    library = sys.modules[openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0]]
+
+    class Body(library.SyncByteStream):  # type: ignore[name-defined, misc]
+        def __init__(self, inner: Any, unpack: _Unpacked) -> None:
+            self._inner, self._unpack = inner, unpack
+
+        def __iter__(self) -> Iterator[bytes]:
+            return map(self._unpack, self._inner)
+
+        def close(self) -> None:
+            self._inner.close()
+
+    class AsyncBody(library.AsyncByteStream):  # type: ignore[name-defined, misc]
+        def __init__(self, inner: Any, unpack: _Unpacked) -> None:
+            self._inner, self._unpack = inner, unpack
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            async for piece in self._inner:
+                yield self._unpack(piece)
+
+        async def aclose(self) -> None:
+            await self._inner.aclose()
+
+    def bound(response: Any) -> None:
+        packed = response.headers.get("content-encoding", "").strip().lower()
+        if packed in ("gzip", "deflate"):
+            del response.headers["content-encoding"]
+        body = AsyncBody if isinstance(response.stream, library.AsyncByteStream) else Body
+        response.stream = body(response.stream, _Unpacked(packed, largest))
+
+    return bound
+
+
+class _Unpacked:
+    """Unpacks a body piece by piece, and counts."""
+
+    def __init__(self, packed: str, largest: int) -> None:
+        self._inflate = zlib.decompressobj(wbits=47) if packed in ("gzip", "deflate") else None
+        self._largest, self._left = largest, largest
+
+    def __call__(self, piece: bytes) -> bytes:
+        # one byte more than is left, so that a body of just the limit is told from a larger one
+        plain = self._inflate.decompress(piece, self._left + 1) if self._inflate else piece
+        self._left -= len(plain)
+        if self._left < 0:
+            raise TooMuch(f"the reply is larger than {self._largest / MIB:g} MiB")
+        return plain

@@ -1,0 +1,181 @@
+"""Endpoints that break the rules of HTTP or of OpenAI's protocol on purpose: what a run makes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+import pytest
+from langchain_core.language_models import BaseChatModel
+
+from kbnav.agents.machine import start
+from kbnav.encoders.endpoint import Endpoint
+from kbnav.errors import BadResponse, ServiceError
+from kbnav.models.chat import LARGEST, ask, offered_models, open_chat_model
+from kbnav.settings import Budget
+from kbnav.stopping import Brake
+from kbnav.trajectory import Usage
+from tests.models.stub import Canned, ModelStub, completion
+from tests.models.test_chat import context, policy_for, settings_for
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n"
+
+
+def asked(stub_url: str, *, braked: bool, timeout: float = 5.0) -> str:
+    """A model's reply to a prompt, by the client of the command line or by that of the server."""
+
+    async def within_a_brake(model: BaseChatModel) -> str:
+        brake = Brake(asyncio.get_running_loop())
+        return (await asyncio.to_thread(brake.within, lambda: ask(model, "hello")))[0]
+
+    with ModelStub([]) as unused:
+        settings = settings_for(unused, base_url=stub_url, model_timeout=timeout)
+    model = open_chat_model(settings, sampling=False)
+    return asyncio.run(within_a_brake(model)) if braked else ask(model, "hello")[0]
+
+
+@contextmanager
+def dripping(first: bytes) -> Iterator[str]:
+    """An endpoint that sends ``first`` and then one byte every 50 ms, for ever."""
+    over = threading.Event()
+
+    def serve(server: socket.socket) -> None:
+        with suppress(OSError):
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(first)
+                while not over.wait(0.05):
+                    connection.sendall(b" ")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, args=(server,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+        finally:
+            over.set()
+
+
+@pytest.mark.parametrize("braked", [False, True])
+@pytest.mark.parametrize("first", [HEAD, HEAD[:20]], ids=["body", "headers"])
+def test_a_reply_that_drips_ends_with_the_time_for_a_whole_one(first: bytes, braked: bool):
+    began = time.monotonic()
+    with dripping(first) as url, pytest.raises(BadResponse, match=r"not whole after 0\.4 s"):
+        asked(url, braked=braked, timeout=0.4)
+    assert time.monotonic() - began < 30  # it would never end
+
+
+@pytest.mark.parametrize("braked", [False, True])
+def test_a_small_body_that_unpacks_to_a_huge_one_is_refused(braked: bool):
+    body = json.loads(completion("hello").body)
+    bomb = gzip.compress(json.dumps(body).encode() + b" " * (8 * LARGEST))
+    packed = Canned(bomb, headers={"Content-Encoding": "gzip"})
+    with ModelStub([packed]) as stub, pytest.raises(BadResponse, match="larger than 4 MiB"):
+        asked(stub.base_url, braked=braked)
+
+
+@pytest.mark.parametrize("braked", [False, True])
+def test_a_plain_body_beyond_the_limit_is_refused_and_one_within_is_read(braked: bool):
+    with ModelStub([completion("x" * LARGEST)]) as stub, pytest.raises(BadResponse, match="larger than 4 MiB"):
+        asked(stub.base_url, braked=braked)
+    with ModelStub([completion("x" * (LARGEST - 2000))]) as stub:
+        assert len(asked(stub.base_url, braked=braked)) == LARGEST - 2000
+
+
+@pytest.mark.parametrize("braked", [False, True])
+def test_a_reply_that_is_packed_is_unpacked(braked: bool):
+    packed = replace(
+        completion("hello"), body=gzip.compress(completion("hello").body), headers={"Content-Encoding": "gzip"}
+    )
+    with ModelStub([packed]) as stub:
+        assert asked(stub.base_url, braked=braked) == "hello"
+
+
+@pytest.mark.parametrize("braked", [False, True])
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_to_another_place_is_not_followed(status: int, braked: bool):
+    with ModelStub([completion("caught")]) as other:
+        led = Canned(b"", status, headers={"Location": other.base_url + "/chat/completions"})
+        with ModelStub([led]) as stub, pytest.raises(BadResponse, match="redirects to 127"):
+            asked(stub.base_url, braked=braked)
+        assert not other.requests
+
+
+@pytest.mark.parametrize("braked", [False, True])
+def test_a_redirect_within_the_place_is_followed(braked: bool):
+    with ModelStub([Canned(b"", 307, headers={"Location": "/v2/chat/completions"}), completion("hello")]) as stub:
+        assert asked(stub.base_url, braked=braked) == "hello"
+
+
+def test_the_list_of_models_and_vectors_are_asked_for_in_the_same_way():
+    with ModelStub([completion("caught")]) as other:
+        led = Canned(b"", 307, headers={"Location": other.base_url})
+        with ModelStub([led]) as stub:
+            with pytest.raises(BadResponse, match="redirects to"):
+                offered_models(settings_for(stub))
+            with pytest.raises(ServiceError, match="redirects to"):
+                Endpoint("e", base_url=stub.base_url, retries=0).encode(["text"])
+        assert not other.requests
+
+
+def document(change: Callable[[dict[str, object]], object]) -> Canned:
+    found = json.loads(completion("hello").body)
+    change(found)
+    return Canned(json.dumps(found).encode())
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        document(lambda body: body.update(choices=[])),
+        document(lambda body: body.update(choices=None)),
+        document(lambda body: body.update(choices=[None])),
+        document(lambda body: body.update(choices=[{"index": 0}])),
+        document(lambda body: body.update(usage="a lot")),
+        document(lambda body: body.update(usage=[1])),
+        Canned(b"[" * 100_000),
+        Canned(b'{"choices":' + b'{"a":' * 900 + b"1" + b"}" * 901),
+        Canned(b"null"),
+    ],
+)
+def test_a_completion_that_is_none_is_a_bad_response(reply: Canned):
+    with ModelStub([reply]) as stub, pytest.raises(BadResponse, match=r"no completion|odd message"):
+        policy_for(stub)(start("How many?", [], Budget()), context())
+
+
+@pytest.mark.parametrize(
+    "odd", [{"prompt_tokens": "many", "completion_tokens": [], "total_tokens": {}}, {"prompt_tokens": -5}]
+)
+def test_tokens_that_are_no_numbers_are_not_counted(odd: object):
+    with ModelStub([document(lambda body: body.update(usage=odd))]) as stub:
+        said = policy_for(stub)(start("How many?", [], Budget()), context())
+    assert said.usage == Usage(calls=1)
+
+
+@pytest.mark.parametrize("depth", [50, 400, 900, 5000])
+def test_arguments_nested_deeply_are_told_to_the_model_and_not_kept(depth: int):
+    deep = '{"at": ' + "[" * depth + "]" * depth + "}"
+    with ModelStub([completion(None, [("look", deep)])]) as stub:
+        said = policy_for(stub)(start("How many?", [], Budget()), context())
+    (call,) = said.calls
+    assert "nested" in call.problem or "readable" in call.problem
+    assert len(json.dumps(call.arguments)) < 3000
+
+
+def test_thoughts_and_arguments_of_no_sensible_length_are_cut():
+    reply = completion(None, [("look", {"thought": "t" * 100_000, "at": "a" * 1_000_000})])
+    with ModelStub([reply, completion("w" * 1_000_000)]) as stub:
+        policy = policy_for(stub)
+        (call,) = policy(start("How many?", [], Budget()), context()).calls
+        (silent,) = policy(start("How many?", [], Budget()), context()).calls
+    assert len(call.thought) < 10_000
+    assert "long" in call.problem
+    assert len(json.dumps(call.arguments)) < 3000
+    assert len(silent.thought) < 10_000
+    assert len(json.dumps(silent.arguments)) < 10_000
