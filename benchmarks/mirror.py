@@ -29,10 +29,8 @@ from pathlib import Path
 import requests
 
 from kbnav.evaluation.datasets.load import load_dataset
-from kbnav.knowledge.sparql.aliases import expand_aliases
-from kbnav.knowledge.sparql.labels import rewrite_label_service
-from kbnav.knowledge.sparql.parser import close_up
-from kbnav.knowledge.sparql.prefixes import add_prefixes
+from kbnav.knowledge.sparql.rewriting import prepare
+from kbnav.knowledge.wikidata.mirror.endpoint import MIRROR
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES, read_info
 
@@ -102,10 +100,7 @@ def gold_queries() -> dict[str, list[str]]:
         groups[name] = [question.query for question in questions if question.id in wanted and question.query]
     for name, (path, classes) in IDIOMS.items():
         groups[name] = [f"SELECT ?x {{ ?x wdt:{path} wd:{one} }}" for one in classes]
-    return {
-        name: [close_up(rewrite_label_service(expand_aliases(add_prefixes(query)))) for query in queries]
-        for name, queries in groups.items()
-    }
+    return {name: [prepare(query, MIRROR).text for query in queries] for name, queries in groups.items()}
 
 
 def measure(path: Path, groups: Mapping[str, Sequence[str]], rounds: int) -> None:

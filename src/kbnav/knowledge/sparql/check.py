@@ -46,7 +46,7 @@ def check(query: str, *, services: Collection[str], strict: bool, functions: Col
     refuse_oversized(query)
     guard(query, services)
     tokens = tokenize(query)
-    form = _form(query, tokens)
+    form = query_form(query, tokens)
     nested = nesting(query, tokens)
     extension = _extension(tokens)
     if strict and extension:
@@ -74,7 +74,8 @@ def without_services(query: str, tokens: Sequence[Token]) -> str:
     return text
 
 
-def _form(query: str, tokens: Sequence[Token]) -> QueryForm:
+def query_form(query: str, tokens: Sequence[Token]) -> QueryForm:
+    """The form of a query, by its first word behind the declarations. Raises QuerySyntaxError where it has none."""
     index = 0
     while index < len(tokens) and tokens[index].is_word("PREFIX", "BASE"):
         index += 3 if tokens[index].is_word("PREFIX") else 2

@@ -1,18 +1,21 @@
-"""The label service of the Wikidata query service, for a store that does not have it: Oxigraph.
+"""The label service of the Wikidata query service, for engines that do not have it.
 
-The service runs after everything else in its group, once for each row. So does what takes its place: a LATERAL subquery
-(Oxigraph's own; SPARQL 1.2 community proposal SEP-0006) put at the end of the group, which looks up each language and
-takes the first that has something. A subquery keeps its helper variables from a ``SELECT *``.
+The service runs after everything else in its group, once for each row. So does what takes its place at the end of the
+group, which looks up each language and takes the first that has something: a LATERAL subquery where the engine has
+that (SPARQL 1.2 community proposal SEP-0006), which keeps its helper variables from a ``SELECT *``, or else OPTIONALs,
+with the names that the ``*`` stood for in its place.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kbnav.knowledge.sparql.parser import close_up, fresh_variable
 from kbnav.knowledge.sparql.prefixes import declared_prefixes, expand
-from kbnav.knowledge.sparql.tokens import Nesting, Token, nesting, tokenize
+from kbnav.knowledge.sparql.reading import UnreadQuery, read_query, subqueries
+from kbnav.knowledge.sparql.tokens import Nesting, Token, nesting, syntax_error, tokenize
 
 LABEL_SERVICE = "http://wikiba.se/ontology#label"
 _LANGUAGE = "http://wikiba.se/ontology#language"
@@ -20,8 +23,8 @@ _LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
 _ALIAS = "http://www.w3.org/2004/02/skos/core#altLabel"
 _DESCRIPTION = "http://schema.org/description"
 _SUFFIXES = {"AltLabel": _ALIAS, "Label": _LABEL, "Description": _DESCRIPTION}
+_STAR = re.compile(r"\bSELECT\s+(?:DISTINCT\s+|REDUCED\s+)?\*", re.IGNORECASE)
 _NOTHING = "<urn:kbnav:nothing>"
-_AUTO_LANGUAGE = "en"
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,19 @@ class _Block:
     close: int
 
 
-def rewrite_label_service(query: str) -> str:
-    """Rewrite a query that uses the label service so that Oxigraph can run it.
+def rewrite_label_service(query: str, *, lateral: bool = True, auto_language: str = "en") -> str:
+    """Rewrite a query that uses the label service for an engine that does not have it.
 
     Both modes work: the automatic one (``?xLabel``, ``?xDescription`` and ``?xAltLabel`` wherever the SELECT uses them
-    without giving them a value) and the manual one. ``[AUTO_LANGUAGE]`` stands for English. An entity without a label
-    is labelled with its id, a literal with itself. Raises QuerySyntaxError where strings or brackets do not close.
+    without giving them a value) and the manual one. An entity without a label is labelled with its id, a literal with
+    itself.
+
+    Args:
+        query: SPARQL.
+        lateral: whether the engine has LATERAL.
+        auto_language: stands for ``[AUTO_LANGUAGE]``.
+
+    Raises QuerySyntaxError where strings or brackets do not close, or a ``*`` cannot be resolved.
     """
     tokens = tokenize(query)
     nested = nesting(query, tokens)
@@ -59,16 +69,37 @@ def rewrite_label_service(query: str) -> str:
         dot = following < len(tokens) and tokens[following].text == "."
         apart = tokens[block.start - 1].text in ("{", "}", ".")
         edits[tokens[block.start].start, tokens[following if dot else block.close].end] = "" if apart else "."
-        languages, wishes = _read(tokens[block.open + 1 : block.close], declared_prefixes(tokens))
+        languages, wishes = _read(tokens[block.open + 1 : block.close], declared_prefixes(tokens), auto_language)
         for wish in wishes or _automatic(tokens, nested, block, blocks):
             group = _group(tokens, nested, block, wish, blocks)
             if group is not None and (group, wish.variable) not in done:
                 done.add((group, wish.variable))
                 place = tokens[nested.close[group]].start
-                edits[place, place] = edits.get((place, place), "") + _lookup(query, wish, languages)
+                key = "?" + fresh_variable(query, "labelled") + ("" if lateral else f"_{len(done)}")
+                edits[place, place] = edits.get((place, place), "") + _lookup(key, wish, languages, lateral)
+    if done and not lateral:
+        edits |= _named_stars(query, [tokens[nested.close[group]].start for group, _ in done])
     for (start, end), text in sorted(edits.items(), reverse=True):
         query = query[:start] + text + query[end:]
     return close_up(query)
+
+
+def _named_stars(query: str, places: Sequence[int]) -> dict[tuple[int, int], str]:
+    """For each ``SELECT *`` around one of the places the names that it stands for."""
+    try:
+        read = read_query(query)
+    except UnreadQuery as error:
+        if _STAR.search(query):
+            raise syntax_error(query, 0, "name the variables behind SELECT where labels are asked for") from error
+        return {}
+    selects = [one for one in (read.select, *subqueries(read.where)) if one is not None]
+    found = {}
+    for place in places:
+        around = [one for one in selects if one.where.place.start < place < one.where.place.end]
+        inner = max(around, key=lambda one: one.where.place.start, default=None)
+        if inner is not None and inner.star is not None:
+            found[inner.star.start, inner.star.end] = " ".join(inner.where.visible)
+    return found
 
 
 def _blocks(tokens: Sequence[Token], nested: Nesting) -> Iterator[_Block]:
@@ -81,7 +112,7 @@ def _blocks(tokens: Sequence[Token], nested: Nesting) -> Iterator[_Block]:
                 yield _Block(index, target + 1, nested.close[target + 1])
 
 
-def _read(block: Sequence[Token], declared: dict[str, str]) -> tuple[list[str], list[_Wish]]:
+def _read(block: Sequence[Token], declared: dict[str, str], auto_language: str) -> tuple[list[str], list[_Wish]]:
     """The languages, best first, and the triples that are not parameters."""
     languages: list[str] = []
     wishes: list[_Wish] = []
@@ -97,7 +128,7 @@ def _read(block: Sequence[Token], declared: dict[str, str]) -> tuple[list[str], 
             languages += [code.strip() for code in token.text.strip("\"'").split(",")]
         elif predicate in _SUFFIXES.values() and token.kind == "variable":
             wishes.append(_Wish(subject, predicate, token.text))
-    codes = [_AUTO_LANGUAGE if code == "[AUTO_LANGUAGE]" else code.lower() for code in languages]
+    codes = [auto_language if code == "[AUTO_LANGUAGE]" else code.lower() for code in languages]
     return list(dict.fromkeys(code for code in codes if code.replace("-", "").isalnum())), wishes
 
 
@@ -156,20 +187,25 @@ def _group(
     return None
 
 
-def _lookup(query: str, wish: _Wish, languages: Sequence[str]) -> str:
-    key = "?" + fresh_variable(query, "labelled")
+def _lookup(key: str, wish: _Wish, languages: Sequence[str], lateral: bool) -> str:
+    """The patterns that fill in a wish; ``key`` is a variable that nothing else has, nor its like with ``_0``."""
     found = [f"{key}_{place}" for place in range(len(languages))]
     parts = [f"BIND(COALESCE({wish.subject}, {_NOTHING}) AS {key})"]
     for name, language in zip(found, languages, strict=True):
         if wish.predicate == _ALIAS:
-            one = f'OPTIONAL {{ {key} <{_ALIAS}> ?one FILTER(LANG(?one) = "{language}") }}'
-            joined = f'(GROUP_CONCAT(?one; SEPARATOR=", ") AS {name})'
-            parts.append(f"LATERAL {{ SELECT {key} {joined} WHERE {{ {one} }} GROUP BY {key} }}")
+            one = f'{key} <{_ALIAS}> ?one FILTER(LANG(?one) = "{language}")'
+            joined = f'SELECT {key} (GROUP_CONCAT(?one; SEPARATOR=", ") AS {name})'
+            if lateral:
+                parts.append(f"LATERAL {{ {joined} WHERE {{ OPTIONAL {{ {one} }} }} GROUP BY {key} }}")
+            else:
+                parts.append(f"OPTIONAL {{ {joined} WHERE {{ {one} }} GROUP BY {key} }}")
         else:
             parts.append(f'OPTIONAL {{ {key} <{wish.predicate}> {name} FILTER(LANG({name}) = "{language}") }}')
     if wish.predicate == _LABEL:
         found.append(f'REPLACE(STR({wish.subject}), "^https?://[^/]+/entity/", "")')
     if found:
         parts.append(f"BIND(COALESCE({', '.join(found)}) AS {wish.variable})")
+    if not lateral:
+        return f" {' '.join(parts)} "
     kept = f"{wish.subject} " if wish.subject.startswith(("?", "$")) else ""
     return f" LATERAL {{ SELECT {kept}{wish.variable} WHERE {{ {' '.join(parts)} }} }} "

@@ -13,7 +13,7 @@ from contextlib import suppress
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.sparql.joins import Part, Parts, arranged
 from kbnav.knowledge.sparql.parser import fresh_variable, parse_error
-from kbnav.knowledge.sparql.reading import UnreadQuery, read_query
+from kbnav.knowledge.sparql.reading import UnreadQuery, read_query, subqueries
 from kbnav.knowledge.sparql.syntax import (
     Bind,
     Element,
@@ -22,9 +22,6 @@ from kbnav.knowledge.sparql.syntax import (
     Nested,
     Place,
     Query,
-    Select,
-    Triples,
-    Values,
     certain,
 )
 from kbnav.knowledge.sparql.tokens import tokenize
@@ -124,17 +121,7 @@ class _Ordering:
 
 def _stars(read: Query) -> Iterator[tuple[Place, str]]:
     """In place of each ``SELECT *`` the names that it stands for, in the order in which Oxigraph gives them."""
-    selects = [read.select, *_selects(read.where)]
+    selects = [read.select, *subqueries(read.where)]
     for select in selects:
         if select is not None and select.star is not None:
             yield select.star, " ".join(sorted(select.where.visible))
-
-
-def _selects(group: Group) -> Iterator[Select]:
-    if group.select is not None:
-        yield group.select
-        yield from _selects(group.select.where)
-    for element in group.elements:
-        if not isinstance(element, Triples | Values):
-            for inner in element.groups:
-                yield from _selects(inner)

@@ -5,6 +5,7 @@ Over the project's own tokens. Expressions are not read, only the groups of EXIS
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import count
 
 from kbnav.knowledge.sparql.cursor import Cursor
@@ -34,6 +35,17 @@ class UnreadQuery(Exception):
 def read_query(text: str) -> Query:
     """The structure of a query. Raises UnreadQuery, and QuerySyntaxError where strings or brackets do not close."""
     return _Reader(text).query()
+
+
+def subqueries(group: Group) -> Iterator[Select]:
+    """The SELECTs in a group, at any depth."""
+    if group.select is not None:
+        yield group.select
+        yield from subqueries(group.select.where)
+    for element in group.elements:
+        if not isinstance(element, Triples | Values):
+            for inner in element.groups:
+                yield from subqueries(inner)
 
 
 class _Reader(Cursor):

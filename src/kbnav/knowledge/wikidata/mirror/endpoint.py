@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kbnav.errors import QueryRefused, QuerySyntaxError
-from kbnav.knowledge.sparql.aliases import expand_aliases
-from kbnav.knowledge.sparql.check import check
-from kbnav.knowledge.sparql.labels import LABEL_SERVICE, rewrite_label_service
-from kbnav.knowledge.sparql.parser import close_up
-from kbnav.knowledge.sparql.prefixes import add_prefixes
-from kbnav.knowledge.wikidata.mirror.functions import functions
+from kbnav.knowledge.sparql.dialects import DIALECTS, GEO_WIKIDATA
+from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.wikidata.mirror.worker import Form, QueryError, QueryPool
 
 _PLAIN = "text/plain;charset=utf-8"
@@ -41,6 +37,10 @@ _GRAPH_FORMS: Mapping[str, Form] = {
     "application/json": "json",
     "json": "json",
 }
+MIRROR = replace(
+    DIALECTS["oxigraph"], federation=False, closed=True, geo=GEO_WIKIDATA, functions=DIALECTS["wdqs"].functions
+)
+"""What a mirror understands beyond what is rewritten: Oxigraph with the functions of ``functions``."""
 _EXECUTION = "java.util.concurrent.ExecutionException: "
 
 
@@ -59,8 +59,7 @@ def answer_query(pool: QueryPool, query: str, *, accept: str = "", form: str = "
     As on Wikidata, rows come as XML and triples as RDF/XML to clients that ask for nothing.
     """
     try:
-        check(query, services=[LABEL_SERVICE], strict=True, functions=[name.value for name in functions()])
-        prepared = close_up(rewrite_label_service(expand_aliases(add_prefixes(query))))
+        prepared = prepare(query, MIRROR).text
         wanted = [form.lower(), *_accepted(accept)]
         result = pool.query(prepared, _choose(_FORMS, wanted, "xml"), _choose(_GRAPH_FORMS, wanted, "rdfxml"))
     except (QuerySyntaxError, QueryRefused) as error:

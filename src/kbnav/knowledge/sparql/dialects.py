@@ -1,0 +1,163 @@
+"""What one SPARQL engine understands: its dialect, as data. ``rewriting`` turns a query into it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from kbnav.errors import UsageError
+from kbnav.suggest import did_you_mean
+
+DialectName = Literal["wdqs", "qlever", "virtuoso", "oxigraph", "sparql11"]
+"""The dialects that have a name; ``sparql11`` is the standard, for any engine that is none of the others."""
+TextIndex = Literal["", "virtuoso", "qlever", "graphdb", "jena", "stardog"]
+"""The form in which an engine's text index is asked; empty: CONTAINS, which reads every label."""
+GeoFunction = Literal["distance", "latitude", "longitude"]
+
+GEOF_WIKIDATA = "http://www.opengis.net/def/geosparql/function/"
+GEOF_STANDARD = "http://www.opengis.net/def/function/geosparql/"
+_WIKIBASE = "http://wikiba.se/ontology#"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What an engine has beyond SPARQL 1.1, or lacks of it.
+
+    A value of this class is plain data: ``dataclasses.replace`` makes the dialect of one endpoint from that of its
+    engine, such as another ``row_limit`` or ``text``.
+    """
+
+    name: DialectName
+    engine: str
+    """The engine's name for people."""
+    blazegraph: bool = False
+    """Whether it runs Blazegraph's extensions: label service, named subqueries, hints, geographical services."""
+    lateral: bool = False
+    """Whether it has LATERAL (SPARQL 1.2 community proposal SEP-0006)."""
+    federation: bool = True
+    """Whether it asks other endpoints by SERVICE; which of them may be asked is not decided here."""
+    narrow_integers: bool = True
+    """Whether it casts by ``xsd:int``, ``xsd:long`` and the like; else ``xsd:integer`` is taken, the same number."""
+    geo: Mapping[GeoFunction, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Expressions with ``{0}`` and ``{1}`` for points: kilometres between two, latitude and longitude of one."""
+    functions: frozenset[str] = frozenset()
+    """IRIs of Wikidata's own functions that it has."""
+    closed: bool = False
+    """Whether every other function with an IRI is known not to be there, so that it is refused before it is sent."""
+    text: TextIndex = ""
+    index_name: str = ""
+    """Name of the text index, where one must be named (GraphDB's Lucene connector)."""
+    row_limit: int | None = None
+    """Rows at which its results end without an error; None: not known, or told with each result."""
+
+
+def _geosparql(namespace: str) -> Mapping[GeoFunction, str]:
+    return MappingProxyType(
+        {
+            "distance": f"<{namespace}distance>({{0}}, {{1}})",
+            "latitude": f"<{namespace}latitude>({{0}})",
+            "longitude": f"<{namespace}longitude>({{0}})",
+        }
+    )
+
+
+GEO_WIKIDATA = _geosparql(GEOF_WIKIDATA)
+"""Functions as Wikidata's query service has them."""
+
+DIALECTS: Mapping[DialectName, Dialect] = MappingProxyType(
+    {
+        "wdqs": Dialect(
+            "wdqs",
+            "Blazegraph, as Wikidata's query service has it",
+            blazegraph=True,
+            geo=GEO_WIKIDATA,
+            functions=frozenset({f"{_WIKIBASE}isSomeValue", f"{_WIKIBASE}decodeUri"}),
+        ),
+        # docs.qlever.dev, pages on text search and GeoSPARQL, 2026: kilometres where no unit is given.
+        "qlever": Dialect("qlever", "QLever", geo=_geosparql(GEOF_STANDARD), text="qlever"),
+        # Its own points, made from text; ResultSetMaxRows is 10,000 on most public endpoints, and told in a header.
+        "virtuoso": Dialect(
+            "virtuoso",
+            "Virtuoso",
+            geo=MappingProxyType(
+                {
+                    "distance": "<bif:st_distance>(<bif:st_geomfromtext>(STR({0})), <bif:st_geomfromtext>(STR({1})))",
+                    "latitude": "<bif:st_y>(<bif:st_geomfromtext>(STR({0})))",
+                    "longitude": "<bif:st_x>(<bif:st_geomfromtext>(STR({0})))",
+                }
+            ),
+            text="virtuoso",
+            row_limit=10_000,
+        ),
+        "oxigraph": Dialect("oxigraph", "Oxigraph", lateral=True, narrow_integers=False),
+        "sparql11": Dialect("sparql11", "SPARQL 1.1"),
+    }
+)
+
+
+def dialect_named(name: str) -> Dialect:
+    """The dialect of a name. Raises UsageError."""
+    for known, dialect in DIALECTS.items():
+        if known == name:
+            return dialect
+    guess = did_you_mean(name, [*DIALECTS, "auto"])
+    raise UsageError(f"no dialect {name!r}{guess}: give auto, {', '.join(DIALECTS)}")
+
+
+def text_search(dialect: Dialect, subject: str, predicates: Sequence[str], label: str, phrase: str) -> str:
+    """A group pattern that binds ``subject`` and ``label`` to what is named by words of a phrase.
+
+    Every word has to be in the label, in any order and case; with a text index as whole words (the last one may go on),
+    without as a part of the text, which reads every label: put a LIMIT behind it.
+
+    Args:
+        dialect: decides the form.
+        subject: a variable, as ``?entity``.
+        predicates: of labels, each as an IRI or a prefixed name.
+        label: a variable for the label that matched.
+        phrase: what a person or model wrote; only its letters and digits go into the query.
+
+    Returns:
+        SPARQL without braces around it; empty where the phrase has no letter or digit.
+    """
+    words = re.findall(r"\w+", phrase.lower())
+    if not words:
+        return ""
+    named = f"{subject} {'|'.join(predicates)} {label} ."
+    match dialect.text:
+        case "virtuoso":
+            # A word of fewer than four letters before `*` is an error there.
+            parts = [*words[:-1], words[-1] + "*" if len(words[-1]) > 3 else words[-1]]
+            return f'{named} {label} <bif:contains> "{" AND ".join(_quoted(part) for part in parts)}" .'
+        case "qlever":
+            words = [*words[:-1], words[-1] + "*"]
+            contains = "<http://qlever.cs.uni-freiburg.de/builtin-functions/contains-"
+            found = f'{label}_text {contains}entity> {label} . {label}_text {contains}word> "{" ".join(words)}" .'
+            return f"{named} {found}"
+        case "jena":
+            lucene = " AND ".join([*words[:-1], words[-1] + "*"])
+            parts = [
+                f'{{ ({subject} {label}_score {label}) <http://jena.apache.org/text#query> ({one} "{lucene}") . }}'
+                for one in predicates
+            ]
+            return " UNION ".join(parts)
+        case "stardog":
+            lucene = " AND ".join([*words[:-1], words[-1] + "*"])
+            return f'{named} {label} <tag:stardog:api:property:textMatch> "{lucene}" .'
+        case "graphdb" if dialect.index_name:
+            lucene = " AND ".join([*words[:-1], words[-1] + "*"])
+            connector = "http://www.ontotext.com/connectors/lucene"
+            asked = f'[] a <{connector}/instance#{dialect.index_name}> ; <{connector}#query> "{lucene}" ; '
+            return f"{asked}<{connector}#entities> {subject} . {named} {_contains(label, words[:1])}"
+    return f"{named} {_contains(label, words)}"
+
+
+def _contains(label: str, words: Sequence[str]) -> str:
+    return " ".join(f'FILTER(CONTAINS(LCASE(STR({label})), "{word}"))' for word in words)
+
+
+def _quoted(word: str) -> str:
+    return f"'{word}'"
