@@ -42,8 +42,9 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
     before = _ran_before(context, query)
     if before is not None:
         return Observation(
-            f"This is result {before.number} again. It is the answer now, unless finish names another.",
-            rows=before.rows,
+            f"This is result {before[0]} again. It is the answer now, unless finish names another.",
+            rows=before[1].rows,
+            result=before[0],
         )
     unseen, seen = _unseen(context, thought, query), run_query(context, query)
     return replace(seen, text=unseen + seen.text)
@@ -59,7 +60,7 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
     text = table_text(table, context.shown, name=_name(context))
     if diagnose and says_nothing(query, table) and (reason := _diagnosis(context, query, table)):
         text += f"\n{reason}"
-    return Observation(text, rows=_rows_with_values(table))
+    return Observation(text, rows=_rows_with_values(table), result=context.number if _has_rows(table) else 0)
 
 
 def _name(context: Context) -> str:
@@ -67,14 +68,18 @@ def _name(context: Context) -> str:
     return f"Result {context.number}" if context.number and context.shown.whole_rows else ""
 
 
-def _ran_before(context: Context, query: str) -> Step | None:
-    """The step that ran this query already and had rows; the table is kept under the new text as well."""
+def _ran_before(context: Context, query: str) -> tuple[int, Step] | None:
+    """Number and step of this query's result, if it ran and had rows; the table is kept under the new text as well."""
     key = Call(QUERY, {"query": query}).key
-    for step in context.ran.values():
+    for number, step in context.ran.items():
         if step.rows and step.call.key == key and (table := context.tables.get(str(step.call.arguments["query"]))):
             context.tables[query] = table
-            return step
+            return number, step
     return None
+
+
+def _has_rows(table: AnswerTable) -> bool:
+    return table.boolean is not None or bool(table.rows)
 
 
 def _rows_with_values(table: AnswerTable) -> int:

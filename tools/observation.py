@@ -15,8 +15,9 @@ from kbnav.trajectory import Fact, Step, Usage
 class Observation:
     """What the model reads.
 
-    ``rows`` is set where a query ran; ``usage`` where the tool asked a model itself; ``nodes`` are the ids of an SKB's
-    nodes in the text, in its order, and ``facts`` the links in it. ``lost``: the look-up was not answered in time.
+    ``rows`` is set where a query ran, and ``result`` where its result has a number; ``usage`` where the tool asked a
+    model itself; ``nodes`` are the ids of an SKB's nodes in the text, in its order, and ``facts`` the links in it.
+    ``lost``: the look-up was not answered in time.
     """
 
     text: str
@@ -26,6 +27,7 @@ class Observation:
     nodes: tuple[str, ...] = ()
     facts: tuple[Fact, ...] = ()
     lost: bool = False
+    result: int = 0
 
     @classmethod
     def of_error(cls, error: KbnavError) -> Observation:
@@ -76,9 +78,9 @@ class Context:
     seen: str = ""
     tables: dict[str, AnswerTable] = field(default_factory=dict)
     number: int = 0
-    """The action's number in its run, by which its result can be named; 0 outside a run."""
+    """What the result of a query is numbered by, so that it can be named; 0 outside a run."""
     ran: Mapping[int, Step] = field(default_factory=dict)
-    """Steps of the run whose queries ran, by number, those taken back too."""
+    """Steps of the run whose queries ran, by the number of their result, those taken back too."""
     earlier: tuple[str, ...] = ()
     """The conversation's earlier questions, oldest first."""
     given: Mapping[str, str] = field(default_factory=dict)

@@ -24,7 +24,8 @@ def show_rows(context: Context, thought: str, result: int = 0, start: int = 1, c
         contains: Only rows that contain this text, such as a name or an id.
     """
     with_rows = {number: step for number, step in context.ran.items() if step.rows}
-    step = with_rows.get(result or max(with_rows, default=0))
+    number = result or max(with_rows, default=0)
+    step = with_rows.get(number)
     if step is None:
         known = f"Results with rows: {', '.join(map(str, with_rows))}." if with_rows else "No query has had rows yet."
         raise BadArguments(f"There is no result {result} with rows. {known}" if result else known)
@@ -37,7 +38,7 @@ def show_rows(context: Context, thought: str, result: int = 0, start: int = 1, c
     if missing:
         names = context.kb.labels(missing, language=context.language)
         table = context.tables[query] = replace(table, labels={**table.labels, **names})
-    return Observation(f"Result {step.number}:\n" + rows_text(table, context.shown, start=start, contains=contains))
+    return Observation(f"Result {number}:\n" + rows_text(table, context.shown, start=start, contains=contains))
 
 
 def _wanted(table: AnswerTable, start: int, contains: str, shown: Shown) -> Sequence[tuple[Cell, ...]]:

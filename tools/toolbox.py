@@ -138,6 +138,10 @@ class Toolbox:
         """The tools in OpenAI's form."""
         return [tool.schema for tool in self]
 
+    def takes(self, name: str, argument: str) -> bool:
+        """Whether there is a tool of this name that takes such an argument."""
+        return name in self._tools and argument in self._tools[name].arguments.model_fields
+
     def __iter__(self) -> Iterator[Tool]:
         """The tools, in the order they are offered."""
         return iter(self._tools.values())

@@ -95,7 +95,9 @@ class QueryEnding:
         if state["stop"] == "finish":
             number = path[-1].call.arguments.get("result")
             if number:
-                return next((step for step in (*path, *state["discarded"]) if step.number == number), None)
+                return next(
+                    (step for step in (*path, *state["discarded"]) if step.result == number and step.rows), None
+                )
             if self.last_executed:
                 return next(
                     (step for step in reversed(path) if step.call.tool == QUERY and step.rows is not None), None

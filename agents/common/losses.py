@@ -9,7 +9,7 @@ from dataclasses import replace
 from kbnav.trajectory import Call, Outcome, Step
 
 AGAIN = "This was not answered in time; trying it once more before saying that there is no answer."
-_NOT_RUN = ("repeat", "premature finish")
+_NOT_RUN = ("repeat", "premature finish", "not alone", "over budget")
 
 
 def settled(steps: Iterable[Step]) -> list[Step]:

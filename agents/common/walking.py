@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.ranking import BEST_EFFORT, Describe, RankingEnding, best_supported, named_by
-from kbnav.agents.machine import Ending, Policy, Reply, State, spent
+from kbnav.agents.machine import Ending, Policy, Reply, State
+from kbnav.agents.machine import room as room_left
 from kbnav.answers import AnswerTable, Basis, Ranked, Ranking, Term
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Entity, KnowledgeBase
@@ -136,7 +137,7 @@ def last_turn(path: Sequence[Step]) -> list[Step]:
 
 def room(state: State, budget: Budget) -> int:
     """Actions that the budget leaves, one to finish not counted."""
-    return min(budget.steps - len(state["path"]), budget.actions - spent(state)) - 1
+    return room_left(state, budget) - 1
 
 
 def answer_lines(text: str) -> list[str]:

@@ -26,7 +26,8 @@ FINISH = "finish"
 NO_TOOL = "(no tool)"
 """Stands for the tool of a reply that called none."""
 
-Dropped = Literal["", "repeat", "premature finish", "rolled back"]
+Dropped = Literal["", "repeat", "premature finish", "rolled back", "not alone", "over budget"]
+"""Why a step is off the path. ``not alone``: a finish beside calls whose results were not seen yet."""
 Status = Literal["answered", "best effort", "no answer", "refused", "failed"]
 Stop = Literal["finish", "step budget", "action budget", "refusal", "gave up", "error"]
 
@@ -143,7 +144,7 @@ class Step:
     ``number`` counts a run's actions from 1, dropped ones included. ``rows`` is set for a query that ran. ``dropped``
     says why the step is no longer on the path. ``nodes`` are the ids that an SKB's tool showed, in the order shown;
     ``facts`` the links among them, where an agent walks along links. ``lost``: it was not answered in time, so that it
-    says nothing of what is there.
+    says nothing of what is there. ``result`` is the number of its result, those of a run from 1; 0 where it has none.
     """
 
     number: int
@@ -156,6 +157,7 @@ class Step:
     nodes: tuple[str, ...] = ()
     facts: tuple[Fact, ...] = ()
     lost: bool = False
+    result: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", tuple(self.nodes))  # checkpoints give lists back

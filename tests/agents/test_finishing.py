@@ -37,21 +37,21 @@ def names(result: int) -> AIMessage:
 def test_finish_takes_the_last_result_with_rows_so_that_a_probe_does_not_replace_it(tmp_path):
     run = asked([runs(3), runs(0), finishes()], tmp_path)
     assert (run.outcome.status, run.outcome.query, run.discarded) == ("answered", "SELECT 3", ())
-    beside = says(("execute_query", {"query": "SELECT 3"}), ("execute_query", {"query": "SELECT 0"}), ("finish", {}))
-    assert asked([beside], tmp_path).outcome.query == "SELECT 3"
+    beside = says(("execute_query", {"query": "SELECT 3"}), ("execute_query", {"query": "SELECT 0"}))
+    assert asked([beside, finishes()], tmp_path).outcome.query == "SELECT 3"
 
 
 def test_finish_names_its_result_also_one_that_was_taken_back(tmp_path):
     assert asked([runs(3), runs(5), names(1)], tmp_path).outcome.query == "SELECT 3"
-    run = asked([looks("a"), runs(4), looks("a"), runs(2), names(2)], tmp_path)
+    run = asked([looks("a"), runs(4), looks("a"), runs(2), names(1)], tmp_path)
     assert [step.dropped for step in run.discarded] == ["rolled back", "repeat"]
-    assert (run.outcome.query, run.path[-1].observation) == ("SELECT 4", "Finished: result 2 is the answer.")
+    assert (run.outcome.query, run.path[-1].observation) == ("SELECT 4", "Finished: result 1 is the answer.")
 
 
 def test_a_finish_that_comes_too_early_is_told_of_the_good_result_that_was_taken_back(tmp_path):
-    *_, last = told([looks("a"), runs(4), looks("a"), finishes(), names(2)], tmp_path)
-    assert "finish was not accepted: result 2, which has rows, was taken back." in last
-    assert "call finish with result=2" in last
+    *_, last = told([looks("a"), runs(4), looks("a"), finishes(), names(1)], tmp_path)
+    assert "finish was not accepted: result 1, which has rows, was taken back." in last
+    assert "call finish with result=1" in last
     assert "no_answer" not in last
 
 
@@ -119,10 +119,10 @@ def test_the_budget_is_told_every_turn_and_what_to_do_at_its_end(tmp_path):
     texts = told([two, looks("c"), runs(2), looks("d"), finishes()], tmp_path, steps=5)
     assert texts[0] == "How many?"
     assert texts[1].startswith("seen: b\n\n2 of 5 actions used.\nRun your best query, then call finish")
-    assert "4 of 5 actions used.\nCall finish when a result answers the question; it takes result 4" in texts[3]
+    assert "4 of 5 actions used.\nCall finish when a result answers the question; it takes result 1" in texts[3]
     assert "Run your best query" not in texts[3]
     assert (
-        "5 of 5 actions used.\nOnly finish is left: call it now, and name a result if it is not result 4." in texts[4]
+        "5 of 5 actions used.\nOnly finish is left: call it now, and name a result if it is not result 1." in texts[4]
     )
     assert told([looks("a"), looks("b")], tmp_path, told=False)[1] == "seen: a"
 
@@ -132,7 +132,7 @@ def test_a_rollback_says_what_came_back_and_which_result_is_the_last_now(tmp_pat
     assert "Not carried out again" in lost
     assert '- execute_query {"query": "SELECT 4"}: 4 rows' in lost
     assert "free again among the 15 actions, and counts only among the 30 in all." in lost
-    assert "No result with rows is left above; result 2, which was taken back, can still be named" in lost
+    assert "No result with rows is left above; result 1, which was taken back, can still be named" in lost
     assert "1 of 15 actions used; with those taken back, 3 of the 30 that there are in all." in lost
     kept = told([runs(2), runs(4), looks("a"), runs(0), looks("a"), finishes()], tmp_path)[5]
     assert "The last result with rows is result 2." in kept

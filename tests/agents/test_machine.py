@@ -15,10 +15,12 @@ from langchain_core.messages.tool import invalid_tool_call
 
 from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.machine import State
+from kbnav.agents.spinach import spinach_with
 from kbnav.errors import ServiceError
 from kbnav.models.policy import ChatPolicy
 from kbnav.models.scripted import ScriptedModel, replay_model, says
 from kbnav.session import ask
+from kbnav.settings import Settings
 from kbnav.tools.finish import finish
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.toolbox import Toolbox
@@ -112,12 +114,17 @@ def test_the_best_so_far_may_have_been_rolled_back(tmp_path):
     assert (run.outcome.status, run.outcome.query) == ("best effort", "SELECT 4")
 
 
-def test_calls_of_one_turn_are_one_action_each_and_a_finish_waits_for_them(tmp_path):
+def test_calls_of_one_turn_are_one_action_each_and_are_looked_at_before_a_finish_beside_them(tmp_path):
     together = says(("look", {"at": "a"}), ("finish", {}), ("execute_query", {"query": "SELECT 2"}))
-    run = asked([together], tmp_path)
+    agent = agent_of([together, finishes()], tmp_path, steps=3, actions=3)
+    run = ask(agent, "?")
     assert on_path(run) == ["look a", "execute_query SELECT 2", "finish"]
+    assert dropped(run) == [("finish", "not alone")]
+    assert [step.call.turn for step in run.path] == [1, 1, 2]
     assert run.outcome.status == "answered"
-    assert {step.call.turn for step in run.path} == {1}
+    said = agent.policy._model.seen[1][-1].text
+    assert "finish was not carried out: look at the results above first, then call it alone." in said
+    assert "2 of 3 actions used." in said
 
 
 def test_a_repeat_beside_a_fresh_call_is_dropped_alone(tmp_path):
@@ -128,11 +135,15 @@ def test_a_repeat_beside_a_fresh_call_is_dropped_alone(tmp_path):
 
 
 def test_calls_beyond_the_budget_of_a_turn_are_not_run(tmp_path):
-    many = says(*[("look", {"at": str(n)}) for n in range(50)])
-    agent = agent_of([many], tmp_path)
+    many = says(*[("look", {"at": str(n)}) for n in range(17)])
+    agent = agent_of([many, says(("finish", {"no_answer": True}))], tmp_path)
     run = ask(agent, "?")
     assert len(run.path) == 15
     assert len(agent.kb.ran) == 15
+    assert dropped(run) == [("look 15", "over budget"), ("look 16", "over budget")]
+    said = agent.policy._model.seen[1][-1].text
+    assert '2 calls were not run, for which no action was left: look {"at": "15"}; look {"at": "16"}\n' in said
+    assert "15 of 15 actions used." in said
 
 
 @pytest.mark.parametrize(
@@ -162,15 +173,55 @@ def test_a_thought_in_the_message_text_is_accepted(tmp_path):
     assert (run.path[0].call.thought, run.path[0].observation) == ("I look first.", "seen: a")
 
 
-def test_a_call_without_any_thought_is_not_run(tmp_path):
+def test_no_call_is_turned_away_for_the_lack_of_a_thought(tmp_path):
     reply = AIMessage("", tool_calls=[{"name": "look", "args": {"at": "a"}, "id": "1"}])
     run = asked([reply, runs(1), finishes()], tmp_path)
-    assert "thought: Field required" in run.path[0].observation
+    assert (run.path[0].call.thought, run.path[0].observation) == ("", "seen: a")
+
+
+def test_a_reply_in_words_alone_is_asked_for_again_at_no_cost_and_counts_as_the_finish_the_second_time(tmp_path):
+    words = AIMessage("There are two.")
+    agent = agent_of([runs(2), words, AIMessage("There are two, as I said.")], tmp_path, steps=2, actions=2)
+    run = ask(agent, "?")
+    assert "said again alone they count as that" in run.path[1].observation
+    assert "1 of 2 actions used." in agent.policy._model.seen[2][-1].text
+    assert (run.outcome.status, run.outcome.text) == ("answered", "There are two, as I said.")
+    last = asked([runs(2), looks("a"), words], tmp_path, steps=2)
+    assert (last.outcome.status, last.outcome.text) == ("answered", "There are two.")
+
+
+def test_words_that_come_before_any_result_are_no_answer_and_cost_an_action_the_second_time(tmp_path):
+    agent = agent_of([AIMessage("I know it."), AIMessage("I do."), runs(2), finishes()], tmp_path)
+    run = ask(agent, "?")
+    assert [step.call.tool for step in run.path] == ["(no tool)", "(no tool)", "execute_query", "finish"]
+    shown = [messages[-1].text for messages in agent.policy._model.seen]
+    assert ["0 of 15" in shown[1], "1 of 15" in shown[2], "2 of 15" in shown[3]] == [True] * 3
+
+
+def test_results_are_numbered_by_themselves_and_not_by_the_action(tmp_path, mini_kb):
+    def queries(text):
+        return says(("execute_query", {"query": text}))
+
+    good, other = "SELECT ?x { ?x wdt:P61 wd:Q7186 }", "SELECT ?x { ?x wdt:P61 ?y }"
+    replies = [
+        says(("search_entities", {"query": "radium"})), queries(good), queries("SELECT"), queries(other), queries(good),
+        says(("show_rows", {"result": 2})), says(("finish", {"result": 1})),
+    ]  # fmt: skip
+    run = ask(spinach_with(ScriptedModel(replies=replies), None, mini_kb, Settings(home=tmp_path, language="en")), "?")
+    assert "Result 1: 2 rows" in run.path[1].observation
+    assert "Result 2: " in run.path[3].observation
+    assert run.path[4].observation.startswith("This is result 1 again.")
+    assert run.path[5].observation.startswith("Result 2:\n")
+    assert run.outcome.query == good
+    assert [step.result for step in run.path] == [0, 1, 0, 2, 1, 0, 0]
 
 
 def test_a_corrected_call_is_no_repeat_of_the_one_that_could_not_be_run(tmp_path):
-    without_thought = AIMessage("", tool_calls=[{"name": "execute_query", "args": {"query": "SELECT 2"}, "id": "1"}])
-    run = asked([without_thought, runs(2), finishes()], tmp_path)
+    unread = AIMessage(
+        "", tool_calls=[{"name": "execute_query", "args": {"query": "SELECT 2", "thought": []}, "id": "1"}]
+    )
+    unread.tool_calls[0]["args"]["thought"] = ["not a text"]
+    run = asked([unread, runs(2), finishes()], tmp_path)
     assert on_path(run) == ["execute_query SELECT 2", "execute_query SELECT 2", "finish"]
     assert run.outcome.status == "answered"
     assert run.discarded == ()
@@ -327,8 +378,10 @@ def test_whatever_a_model_says_the_rules_hold_and_langgraph_changes_nothing(tmp_
     with_rows = {step.call.key for step in run.path if step.rows}
     assert all(keys[key] == 1 + (key in with_rows and keys[key] == 2) for key in keys), "the path holds a repeat"
     free = {step.number for step in run.steps if step.call.tool == "finish" and not step.call.problem}
-    assert len([step for step in run.path if step.number not in free]) <= rules.steps
-    assert len(run.steps) - len(free) <= rules.actions
+    assert len([step for step in run.path if step.number not in free]) <= rules.steps + 1
+    uncounted = {step.number for step in run.steps if step.dropped in ("over budget", "not alone")}
+    silent = any(step.call.tool == "(no tool)" for step in run.steps)
+    assert len(run.steps) - len(free | uncounted) - silent <= rules.actions
     assert [step.number for step in run.steps] == list(range(1, len(run.steps) + 1)), "an action was lost"
     assert {step.number: step.dropped for step in run.discarded} == {
         step.number: step.dropped for event in heard.events if event.kind == "dropped" for step in event.steps

@@ -159,7 +159,8 @@ class _RecordedTools(Toolbox):
             raise ServiceError(outcome.note)
         if name == QUERY and outcome.table is not None and arguments["query"] == outcome.query:
             context.tables[outcome.query] = outcome.table
-        return Observation(step.observation, step.ok, step.rows, nodes=step.nodes, facts=step.facts)
+        result = step.result or (step.number if step.rows else 0)  # in older runs results were numbered by their action
+        return Observation(step.observation, step.ok, step.rows, nodes=step.nodes, facts=step.facts, result=result)
 
 
 class _RecordedKB:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.answering import last_with_rows
-from kbnav.agents.machine import Reply, State, room, spent
+from kbnav.agents.common.state import UNCOUNTED, Reply, State, room, spent, taken, used
 from kbnav.errors import BadArguments, PromptTooLong
 from kbnav.models.chat import invoke, is_cut_off, usage_of
 from kbnav.prompts import render
@@ -90,7 +92,23 @@ class ChatPolicy:
         if refusal:
             return Reply(usage=usage_of(reply), refusal=refusal)
         turn = 1 + max((step.call.turn for step in (*state["path"], *state["discarded"])), default=0)
-        return Reply(parse_calls(reply, turn, self._toolbox), usage_of(reply))
+        return Reply(self._said(state, parse_calls(reply, turn, self._toolbox)), usage_of(reply))
+
+    def _said(self, state: State, calls: Sequence[Call]) -> Sequence[Call]:
+        """The calls; a reply in words alone, where it was asked for a call before or has no action left, is a finish.
+
+        It must have a result to be about, and a finish that takes a sentence.
+        """
+        words = calls[0].arguments.get("text", "") if calls and calls[0].tool == NO_TOOL else ""
+        if not words or not last_with_rows(state["path"]) or not self._toolbox.takes(FINISH, "answer"):
+            return calls
+        last = max((*state["path"], *state["discarded"]), key=lambda step: step.number)
+        if last.call.tool != NO_TOOL and room(state, self._budget) > 0:
+            hint = (
+                "If your words are the answer, call finish with them as `answer`; said again alone they count as that."
+            )
+            return [replace(calls[0], problem=f"{calls[0].problem} {hint}")]
+        return [_call(self._toolbox, calls[0].turn, 0, "", calls[0].id, FINISH, {"answer": words})]
 
     def _asked(self, state: State) -> AIMessage:
         *wider, narrowest = _WIDTHS
@@ -126,10 +144,13 @@ class ChatPolicy:
 
     def _dropped(self, state: State) -> dict[str, list[Step]]:
         """What was dropped lately, by the reason, each action once."""
-        recent = [step for step in state["discarded"] if step.number > spent(state) - _RECENT and self._budget.hint]
+        recent = [step for step in state["discarded"] if step.number > taken(state) - _RECENT and self._budget.hint]
         # That finish came too early is said at once and no more: later it would read as a reply to what came since.
         done = max((step.number for step in state["path"]), default=0)
         recent = [step for step in recent if step.dropped != "premature finish" or step.number > done]
+        turn = max((step.call.turn for step in (*state["path"], *state["discarded"])), default=0)
+        recent = [step for step in recent if step.dropped not in UNCOUNTED]
+        recent += [step for step in state["discarded"] if step.dropped in UNCOUNTED and step.call.turn == turn]
         different = {(step.call.key, step.dropped): step for step in recent}
         found: dict[str, list[Step]] = {}
         for step in different.values():
@@ -147,15 +168,15 @@ class ChatPolicy:
         last, was = last_with_rows(state["path"]), last_with_rows(state["discarded"])
         return render(
             self._notice_file,
-            dropped={reason: dropped.get(reason, []) for reason in ("repeat", "rolled back", "premature finish")},
+            dropped=defaultdict(list, dropped),
             arguments=_arguments,
-            used=len(state["path"]) if told else None,
+            used=used(state) if told else None,
             steps=self._budget.steps,
             spent=spent(state),
             actions=self._budget.actions,
             left=left if self._budget.told and left <= _WARN_LEFT else None,
-            last=last.number if last else None,
-            was=was.number if was else None,
+            last=last.result if last else None,
+            was=was.result if was else None,
         )
 
 
@@ -187,7 +208,7 @@ def parse_calls(reply: AIMessage, turn: int, toolbox: Toolbox) -> list[Call]:
         f"No tool was called. Act by calling one of: {', '.join(toolbox.names)}. "
         f"If the result of the last query answers the question, call finish.{cut_off}"
     )
-    return [Call(NO_TOOL, {"text": text}, text, f"none-{turn}", turn, problem)]
+    return [Call(NO_TOOL, {"text": "" if cut_off else text}, text, f"none-{turn}", turn, problem)]
 
 
 def _call(toolbox: Toolbox, turn: int, number: int, text: str, call_id: str, name: str, arguments: Any) -> Call:
@@ -198,9 +219,8 @@ def _call(toolbox: Toolbox, turn: int, number: int, text: str, call_id: str, nam
         return Call(name, {"unreadable": _start(given)}, text, call_id, turn, f"{name} was not called: {odd}")
     if isinstance(given.get("thought"), str):
         given["thought"] = _shortened(given["thought"])
-    if not given.get("thought") and (text or name == FINISH):
-        # Some models put the thought into the message instead; an answer is not turned away for the lack of one.
-        given["thought"] = text
+    # Some models put the thought into the message instead; none is turned away for the lack of one.
+    given["thought"] = given.get("thought") or text
     try:
         thought, values = toolbox.validate(name, given)
     except BadArguments as error:

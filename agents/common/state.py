@@ -1,0 +1,123 @@
+"""What a run is at any moment, who decides in it, and what of the budget is left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypedDict
+
+from kbnav.settings import Budget
+from kbnav.tools.observation import Context
+from kbnav.trajectory import NO_TOOL, Call, Outcome, Step, Stop, Turn, Usage
+
+Update = dict[str, Any]
+"""What a node changes of the state."""
+
+
+class State(TypedDict):
+    """What is checkpointed. ``pending`` are calls not yet decided on; ``depth`` is that of the next rollback."""
+
+    question: str
+    history: list[Turn]
+    path: list[Step]
+    discarded: list[Step]
+    pending: list[Call]
+    depth: int
+    stop: Stop | None
+    failure: str
+    usage: Usage
+    outcome: Outcome | None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a policy says: at least one call, or a refusal; neither where it gives up."""
+
+    calls: Sequence[Call] = ()
+    usage: Usage = Usage()
+    refusal: str = ""
+
+
+class Policy(Protocol):
+    """Chooses the next actions from the state; raises StopRun only."""
+
+    def __call__(self, state: State, context: Context) -> Reply:
+        """One turn."""
+        ...
+
+
+class Ending(Protocol):
+    """What an agent's answer is: when finishing is premature, and what the outcome of a run is."""
+
+    def premature(self, finish: Call, path: Sequence[Step], history: Sequence[Turn]) -> bool:
+        """Whether this finish must be dropped, after the path's steps and the chat's earlier turns."""
+        ...
+
+    def chosen(self, call: Call, path: Sequence[Step]) -> bool:
+        """Whether a call that repeats a step of the path does so to name its result as the answer."""
+        ...
+
+    def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
+        """The outcome of a run that stopped; the best so far where it did not finish."""
+        ...
+
+
+def start(question: str, history: Sequence[Turn], budget: Budget) -> State:
+    """The state a run begins with."""
+    return State(
+        question=question,
+        history=list(history),
+        path=[],
+        discarded=[],
+        pending=[],
+        depth=budget.rollback_depth,
+        stop=None,
+        failure="",
+        usage=Usage(),
+        outcome=None,
+    )
+
+
+UNCOUNTED = ("over budget", "not alone")
+"""Why a step was dropped that costs no action: it was not run, and is free to be asked for again."""
+
+
+def taken(state: State) -> int:
+    """Calls that a policy has asked for, those dropped included; the next one is numbered behind them."""
+    return len(state["path"]) + len(state["discarded"])
+
+
+def spent(state: State) -> int:
+    """Actions taken so far, those rolled back included; the first reply of a run without a call is none."""
+    steps = [*state["path"], *state["discarded"]]
+    silent = any(step.call.tool == NO_TOOL for step in steps)
+    return sum(step.dropped not in UNCOUNTED for step in steps) - silent
+
+
+def used(state: State) -> int:
+    """Actions on the path, counted so too."""
+    first = min((step.number for step in (*state["path"], *state["discarded"]) if step.call.tool == NO_TOOL), default=0)
+    return sum(step.number != first for step in state["path"])
+
+
+def room(state: State, budget: Budget) -> int:
+    """Actions that the budget leaves; below 0 where a finish that cost none was not accepted."""
+    return min(budget.steps - used(state), budget.actions - spent(state))
+
+
+def step_limit(budget: Budget) -> int:
+    """A bound on graph steps that no run within the budget reaches, for LangGraph's ``recursion_limit``."""
+    return 4 * budget.actions + 10
+
+
+WELL_KNOWN = "P31 P279"
+"""instance of, subclass of: ids that every policy knows from its prompt."""
+
+
+def seen_text(state: State) -> str:
+    """Everything a policy has been shown of a run, as one text; what was taken back was seen too."""
+    parts = [WELL_KNOWN, state["question"]]
+    for turn in state["history"]:
+        parts += [turn.question, turn.outcome.query, *(step.observation for step in turn.steps)]
+    parts += [step.observation for step in (*state["path"], *state["discarded"])]
+    return "\n".join(parts)
