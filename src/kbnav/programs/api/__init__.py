@@ -1,0 +1,5 @@
+"""What a program may call. Everything here runs in this process; only plain data crosses to a program and back."""
+
+from kbnav.programs.api.api import API_VERSION, Api, ApiLimits, Calls, OutOfCalls
+
+__all__ = ["API_VERSION", "Api", "ApiLimits", "Calls", "OutOfCalls"]

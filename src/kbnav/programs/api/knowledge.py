@@ -1,0 +1,97 @@
+"""The functions of the API that read the knowledge base (Agent Retriever, section 3 and Figure 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from kbnav.programs.api.functions import Function
+from kbnav.programs.api.source import Source
+
+MOST_IDS = 10_000
+"""In one call, and in what it gives."""
+Count = Annotated[int, Field(ge=1, le=MOST_IDS)]
+
+
+class KnowledgeFunctions:
+    """What the graph and the documents say. Docstrings are what the writer of a program reads."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def functions(self) -> Iterator[Function]:
+        """All of them, in the order in which they are told."""
+        for method in (
+            self.ids_by_type,
+            self.types_of,
+            self.names_of,
+            self.texts_of,
+            self.relations_text,
+            self.documents_of,
+            self.field_of,
+            self.related,
+            self.relations_of,
+            self.follow_path,
+            self.find_by_name,
+            self.intersect,
+        ):
+            yield Function.of(method, "knowledge base")
+
+    def ids_by_type(self, node_type: str, limit: Count = 1000) -> list[str]:
+        """Ids of the nodes of a type, the first `limit` of them in a fixed order."""
+        return self._source.of_type(node_type, limit)
+
+    def types_of(self, ids: list[str]) -> dict[str, str]:
+        """The type of each node."""
+        return self._source.types(ids)
+
+    def names_of(self, ids: list[str]) -> dict[str, str]:
+        """The name of each node."""
+        return self._source.names(ids)
+
+    def texts_of(self, ids: list[str]) -> dict[str, str]:
+        """The text of each node: its name and its own fields, without its relations."""
+        return self._source.texts(ids, own=True, relations=False)
+
+    def relations_text(self, ids: list[str]) -> dict[str, str]:
+        """The relations of each node as text, with the names of its neighbours."""
+        return self._source.texts(ids, own=False, relations=True)
+
+    def documents_of(self, ids: list[str]) -> dict[str, str]:
+        """The whole document of each node: its text, then its relations."""
+        return self._source.texts(ids, own=True, relations=True)
+
+    def field_of(self, ids: list[str], field: str) -> dict[str, str]:
+        """One field of each node as text, such as "description"; "" where a node lacks it."""
+        return self._source.fields(ids, field)
+
+    def related(
+        self, ids: list[str], relation: str = "", direction: Literal["out", "in", "both"] = "both", limit: Count = 100
+    ) -> dict[str, list[str]]:
+        """The neighbours of each node by a relation, at most `limit` each; by any relation where it is "".
+
+        "out" follows the relation from the node, "in" towards it.
+        """
+        return self._source.related(ids, relation, direction, limit)
+
+    def relations_of(self, ids: list[str], limit: Count = 50) -> dict[str, dict[str, list[str]]]:
+        """The neighbours of each node by relation, at most `limit` of one; ^ before those that come in."""
+        return self._source.relations(ids, limit)
+
+    def follow_path(self, ids: list[str], path: list[str], limit: Count = 1000) -> list[str]:
+        """The nodes at the end of a path of relations from any of some nodes, each once.
+
+        `["has brand", "^has brand"]` leads out by the first relation and back in by the second.
+        """
+        return self._source.follow(ids, path, limit)
+
+    def find_by_name(self, names: list[str], node_type: str = "", limit: Count = 10) -> dict[str, list[str]]:
+        """Ids of the nodes with each name or one spelled nearly so, best first; of one type where it is given."""
+        return self._source.find(names, node_type, limit)
+
+    def intersect(self, lists: list[list[str]]) -> list[str]:
+        """The ids that are in all of the lists, in the order of the first."""
+        others = [set(one) for one in lists[1:]]
+        return [node for node in dict.fromkeys(lists[0] if lists else []) if all(node in one for one in others)]

@@ -1,0 +1,136 @@
+"""What every sandbox is, and how what a program gives is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from kbnav.errors import BadArguments, KbnavError, QueryTimeout, UnknownId
+from kbnav.programs.api import Api, Calls
+from kbnav.programs.api.source import NotHere
+from kbnav.programs.program import Failure, Outcome, Parameter, Problem, Program
+from kbnav.trace import Trace
+
+SEED = 0
+"""Of a program's random numbers."""
+MOST_SCORES = 10_000
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class SandboxLimits:
+    """What one run of a program may use of the machine. The API has limits of its own (``ApiLimits``)."""
+
+    seconds: float = 10.0
+    """In which the program itself is at work; waiting for the API does not count."""
+    memory: int = 128 << 20
+    """Bytes."""
+    recursion: int = 200
+    """Calls inside one another."""
+    output: int = 1 << 20
+    """Bytes of ``print``; of what is printed ``ApiLimits.debug_characters`` are kept."""
+
+
+class Sandbox(Protocol):
+    """Runs programs in processes of their own. Used by several threads at once; ``with`` ends the processes."""
+
+    @property
+    def name(self) -> str:
+        """As in ``--sandbox``."""
+        ...
+
+    def check(self, program: Program, api: Api) -> tuple[Problem, ...]:
+        """What is wrong with a program that can be known before it runs; none where nothing is."""
+        ...
+
+    def run(
+        self,
+        program: Program,
+        query: str,
+        candidates: Sequence[str],
+        api: Api,
+        *,
+        parameters: Mapping[str, Parameter] | None = None,
+        trace: Trace | None = None,
+    ) -> Outcome:
+        """What a program makes of one query. ``candidates`` are ids; a program with ``retrieve`` does not see them.
+
+        Raises nothing for what a program does; StopRun where a model or a knowledge base fails for good.
+        """
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def raised_in_program(error: KbnavError) -> tuple[str, str]:
+    """The builtin exception that a program sees for an error of the API, by name, and its message."""
+    kinds: Sequence[tuple[type[KbnavError], str]] = (
+        (NotHere, "NotImplementedError"),
+        (UnknownId, "LookupError"),
+        (BadArguments, "ValueError"),
+        (QueryTimeout, "TimeoutError"),
+    )
+    return next((name for kind, name in kinds if isinstance(error, kind)), "RuntimeError"), str(error)
+
+
+def outcome(
+    calls: Calls,
+    seconds: float,
+    *,
+    scores: Mapping[str, float] | None = None,
+    error: Failure | None = None,
+) -> Outcome:
+    """The outcome of a run that is over."""
+    return Outcome(scores or {}, error, calls.debug, dict(calls.counts), round(seconds, 4), calls.trace.spent)
+
+
+def read_scores(
+    value: Any, program: Program, candidates: Sequence[str], api: Api
+) -> tuple[Mapping[str, float], Failure | None]:
+    """What a program gave as scores, best first, or why they are none: ids known, finite numbers, not all equal."""
+    wrong = _not_scores(value)
+    if wrong is None:
+        known = dict.fromkeys(candidates) if program.entry == "score" else None
+        unknown = [node for node in value if node not in known] if known is not None else api.unknown(value)
+        if unknown:
+            which = "candidates" if known is not None else "nodes of the knowledge base"
+            named = ", ".join(repr(node[:80]) for node in unknown[:_NAMED])
+            wrong = f"gave scores for {len(unknown)} ids that are no {which}: {named}"
+    if wrong is not None:
+        return {}, Failure("scores", f"{program.entry} {wrong}")
+    place = {node: number for number, node in enumerate(candidates if program.entry == "score" else value)}
+    ordered = sorted(value, key=lambda node: (-float(value[node]), place[node]))
+    return {node: float(value[node]) for node in ordered}, None
+
+
+def _not_scores(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return f"must give a dict of node ids with numbers, and gave {type(value).__name__}"
+    if not value:
+        return "gave no scores"
+    if len(value) > MOST_SCORES:
+        return f"gave {len(value)} scores, {MOST_SCORES} are allowed"
+    for node, score in value.items():
+        if not isinstance(node, str):
+            return f"gave a {type(node).__name__} where a node id must stand"
+        if isinstance(score, bool) or not isinstance(score, int | float):
+            return f"gave {node[:80]!r} a {type(score).__name__} for a score"
+        if not _is_finite(score):
+            return f"gave {node[:80]!r} a score that is not finite"
+    if len(value) > 1 and len({float(score) for score in value.values()}) == 1:
+        return "gave all nodes the same score"
+    return None
+
+
+def _is_finite(score: float) -> bool:
+    try:
+        return math.isfinite(float(score))
+    except OverflowError:
+        return False

@@ -1,0 +1,18 @@
+"""Sandboxes by name."""
+
+from __future__ import annotations
+
+from kbnav.errors import UsageError
+from kbnav.programs.sandbox.base import Sandbox, SandboxLimits
+from kbnav.suggest import did_you_mean
+
+SANDBOXES = ("monty",)
+
+
+def open_sandbox(name: str = "monty", limits: SandboxLimits | None = None) -> Sandbox:
+    """A sandbox by its name, to be used in a ``with`` statement. Raises UsageError where it cannot be had here."""
+    if name == "monty":
+        from kbnav.programs.sandbox.monty import MontySandbox
+
+        return MontySandbox(limits)
+    raise UsageError(f"no sandbox {name!r}; there are {', '.join(SANDBOXES)}{did_you_mean(name, SANDBOXES)}")

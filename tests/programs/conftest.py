@@ -1,0 +1,22 @@
+"""Sandboxes and an API over the demo SKB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.programs.api import Api
+from kbnav.programs.sandbox import Sandbox, SandboxLimits, open_sandbox
+
+
+@pytest.fixture(scope="session")
+def api(demo_kb: KnowledgeBase) -> Api:
+    return Api(demo_kb)
+
+
+@pytest.fixture(scope="session", params=["monty"])
+def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    with open_sandbox(request.param, SandboxLimits(seconds=2.0)) as found:
+        yield found
