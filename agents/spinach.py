@@ -1,7 +1,11 @@
-"""The SPINACH agent: explores Wikidata as an expert would, and writes SPARQL (SPINACH, section 4)."""
+"""The SPINACH agent: explores Wikidata as an expert would, and writes SPARQL (SPINACH, section 4).
+
+It does so on any SPARQL endpoint too, with tools and a prompt in the words of RDF.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -9,14 +13,17 @@ from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.common.writers import ModelWriter, write_plainly
 from kbnav.agents.machine import Policy
-from kbnav.knowledge.base import KnowledgeBase, is_mirror
+from kbnav.errors import UsageError
+from kbnav.knowledge.base import KnowledgeBase, is_mirror, kb_kind
+from kbnav.language import question_language
 from kbnav.models.policy import ChatPolicy
 from kbnav.options import Options
 from kbnav.settings import OFFLINE, Budget, Settings
+from kbnav.tools.endpoint import shapes_for
 from kbnav.tools.observation import Shown
 from kbnav.tools.paper import PAPER_TOOLS
 from kbnav.tools.prune import pruner
-from kbnav.tools.toolbox import WIKIDATA_TOOLS, Toolbox
+from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, Toolbox
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -45,16 +52,41 @@ def spinach_with(
 ) -> Agent:
     """SPINACH on any LangChain chat model; without a ``writer_model``, entries are ranked and answers are plain."""
     parts = _Parts.of(kb, settings)
-    policy = ChatPolicy(policy_model, parts.toolbox, parts.prompt, parts.settings.budget, partial=is_mirror(kb.state()))
+    policy = ChatPolicy(
+        policy_model,
+        parts.toolbox,
+        parts.prompt,
+        parts.settings.budget,
+        about=about_endpoint(kb, settings, parts.shown) if kb_kind(kb) == "sparql" else None,
+        partial=is_mirror(kb.state()),
+    )
     return parts.agent(kb, policy, settings.model, writer_model)
 
 
 def spinach_offline(kb: KnowledgeBase, settings: Settings) -> Agent:
     """The same graph and tools with no language model: a baseline that needs no key."""
+    parts = _Parts.of(kb, settings)
+    return parts.agent(kb, _offline_policy(kb, parts.toolbox), OFFLINE, None)
+
+
+def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
+    if kb_kind(kb) == "sparql":
+        raise UsageError("there are no rules yet for the questions of a SPARQL endpoint: name a model (--model)")
     from kbnav.models.offline.wikidata.policy import OfflinePolicy
 
-    parts = _Parts.of(kb, settings)
-    return parts.agent(kb, OfflinePolicy(parts.toolbox), OFFLINE, None)
+    return OfflinePolicy(toolbox)
+
+
+def about_endpoint(kb: KnowledgeBase, settings: Settings, shown: Shown) -> Callable[[str], Mapping[str, object]]:
+    """What the prompt says of an endpoint, by the question: its prefixes, classes and their shapes."""
+
+    def about(question: str) -> Mapping[str, object]:
+        chosen = settings.language
+        language = question_language(question) if chosen == "auto" else chosen
+        shapes = shapes_for(kb, question, language, shown) if shown.profiles else ""
+        return {"shapes": shapes, "prefixes": kb.state().get("prefixes", {})}
+
+    return about
 
 
 def paper_settings(settings: Settings) -> Settings:
@@ -82,6 +114,11 @@ class _Parts:
     @classmethod
     def of(cls, kb: KnowledgeBase, settings: Settings) -> _Parts:
         options = SpinachOptions.model_validate(settings.options)
+        if kb_kind(kb) == "sparql":
+            if options.preset == "paper":
+                raise UsageError("the preset paper is SPINACH's own agent, which is for Wikidata: leave it out here")
+            tools = Toolbox.for_kb(kb, ENDPOINT_TOOLS, without=settings.without_tools, more=settings.with_tools)
+            return cls(settings, options, tools, Shown(), "spinach/endpoint.md")
         if options.preset == "paper":
             toolbox = Toolbox.for_kb(kb, PAPER_TOOLS, without=settings.without_tools, more=settings.with_tools)
             return cls(

@@ -39,13 +39,8 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
         thought: Why this step comes next, in one or two sentences.
         query: The whole SPARQL query.
     """
-    before = _ran_before(context, query)
-    if before is not None:
-        return Observation(
-            f"This is result {before[0]} again. It is the answer now, unless finish names another.",
-            rows=before[1].rows,
-            result=before[0],
-        )
+    if (before := again(context, query)) is not None:
+        return before
     unseen, seen = _unseen(context, thought, query), run_query(context, query)
     return replace(seen, text=unseen + seen.text)
 
@@ -66,6 +61,16 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
 def _name(context: Context) -> str:
     """What a result is called, where it can be named later on."""
     return f"Result {context.number}" if context.number and context.shown.whole_rows else ""
+
+
+def again(context: Context, query: str) -> Observation | None:
+    """What is said where this query ran already and had rows: its result becomes the last one."""
+    before = _ran_before(context, query)
+    if before is None:
+        return None
+    number, step = before
+    said = f"This is result {number} again. It is the answer now, unless finish names another."
+    return Observation(said, rows=step.rows, result=number)
 
 
 def _ran_before(context: Context, query: str) -> tuple[int, Step] | None:

@@ -15,17 +15,17 @@ _LEAST = 0.02
 
 def property_text(profile: PropertyProfile, property_id: str, shown: Shown) -> str:
     """How a property is used, and two statements with their qualifiers."""
-    direct, whole = (_counted(number, profile.limit) for number in (profile.direct, profile.statements))
+    direct, whole = (counted(number, profile.limit) for number in (profile.direct, profile.statements))
     lines = [f"{property_id} is used {direct} times as wdt:{property_id} and {whole} times as p:{property_id}."]
     sampled = profile.sampled
     if sampled and profile.subjects:
         many = f"{sampled / profile.subjects:.1f}".removesuffix(".0")
         of = f"In the first {sampled:,} statements" if sampled < profile.statements else "In all of them"
-        lines.append(f"{of}: {many} a subject{_listed('; qualifiers', profile.qualifiers, sampled)}.")
+        lines.append(f"{of}: {many} a subject{listed('; qualifiers', profile.qualifiers, sampled)}.")
     kinds = [
-        _listed("Subjects are", profile.subject_classes, min(profile.direct, 1_000)),
-        _listed("values are", profile.value_classes, min(profile.direct, 1_000)),
-        _listed("units are", profile.units, sampled),
+        listed("Subjects are", profile.subject_classes, min(profile.direct, 1_000)),
+        listed("values are", profile.value_classes, min(profile.direct, 1_000)),
+        listed("units are", profile.units, sampled),
     ]
     if any(kinds):
         text = "; ".join(kind for kind in kinds if kind)
@@ -40,7 +40,7 @@ def class_text(profile: ClassProfile) -> str:
     """How many members a class has, and what they have; empty for what is no class."""
     if not profile.below:
         return ""
-    direct, below = (_counted(number, profile.limit) for number in (profile.direct, profile.below))
+    direct, below = (counted(number, profile.limit) for number in (profile.direct, profile.below))
     of = "their" if profile.sampled >= profile.below else f"of the first {profile.sampled:,} the"
     used = ", ".join(
         f"{entity_name(share.entity)} {share.count:,}" for share in profile.properties if share.entity.id != INSTANCE_OF
@@ -58,11 +58,13 @@ def incoming_text(shares: Sequence[Share]) -> str:
     return "Edges that come in: " + ", ".join(f"{entity_name(one.entity)} ×{one.count:,}" for one in shares) + "."
 
 
-def _counted(number: int, limit: int) -> str:
+def counted(number: int, limit: int) -> str:
+    """A count, or that it is over the limit up to which was counted."""
     return f"over {limit:,}" if number > limit else f"{number:,}"
 
 
-def _listed(head: str, shares: Sequence[Share], total: int) -> str:
+def listed(head: str, shares: Sequence[Share], total: int) -> str:
+    """The shares of a sample that are worth a word, in percent; empty where there are none."""
     worth = [share for share in shares if total and share.count >= _LEAST * total]
     if not worth:
         return ""

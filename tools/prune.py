@@ -18,7 +18,7 @@ from kbnav.trajectory import Usage
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-_ALWAYS = ("P31", "P279")
+_ALWAYS = ("P31", "P279", "rdf:type", "rdfs:subClassOf")
 """instance of, subclass of: what the entity is matters for every question."""
 WIKIDATA_PROMPT = "spinach/prune.md"
 _UNRELATED_VALUES = 2

@@ -132,6 +132,10 @@ def _left_out(entry: Entry, kept: Entry) -> list[str]:
         lines.append(f"{_count(deprecated, 'deprecated statement')} not shown.")
     if unknown := (entry.omitted or {}).get("unknown property", 0):
         lines.append(f"{_count(unknown, 'statement')} of properties that have no page here not shown.")
+    if other := (entry.omitted or {}).get("other language", 0):
+        lines.append(f"{_count(other, 'text')} in other languages not shown.")
+    if beyond := (entry.omitted or {}).get("beyond the limit", 0):
+        lines.append(f"At least {_count(beyond, 'statement')} more were not fetched: query for them by their property.")
     return lines
 
 
@@ -154,7 +158,7 @@ def table_text(table: AnswerTable, shown: Shown, *, name: str = "") -> str:
         return f"{name}: {table.boolean}" if name else str(table.boolean)
     if not table.rows:
         return "The query ran and returned no rows."
-    lines = [_row_text(row, table.labels, shown) for row in table.rows]
+    lines = [_row_text(row, table, shown) for row in table.rows]
     first, last = _ends(lines, shown)
     left_out = len(lines) - first - last
     middle = [f"… {left_out} rows not shown …"] if left_out else []
@@ -165,7 +169,7 @@ def table_text(table: AnswerTable, shown: Shown, *, name: str = "") -> str:
 
 def rows_text(table: AnswerTable, shown: Shown, *, start: int, contains: str) -> str:
     """A page of a result's rows from row ``start`` (counted from 1), of those only that hold a text in any case."""
-    lines = [(number, _row_text(row, table.labels, shown)) for number, row in enumerate(table.rows, 1)]
+    lines = [(number, _row_text(row, table, shown)) for number, row in enumerate(table.rows, 1)]
     wanted = [(number, line) for number, line in lines if contains.casefold() in line.casefold()]
     page: list[str] = []
     later = [(number, line) for number, line in wanted if number >= start]
@@ -180,8 +184,8 @@ def rows_text(table: AnswerTable, shown: Shown, *, start: int, contains: str) ->
     return "\n".join([head, *page, total])
 
 
-def _row_text(row: Sequence[Cell], labels: Mapping[str, str], shown: Shown) -> str:
-    return "\t".join(cell_text(cell, labels, shown.cell) for cell in row[:_COLUMNS])
+def _row_text(row: Sequence[Cell], table: AnswerTable, shown: Shown) -> str:
+    return "\t".join(cell_text(cell, table, shown.cell) for cell in row[:_COLUMNS])
 
 
 def _ends(lines: Sequence[str], shown: Shown) -> tuple[int, int]:
@@ -211,8 +215,8 @@ def _about(table: AnswerTable, few: Sequence[int], shown: Shown, name: str) -> l
         total += "; distinct: " + ", ".join(f"{one} {own}" for one, (own, _) in zip(columns, counts, strict=True))
     empty = [f"{one} {none}" for one, (_, none) in zip(columns, counts, strict=True) if none]
     lines = [total + (f"; empty: {', '.join(empty)}" if empty else "") + f".{more}"]
-    ids = {cell.entity_id for place in few for cell in table.rows[place][:_COLUMNS] if cell}
-    if any(one and one not in table.labels for one in ids):
+    ids = {table.entity(cell) for place in few for cell in table.rows[place][:_COLUMNS]}
+    if table.prefixes is None and any(one and one not in table.labels for one in ids):
         lines.append("Ids that stand alone have no label.")
     return lines
 
@@ -225,13 +229,15 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
-def cell_text(cell: Cell, labels: Mapping[str, str], width: int) -> str:
-    """An entity as ``ID (label)``, also inside a text, a text with its language, anything else as it is."""
+def cell_text(cell: Cell, table: AnswerTable, width: int) -> str:
+    """A cell of a table: an entity as ``ID (label)``, also inside a text; a text with its language; others as is."""
     if cell is None:
         return "(none)"
-    used = cell.entity_id
+    labels = table.labels
+    used = table.entity(cell)
     if used:
-        return f"{_form(cell.value)}{_labelled(used, labels, width)}"
+        form = "" if table.prefixes is not None else _form(cell.value)
+        return f"{form}{_labelled(used, labels, width)}"
     if cell.type == "uri" and (short := shortened(cell.value)):
         return cut(short, width)
     text = cut(ENTITY_IRI.sub(lambda found: _labelled(found[1], labels, width), cell.value), width)

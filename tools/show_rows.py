@@ -33,7 +33,7 @@ def show_rows(context: Context, thought: str, result: int = 0, start: int = 1, c
     table = context.tables.get(query)
     if table is None:  # the run was killed and goes on
         table = context.tables[query] = context.kb.execute_query(query, language=context.language)
-    ids = [cell.entity_id for row in _wanted(table, start, contains, context.shown) for cell in row if cell]
+    ids = [table.entity(cell) for row in _wanted(table, start, contains, context.shown) for cell in row]
     missing = [one for one in dict.fromkeys(ids) if one and one not in table.labels][:_LABELLED]
     if missing:
         names = context.kb.labels(missing, language=context.language)

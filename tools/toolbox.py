@@ -15,6 +15,7 @@ from kbnav.errors import BadArguments, TellModel, UsageError
 from kbnav.knowledge.base import Capability, KnowledgeBase
 from kbnav.plugins import named, points
 from kbnav.suggest import did_you_mean
+from kbnav.tools import endpoint
 from kbnav.tools.execute_query import QUERY as QUERY
 from kbnav.tools.execute_query import execute_query
 from kbnav.tools.finish import finish
@@ -42,6 +43,18 @@ WIKIDATA_TOOLS: tuple[ToolFunction, ...] = (
     execute_query,
     show_rows,
     search_neighbors,
+    vector_query,
+    finish,
+)
+
+
+ENDPOINT_TOOLS: tuple[ToolFunction, ...] = (
+    endpoint.search_entities,
+    endpoint.get_entry,
+    endpoint.get_property_examples,
+    endpoint.execute_query,
+    show_rows,
+    endpoint.search_neighbors,
     vector_query,
     finish,
 )

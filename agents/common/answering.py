@@ -11,6 +11,7 @@ from kbnav.agents.common.writers import plain_answer
 from kbnav.agents.machine import State
 from kbnav.answers import AnswerTable
 from kbnav.errors import StopRun, TellModel
+from kbnav.knowledge.base import KnowledgeBase, Shaped
 from kbnav.knowledge.sparql.limits import drop_probe_limit
 from kbnav.knowledge.sparql.prefixes import entity_ids
 from kbnav.tools.observation import Context
@@ -78,9 +79,10 @@ class QueryEnding:
             final, table, note = _final_table(query, state["question"], context)
         except TellModel as error:  # it ran before; only a session that was killed asks again
             return replace(outcome, status="no answer", query=query, note=f"The final query failed: {error}"), Usage()
-        outcome = replace(outcome, query=final, table=table, note=outcome.note or note)
+        runs_anywhere = context.kb.declared(final) if isinstance(context.kb, Shaped) else final
+        outcome = replace(outcome, query=runs_anywhere, table=table, note=outcome.note or note)
         try:
-            names = context.kb.labels(entity_ids(final), language=context.language)
+            names = context.kb.labels(ids_in(context.kb, final), language=context.language)
             outcome = replace(outcome, table=replace(table, labels={**table.labels, **names}))
             said = self._said(state) if final == query else ""
             text, usage = (said, Usage()) if said else self.write(outcome, state, context)
@@ -121,6 +123,11 @@ def last_with_rows(steps: Sequence[Step]) -> Step | None:
     queries = [step for step in steps if step.call.tool == QUERY and step.rows]
     tables = [step for step in queries if not _LOOKS.search(str(step.call.arguments.get("query", "")))]
     return max(tables or queries, key=lambda step: step.number, default=None)
+
+
+def ids_in(kb: KnowledgeBase, query: str) -> Sequence[str]:
+    """Ids of what a query names, as the knowledge base calls it."""
+    return kb.ids_in(query) if isinstance(kb, Shaped) else entity_ids(query)
 
 
 def _final_table(query: str, question: str, context: Context) -> tuple[str, AnswerTable, str]:

@@ -115,7 +115,7 @@ def plain_answer(table: AnswerTable) -> str:
 
 def _plain(table: AnswerTable, cell: Cell) -> str:
     """An entity by its label alone, and a day without its midnight."""
-    used = cell.entity_id if cell else None
+    used = table.entity(cell)
     if used:
         return cut(table.labels.get(used, used), _LONG)
-    return cell_text(cell, table.labels, _LONG).removesuffix("T00:00:00Z")
+    return cell_text(cell, table, _LONG).removesuffix("T00:00:00Z")

@@ -26,6 +26,10 @@ ENTITY_IRI = re.compile(r"https?://\S+?/entity/([QPL][1-9]\d*(?:-[FS]\d+)?)(?![\
 SKB_NODE = "urn:kbnav:node/"
 """What the IRIs of an SKB's nodes begin with; the id follows, percent-encoded."""
 _XSD = "http://www.w3.org/2001/XMLSchema#"
+_LETTER = r"0-9A-Za-z_\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u3001-\ud7ff"
+_ESCAPED = "%[0-9A-Fa-f]{2}"
+_LOCAL = re.compile(rf"(?:[{_LETTER}]|{_ESCAPED})(?:(?:[{_LETTER}.-]|{_ESCAPED})*(?:[{_LETTER}-]|{_ESCAPED}))?")
+"""What may stand behind a prefix without being escaped (SPARQL 1.1, section 19.8)."""
 XSD_STRING = f"{_XSD}string"
 _INTEGERS = frozenset({"integer", "int", "long", "short", "byte", "nonNegativeInteger", "positiveInteger"})
 
@@ -65,19 +69,43 @@ Cell = Term | None
 """A table cell: a term, or None where the variable is unbound."""
 
 
+def short_name(iri: str, prefixes: Mapping[str, str]) -> str:
+    """``ex:Foo``, by the longest namespace that leaves a plain name; ``<IRI>`` where there is none.
+
+    Either may stand in a query as it is, where the prefix is declared.
+    """
+    best, name = "", f"<{iri}>"
+    for prefix, namespace in prefixes.items():
+        if len(namespace) > len(best) and iri.startswith(namespace) and _LOCAL.fullmatch(iri, len(namespace)):
+            best, name = namespace, f"{prefix}:{iri[len(namespace) :]}"
+    return name
+
+
 @dataclass(frozen=True)
 class AnswerTable:
     """The result of a query.
 
     ``columns`` are variable names without ``?``; every row has ``len(columns)`` cells. An ASK query has no columns and
     no rows but a ``boolean``. A CONSTRUCT or DESCRIBE result has the columns ``subject``, ``predicate`` and ``object``.
-    ``labels`` maps entity ids (``Q42``) to labels in the user's language.
+    ``labels`` maps entity ids (``Q42``) to labels in the user's language. With ``prefixes`` every IRI is an entity, and
+    its id is the ``short_name``; None: only the IRIs of a Wikibase's or an SKB's entities are, and they say the id.
     """
 
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[Cell, ...], ...] = ()
     boolean: bool | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    prefixes: Mapping[str, str] | None = None
+
+    def entity(self, cell: Cell) -> str | None:
+        """Id of the entity that a cell is; None where it is none."""
+        if cell is None or cell.type != "uri":
+            return None
+        return cell.entity_id if self.prefixes is None else short_name(cell.value, self.prefixes)
+
+    def label(self, cell: Cell) -> str | None:
+        """Its label, where that is known."""
+        return self.labels.get(used) if (used := self.entity(cell)) else None
 
     def __len__(self) -> int:
         """Number of rows; an ASK result counts as one row, because it is an answer."""
@@ -122,17 +150,20 @@ class AnswerTable:
         named = [
             number
             for number, name in enumerate(self.columns)
-            if f"{name}Label" not in self.columns and any(_labelled(row[number], self.labels) for row in self.rows)
+            if f"{name}Label" not in self.columns and any(self.label(row[number]) for row in self.rows)
         ]
         return [self._record(row, named) for row in self.rows]
 
     def _record(self, row: tuple[Cell, ...], named: Sequence[int]) -> dict[str, Any]:
         record: dict[str, Any] = {}
         for number, (name, cell) in enumerate(zip(self.columns, row, strict=True)):
-            record[name] = None if cell is None else cell.plain()
+            record[name] = None if cell is None else self._plain(cell)
             if number in named:
-                record[f"{name}Label"] = _labelled(cell, self.labels)
+                record[f"{name}Label"] = self.label(cell)
         return record
+
+    def _plain(self, cell: Term) -> str | int | float | bool:
+        return cell.value if cell.type == "uri" and self.prefixes is not None else cell.plain()
 
     def to_csv(self) -> str:
         """Comma-separated values with a header, as SPARQL 1.1 CSV results give them (values without types)."""
@@ -144,11 +175,6 @@ class AnswerTable:
             writer.writerow(self.columns)
             writer.writerows(["" if cell is None else cell.value for cell in row] for row in self.rows)
         return out.getvalue()
-
-
-def _labelled(cell: Cell, labels: Mapping[str, str]) -> str | None:
-    used = cell.entity_id if cell else None
-    return labels.get(used) if used else None
 
 
 _TYPES: Mapping[str, TermType] = {"uri": "uri", "literal": "literal", "typed-literal": "literal", "bnode": "bnode"}

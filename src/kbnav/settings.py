@@ -56,6 +56,29 @@ class Endpoints(Strict):
     """Base URL of a Wikidata vector database; empty: ``vector_query`` is not offered."""
 
 
+class SparqlSource(Strict):
+    """A SPARQL endpoint with a name, ``[sparql.NAME]`` in ``kbnav.toml``."""
+
+    url: str
+    """Address of its SPARQL protocol."""
+    graph: str = ""
+    """Default graph; empty: the endpoint's own."""
+    prefixes: dict[str, str] = {}
+    """Prefixes, and the namespaces that they stand for; ids are shown by them, and queries need not declare them."""
+    labels: tuple[str, ...] = ()
+    """IRIs of predicates of labels, before those that are looked for anyway."""
+    services: tuple[str, ...] = ()
+    """IRIs that SERVICE may name."""
+    user_variable: str = ""
+    """Environment variable that holds the user's name, for endpoints that ask for one."""
+    password_variable: str = ""
+    """Environment variable that holds the password."""
+    token_variable: str = ""
+    """Environment variable that holds a bearer token."""
+    query_page: str = ""
+    """Address of a page that opens a query; the query's text, percent-encoded, is put behind it."""
+
+
 class Limits(Strict):
     """The client-side twin of the query service's limits, per User-Agent and address."""
 
@@ -180,11 +203,13 @@ class Settings(BaseSettings):
     contact: str = ""
     """Operator's e-mail address or page, for the User-Agent; live use of Wikidata needs it."""
     kb: str = "mini"
-    """``mini`` (the bundled mirror), ``demo`` (the bundled SKB), ``wikidata``, the folder of an SKB or a mirror, or the
-    URL of a served mirror."""
+    """``mini`` (the bundled mirror), ``demo`` (the bundled SKB), ``wikidata``, a name of ``sparql``, the folder of an
+    SKB or a mirror, or a URL: a SPARQL endpoint's, a served mirror's, or that of a Wikibase with Wikidata's paths."""
     language: str = "auto"
     """Language code of labels and of the answer; ``auto``: that of the question."""
     endpoints: Endpoints = Endpoints()
+    sparql: dict[str, SparqlSource] = {}
+    """SPARQL endpoints by the names under which ``kb`` knows them."""
     limits: Limits = Limits()
     budget: Budget = Budget()
     web: Web = Web()

@@ -112,9 +112,9 @@ _EXPAND = "expand.build:build_"
 BUILT_IN: tuple[SystemEntry, ...] = (
     _agent(
         "spinach",
-        "Explores Wikidata step by step and writes SPARQL.",
+        "Explores Wikidata, or any SPARQL endpoint, step by step and writes SPARQL.",
         "spinach:SpinachOptions",
-        kbs=("wikibase",),
+        kbs=("wikibase", "sparql"),
         uses=("model",),
     ),
     _agent("skb", "Finds and ranks the nodes of an SKB by its graph and documents.", kbs=("skb",), uses=("model",)),

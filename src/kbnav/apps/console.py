@@ -19,7 +19,7 @@ from rich.text import Text
 from kbnav.answers import AnswerTable, Ranking
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import is_mirror
-from kbnav.knowledge.sparql.present import comment_labels, query_link
+from kbnav.knowledge.sparql.present import comment_labels, page_for, query_link
 from kbnav.tools.show import cell_text
 from kbnav.trajectory import Call, Run, Step
 
@@ -120,8 +120,9 @@ def labelled_query(run: Run) -> str:
 def print_answer(console: Console, run: Run, query_page: str) -> None:
     """The answer, the result table, the final query with labels, and a link that opens it, on one line."""
     console.print(_answer_lines(run), crop=False)
-    if run.outcome.query:
-        link = query_link(run.outcome.query, query_page)
+    page = page_for(run.kb, query_page)
+    if run.outcome.query and page:
+        link = query_link(run.outcome.query, page)
         console.print(Text(link, style="underline"), soft_wrap=True)
         if is_mirror(run.kb):
             console.print("(the link asks live Wikidata, which may know more than this copy)", style="dim")
@@ -156,7 +157,7 @@ def table_lines(table: AnswerTable) -> RenderableType:
     for column in table.columns:
         grid.add_column(Text(printable(column)), overflow="fold")
     for row in table.rows[:ROWS]:
-        grid.add_row(*(Text(printable(cell_text(cell, table.labels, 200))) for cell in row))
+        grid.add_row(*(Text(printable(cell_text(cell, table, 200))) for cell in row))
     total = f"{len(table.rows)} row{'s' if len(table.rows) != 1 else ''}"
     if len(table.rows) > ROWS:
         total += f", the first {ROWS} shown"
@@ -260,12 +261,12 @@ def run_record(run: Run) -> dict[str, Any]:
 
 def answer_record(run: Run, query_page: str) -> dict[str, Any]:
     """The answer for programs: the run's record with question, text, link, the whole table or ranking, and labels."""
-    outcome = run.outcome
+    outcome, page = run.outcome, page_for(run.kb, query_page)
     return {
         "question": run.question,
         "answer": outcome.text,
         **run_record(run),
-        "link": query_link(outcome.query, query_page) if outcome.query else "",
+        "link": query_link(outcome.query, page) if outcome.query and page else "",
         "table": outcome.table.to_sparql_json() if outcome.table is not None else None,
         "labels": dict(outcome.table.labels) if outcome.table is not None else {},
         "ranking": outcome.ranking.records() if outcome.ranking is not None else None,

@@ -25,8 +25,8 @@ Direction = Literal["out", "in", "both"]
 INVERSE = "^"
 """Before a relation, as in SPARQL: followed from target to source."""
 SearchKind = Literal["any", "item", "property"]
-KBKind = Literal["wikibase", "skb"]
-"""Wikidata, a mirror of it or another Wikibase; a graph whose nodes have documents."""
+KBKind = Literal["wikibase", "sparql", "skb"]
+"""Wikidata, a mirror of it or another Wikibase; any other SPARQL endpoint; a graph whose nodes have documents."""
 
 
 @dataclass(frozen=True)
@@ -197,6 +197,61 @@ class ClassProfile:
     properties: tuple[Share, ...] = ()
 
 
+@dataclass(frozen=True)
+class ShapeProperty:
+    """What members of a class have of one property: ``have`` of the sampled have it, at most ``most`` values each.
+
+    ``ranges`` are the classes and datatypes of the values, the commonest first, with how many values are such.
+    """
+
+    property: Entity
+    have: int
+    most: int = 1
+    ranges: tuple[Share, ...] = ()
+
+
+@dataclass(frozen=True)
+class ClassShape:
+    """What the members of a class are like: ``members`` of its own, ``below`` those of its subclasses, up to ``limit``.
+
+    ``incoming`` are the properties that lead to the sampled members, each with the class that it comes from.
+    """
+
+    entity: Entity
+    members: int
+    below: int
+    limit: int
+    sampled: int
+    properties: tuple[ShapeProperty, ...] = ()
+    subclasses: tuple[Share, ...] = ()
+    incoming: tuple[tuple[Share, Entity | None], ...] = ()
+
+
+@runtime_checkable
+class Shaped(Protocol):
+    """A knowledge base whose ids are names of IRIs, and that can say what its classes look like."""
+
+    def ids_in(self, query: str) -> Sequence[str]:
+        """Ids of what a query names, each once; its own vocabulary, such as datatypes, is left out."""
+        ...
+
+    def declared(self, query: str) -> str:
+        """The query with the prefixes that it uses declared, so that it runs anywhere."""
+        ...
+
+    def classes(self, *, language: str = "en") -> Sequence[Share]:
+        """The classes with their members, the largest first; count 0 where they are not counted."""
+        ...
+
+    def classes_named(self, question: str, *, language: str = "en", limit: int = 4) -> Sequence[str]:
+        """Ids of the classes that a question names, the likeliest first."""
+        ...
+
+    def class_shape(self, class_id: str, *, language: str = "en") -> ClassShape:
+        """What the members of a class have. Raises UnknownId, QueryTimeout."""
+        ...
+
+
 @runtime_checkable
 class Profiled(Protocol):
     """A knowledge base that can say how its properties and classes are used, in one or two bounded queries each."""
@@ -285,4 +340,5 @@ def is_mirror(state: Mapping[str, Any]) -> bool:
 
 def kb_kind(kb: KnowledgeBase) -> KBKind:
     """Of which kind a knowledge base is."""
-    return "skb" if kb.state().get("kind") == "skb" else "wikibase"
+    kind = kb.state().get("kind")
+    return "skb" if kind == "skb" else "sparql" if kind == "sparql" else "wikibase"

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.settings import Endpoints, Settings
+from kbnav.knowledge.service.exchange import Request
+from kbnav.settings import Endpoints, Settings, SparqlSource
 from kbnav.suggest import did_you_mean
 
 if TYPE_CHECKING:
+    from kbnav.knowledge.endpoint.kb import EndpointKB
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.wikidata.kb import WikidataKB
 
@@ -25,18 +27,21 @@ def open_kb(settings: Settings) -> Iterator[KnowledgeBase]:
     """Open ``settings.kb`` and close it afterwards.
 
     ``wikidata`` is live; ``mini`` is the bundled mirror, ``demo`` the bundled SKB; a folder is an SKB's or a mirror's;
-    a URL is that of a served mirror.
+    a name of ``settings.sparql`` is that endpoint, and a URL that of a Wikibase, a served mirror or a SPARQL endpoint.
     Mirrors given as folders are served on the loopback address meanwhile, so that the client is the same everywhere.
     Raises UsageError for anything else and CredentialsError for a live use without a contact.
     """
-    from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
+    from kbnav.knowledge.wikidata.kb import WikidataKB
 
     name = settings.kb
     if name == "wikidata":
         with closing(WikidataKB(settings)) as kb:
             yield kb
+    elif name in settings.sparql:
+        with closing(open_endpoint(settings, name, settings.sparql[name])) as kb:
+            yield kb
     elif name.startswith(("http://", "https://")):
-        with closing(_remote(_at(settings, endpoints_of(name)))) as kb:
+        with closing(_at_url(settings, name)) as kb:
             yield kb
     elif name == "demo" or is_skb(Path(name)):
         with closing(_skb(settings)) as kb:
@@ -46,17 +51,40 @@ def open_kb(settings: Settings) -> Iterator[KnowledgeBase]:
             yield kb
 
 
-def _remote(settings: Settings) -> WikidataKB:
-    """A site with Wikidata's paths; one that says it is a mirror is known to be a part of Wikidata only."""
-    from kbnav.knowledge.wikidata.api import ActionApi
-    from kbnav.knowledge.wikidata.kb import WikidataKB, open_http
+def _at_url(settings: Settings, url: str) -> WikidataKB | EndpointKB:
+    """What is at a URL: a site with Wikidata's paths, or else a SPARQL endpoint.
 
-    http = open_http(settings)
-    told = ActionApi(settings.endpoints.api, http).call(action="query", meta="siteinfo")
-    query = told.get("query")
-    general = query.get("general", {}) if isinstance(query, dict) else {}
+    One request tells. A site that says it is a mirror is known to be a part of Wikidata only.
+    """
+    from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of, open_http
+    from kbnav.knowledge.wikidata.replies import siteinfo
+
+    wikibase = _at(settings, endpoints_of(url.rstrip("/").removesuffix("/sparql")))
+    http = open_http(wikibase)
+    parameters = {"action": "query", "meta": "siteinfo", "format": "json"}
+    general = http.fetch(Request("api", wikibase.endpoints.api, parameters), siteinfo)
+    if general is None:
+        http.close()
+        return open_endpoint(settings, url, SparqlSource(url=url))
     mirrored = "mirror" in str(general.get("generator", ""))
-    return WikidataKB(settings, http=http, about={"mirror": {"built": general.get("time")}} if mirrored else None)
+    return WikidataKB(wikibase, http=http, about={"mirror": {"built": general.get("time")}} if mirrored else None)
+
+
+def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> EndpointKB:
+    """A SPARQL endpoint. Nothing is asked of it yet.
+
+    Raises UsageError for an address that is none or holds a password, CredentialsError where the contact, or a variable
+    that is to hold a credential, is missing.
+    """
+    from kbnav.knowledge.endpoint.access import authorization, checked_url
+    from kbnav.knowledge.endpoint.kb import Address, EndpointKB
+    from kbnav.knowledge.wikidata.kb import open_http
+
+    url = checked_url(source.url)
+    http = open_http(settings, url=url, authorization=authorization(source))
+    services = (*settings.services, *source.services)
+    address = Address(url, name, source.graph, source.prefixes, source.labels, services, source.query_page)
+    return EndpointKB(address, http)
 
 
 def is_skb(folder: Path) -> bool:
@@ -92,9 +120,11 @@ def _served(settings: Settings) -> Iterator[KnowledgeBase]:
     name = settings.kb
     folder = bundled_mirror(settings.home) if name == "mini" else Path(name)
     if not folder.is_dir():
-        guess = did_you_mean(name, BY_NAME)
+        guess = did_you_mean(name, (*BY_NAME, *settings.sparql))
+        named = f", {', '.join(settings.sparql)}" if settings.sparql else ""
         raise UsageError(
-            f"no knowledge base {name!r}{guess}: give wikidata, mini, demo, the folder of an SKB or a mirror, or a URL"
+            f"no knowledge base {name!r}{guess}: give wikidata, mini, demo{named}, the folder of an SKB or a mirror, "
+            "or a URL"
         )
     if not (folder / META).is_file():
         raise UsageError(

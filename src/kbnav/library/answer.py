@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from kbnav.extras import needs
-from kbnav.knowledge.sparql.present import query_link
+from kbnav.knowledge.sparql.present import page_for, query_link
 from kbnav.trajectory import Run, Status, Step, Turn
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ class Answer:
     @property
     def link(self) -> str:
         """A page on which the query can be opened and run; empty where there is none."""
-        return query_link(self.query, self.query_page) if self.query and self.query_page else ""
+        page = page_for(self.run.kb, self.query_page)
+        return query_link(self.query, page) if self.query and page else ""
 
     @property
     def steps(self) -> Sequence[Step]:

@@ -6,7 +6,8 @@ import pytest
 
 from kbnav.errors import BadArguments
 from kbnav.knowledge.base import Edge, Entity, Value
-from kbnav.knowledge.wikidata.neighbors import FETCHED, best_relations, rank
+from kbnav.knowledge.ranking import best_relations, rank
+from kbnav.knowledge.wikidata.neighbors import FETCHED
 from kbnav.tools.observation import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.search_neighbors import search_neighbors

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kbnav.answers import AnswerTable, Cell
 from kbnav.apps.bot.words import ENGLISH, Words
 from kbnav.knowledge.sparql.prefixes import entity_page
-from kbnav.knowledge.sparql.present import query_link
+from kbnav.knowledge.sparql.present import page_for, query_link
 from kbnav.tools.show import cell_text
 from kbnav.trajectory import Run
 
@@ -95,7 +95,8 @@ def reply_text(run: Run, style: Style, *, marker: str, depth: int, words: Words 
     elif outcome.ranking is not None and outcome.ranking.nodes:
         parts.append(indent + _grid((words.name, "id", words.kind), _ranked(run), len(outcome.ranking), words))
     if outcome.query:
-        link = f" ([{_address(outcome.query, style)} {words.run_it}])" if style.query_page else ""
+        page = page_for(run.kb, style.query_page)
+        link = f" ([{_address(outcome.query, page)} {words.run_it}])" if page else ""
         parts.append(f"{indent}{words.query}{link}:")
         parts.append(f"<pre>{escape(outcome.query, lines=True)}</pre>")
     parts += _how(run, words)
@@ -108,10 +109,10 @@ def apology(*, marker: str, depth: int, words: Words = ENGLISH) -> str:
     return f"{':' * max(1, depth)}<!-- {marker} -->{words.failed} ~~~~\n"
 
 
-def _address(query: str, style: Style) -> str:
+def _address(query: str, page: str) -> str:
     """The query's link; tildes would sign, and underscores switch the page's behaviour, in addresses too."""
     link = query_link(query, "").replace("~", "%7E").replace("_", "%5F")
-    return style.query_page + _MAGIC.sub(lambda found: f"%{ord(found[0]):X}", link)
+    return page + _MAGIC.sub(lambda found: f"%{ord(found[0]):X}", link)
 
 
 def _headline(run: Run, words: Words) -> str:
@@ -129,10 +130,10 @@ def _headline(run: Run, words: Words) -> str:
 
 def _table(table: AnswerTable, style: Style, words: Words) -> str:
     def shown(cell: Cell) -> str:
-        if cell is not None and style.entity_link and (name := cell.entity_id) and _ENTITY.fullmatch(name):
+        if cell is not None and style.entity_link and (name := table.entity(cell)) and _ENTITY.fullmatch(name):
             label = table.labels.get(name, "")
             return style.entity_link.replace("{id}", entity_page(name)) + (f" {escape(label[:_CELL])}" if label else "")
-        return escape(cell_text(cell, table.labels, _CELL))
+        return escape(cell_text(cell, table, _CELL))
 
     rows = [[shown(cell) for cell in row[:_COLUMNS]] for row in table.rows[:ROWS]]
     return _grid(table.columns[:_COLUMNS], rows, len(table.rows), words)

@@ -9,7 +9,7 @@ from pathlib import Path
 from kbnav.apps.console import answer_record, labelled_query, printable, spent_words
 from kbnav.errors import UsageError
 from kbnav.evaluation.markdown import table
-from kbnav.knowledge.sparql.present import query_link
+from kbnav.knowledge.sparql.present import page_for, query_link
 from kbnav.tools.show import cell_text
 from kbnav.trajectory import Run
 
@@ -41,9 +41,11 @@ def _markdown(run: Run, query_page: str) -> str:
     outcome = run.outcome
     parts = [f"## {printable(run.question)}", printable(outcome.text or outcome.note or outcome.status)]
     if outcome.table is not None and outcome.table.columns:
-        rows = [[printable(cell_text(cell, outcome.table.labels, 200)) for cell in row] for row in outcome.table.rows]
+        rows = [[printable(cell_text(cell, outcome.table, 200)) for cell in row] for row in outcome.table.rows]
         parts.append(table(list(outcome.table.columns), rows).rstrip())
     if outcome.query:
-        parts.append(f"```sparql\n{labelled_query(run)}\n```\n\n<{query_link(outcome.query, query_page)}>")
+        parts.append(f"```sparql\n{labelled_query(run)}\n```")
+        if page := page_for(run.kb, query_page):
+            parts.append(f"<{query_link(outcome.query, page)}>")
     parts.append(f"{spent_words(run)}; {run.system} with {run.model}; kbnav show {run.id}")
     return "\n\n".join(parts) + "\n"

@@ -10,7 +10,7 @@ from kbnav.apps.console import run_record
 from kbnav.apps.web.results import Result, chart, points
 from kbnav.apps.web.service import Served
 from kbnav.errors import Stopped
-from kbnav.knowledge.sparql.present import query_link
+from kbnav.knowledge.sparql.present import page_for, query_link
 from kbnav.trajectory import Attempt, Call, Step
 
 Tell = Callable[[dict[str, Any]], None]
@@ -76,11 +76,11 @@ def answer_data(attempt: Attempt, served: Served, result_id: str, result: Result
 
 def query_data(query: str, labelled: str, served: Served) -> dict[str, Any]:
     """A query, the same with labels, and where there is one the link that opens it at the query service."""
-    linked = query and not served.is_skb
+    page = "" if served.is_skb else page_for(served.kb.state(), served.settings.endpoints.query_page)
     return {
         "query": query,
         "query_labelled": labelled,
-        "link": query_link(query, served.settings.endpoints.query_page) if linked else "",
+        "link": query_link(query, page) if query and page else "",
         "link_note": "The link asks live Wikidata, which may know more than this copy." if served.partial else "",
     }
 

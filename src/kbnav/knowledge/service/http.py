@@ -53,7 +53,8 @@ def user_agent(settings: Settings, urls: Sequence[str] | None = None) -> str:
 class HttpClient:
     """Sends requests under the policy. One instance serves all threads.
 
-    ``throttle`` None: no client-side limits (a mirror on this machine). ``urls`` as in ``user_agent``. ``clock``,
+    ``throttle`` None: no client-side limits (a mirror on this machine). ``urls`` as in ``user_agent``.
+    ``authorization`` is the header that queries are sent with, and nothing else is. ``clock``,
     ``sleep`` and ``jitter`` (a number from 0 to 1) are arguments so that nothing has to wait in order to be observed.
     """
 
@@ -64,6 +65,7 @@ class HttpClient:
         cache: HttpCache | None,
         throttle: Throttle | None,
         urls: Sequence[str] | None = None,
+        authorization: str = "",
         sleep: Callable[[float], None] = time.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
@@ -71,6 +73,7 @@ class HttpClient:
 
         self.user_agent = user_agent(settings, urls)
         self._limits = settings.limits
+        self._authorization = authorization
         self._cache = cache
         self._throttle = throttle
         self._sleep = sleep
@@ -136,7 +139,8 @@ class HttpClient:
         if request.service == "sparql":
             from kbnav.knowledge.service.sending import send  # SPARQLWrapper takes a while
 
-            return send(request, self.user_agent, timeout=self._limits.query_timeout + GRACE)
+            longest = self._limits.query_timeout + GRACE
+            return send(request, self.user_agent, timeout=longest, authorization=self._authorization)
         return self._send_by_requests(request)
 
     def _send_by_requests(self, request: Request) -> Reply:

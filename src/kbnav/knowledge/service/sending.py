@@ -26,8 +26,8 @@ class _Wrapper(SPARQLWrapper):
         return request
 
 
-def send(request: Request, user_agent: str, *, timeout: float) -> Reply:
-    """Send a query once; any status is a Reply.
+def send(request: Request, user_agent: str, *, timeout: float, authorization: str = "") -> Reply:
+    """Send a query once; any status is a Reply. ``authorization`` goes to the address itself, and to no other.
 
     Raises QueryTimeout after ``timeout`` seconds of silence, QueryRefused for an answer beyond 64 MiB, Again where the
     endpoint cannot be reached.
@@ -35,6 +35,8 @@ def send(request: Request, user_agent: str, *, timeout: float) -> Reply:
     wrapper = _Wrapper(request.url, agent=user_agent)
     wrapper.setOnlyConneg(True)
     wrapper.setQuery(request.params["query"])
+    for name in request.params.keys() - {"query"}:
+        wrapper.addParameter(name, request.params[name])
     # Named subqueries and other extensions may be misread as updates; the read-only guard has looked before.
     wrapper.queryType = "SELECT"
     if request.method == "POST":
@@ -43,7 +45,10 @@ def send(request: Request, user_agent: str, *, timeout: float) -> Reply:
     wrapper.addCustomHttpHeader("Accept-Encoding", "gzip")
     place = urlsplit(request.url).netloc
     try:
-        return _open(wrapper.request(), timeout)
+        prepared = wrapper.request()
+        if authorization:  # urllib leaves such a header behind when it follows a redirect
+            prepared.add_unredirected_header("Authorization", authorization)
+        return _open(prepared, timeout)
     except TimeoutError as error:
         raise QueryTimeout(TIMED_OUT) from error
     except urllib.error.URLError as error:

@@ -133,6 +133,24 @@ def entity_ids(query: str) -> list[str]:
     return list(dict.fromkeys(entity for _, entity in entity_tokens(tokenize(query))))
 
 
+def names_in(query: str, prefixes: Mapping[str, str]) -> list[str]:
+    """IRIs that a query names, each once, in the order of their first use; ``prefixes`` need not be declared.
+
+    Namespaces that it declares are not among them. Raises QuerySyntaxError at a string that is never closed.
+    """
+    tokens = tokenize(query)
+    known = {**prefixes, **declared_prefixes(tokens)}
+    found = []
+    for place, token in enumerate(tokens):
+        declares = (place > 1 and tokens[place - 2].is_word("PREFIX")) or (
+            place > 0 and tokens[place - 1].is_word("BASE")
+        )
+        iri = "" if declares else expand(token, known)
+        if iri and not (token.kind == "name" and token.text.endswith(":")):
+            found.append(iri)
+    return list(dict.fromkeys(found))
+
+
 def entity_tokens(tokens: Sequence[Token]) -> list[tuple[Token, str]]:
     """The tokens that name an entity, each with the entity's id."""
     declared = declared_prefixes(tokens)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import quote
 
 from kbnav.knowledge.sparql.prefixes import entity_tokens
@@ -36,3 +37,8 @@ def _one_line(label: str) -> str:
 def query_link(query: str, page: str) -> str:
     """A link to ``page`` (the query service's, ending in ``#``) with the query behind it, percent-encoded as UTF-8."""
     return page + quote(query, safe="")
+
+
+def page_for(state: Mapping[str, Any], usual: str) -> str:
+    """The page that opens queries of a knowledge base with this ``state``: the ``usual``, unless it has another."""
+    return str(state.get("query_page", usual))

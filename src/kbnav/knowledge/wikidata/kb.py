@@ -10,6 +10,7 @@ from typing import Any
 
 from kbnav.answers import ENTITY_IRI, AnswerTable, Ranked, Ranking
 from kbnav.errors import BadArguments, QuerySyntaxError, UnknownId
+from kbnav.knowledge import ranking
 from kbnav.knowledge.base import (
     Capability,
     ClassProfile,
@@ -61,20 +62,21 @@ def endpoints_of(url: str) -> Endpoints:
     )
 
 
-def open_http(settings: Settings) -> HttpClient:
-    """The HTTP client for these settings.
+def open_http(settings: Settings, *, url: str = "", authorization: str = "") -> HttpClient:
+    """The HTTP client for these settings, or for the one ``url`` of another service.
 
     Answers are cached and requests counted under ``settings.home``, except for a mirror on this machine: it has no
-    limits, and another one may have its port tomorrow. Raises CredentialsError where the contact is missing.
+    limits, and another one may have its port tomorrow. ``authorization`` is sent with queries, and what comes of them
+    is not kept. Raises CredentialsError where the contact is missing.
     """
-    user_agent(settings)  # refuses before anything is written
     endpoints = settings.endpoints
-    mirror = is_loopback(endpoints.sparql) and is_loopback(endpoints.api)
-    cached = settings.cache_age > 0 and not mirror
+    urls = [url] if url else [one for one in (endpoints.sparql, endpoints.api, endpoints.vector) if one]
+    user_agent(settings, urls)  # refuses before anything is written
+    mirror = all(is_loopback(one) for one in urls if one != endpoints.vector)
+    cached = settings.cache_age > 0 and not mirror and not authorization
     cache = HttpCache(settings.home / "http-cache.sqlite", age=settings.cache_age) if cached else None
-    unlimited = mirror and (not endpoints.vector or is_loopback(endpoints.vector))
-    throttle = None if unlimited else Throttle(settings.home / "limits.sqlite")
-    return HttpClient(settings, cache=cache, throttle=throttle)
+    throttle = None if all(map(is_loopback, urls)) else Throttle(settings.home / "limits.sqlite")
+    return HttpClient(settings, cache=cache, throttle=throttle, urls=urls, authorization=authorization)
 
 
 class WikidataKB:
@@ -192,8 +194,8 @@ class WikidataKB:
         found = list(dict.fromkeys(found))
         names = self._api.brief(dict.fromkeys(property_id for property_id, _, _ in found), code)
         candidates = neighbors.named(found, names)
-        ranked = neighbors.rank(candidates, query, limit)
-        return Neighborhood(entity, ranked, len(candidates), neighbors.counted(candidates))
+        ranked = ranking.rank(candidates, query, limit)
+        return Neighborhood(entity, ranked, len(candidates), ranking.counted(candidates))
 
     def _edges(self, item: str, way: neighbors.Way, relations: Sequence[str], code: str) -> list[neighbors.Found]:
         query = neighbors.edges_query(item, way, relations, languages(code))
@@ -203,7 +205,7 @@ class WikidataKB:
         """The relations of a hub that fit a phrase."""
         table = self._select(neighbors.relations_query(item, way))
         ids = [entity_id(row[0].value) for row in table.rows if row[0] is not None]
-        return neighbors.best_relations(list(self._api.brief(ids, code).values()), phrase)
+        return ranking.best_relations(list(self._api.brief(ids, code).values()), phrase)
 
     def vector_query(self, text: str, *, kind: str = "item", limit: int = 10) -> Ranking:
         """See ``KnowledgeBase``; ``kind`` is ``item`` or ``property``. Labels are English."""

@@ -49,3 +49,22 @@ def _raise_api_error(reply: Reply, error: Mapping[str, Any]) -> None:
     if _ARGUMENT_CODES.match(code):
         raise BadArguments(f"{where} does not take the arguments: {code}: {info}")
     raise ServiceError(f"{where}: {code}: {info}")
+
+
+def siteinfo(reply: Reply) -> Mapping[str, Any] | None:
+    """What a MediaWiki says of itself; None where the reply is none of its action API's. Raises as ``read_api``."""
+    if reply.status == 429:
+        check_status(reply)
+    if reply.status != 200 and "mediawiki-api-error" not in reply.headers:
+        return None
+    try:
+        body = read_json(reply)
+    except BadResponse:
+        return None
+    if not isinstance(body, dict):
+        return None
+    if "mediawiki-api-error" in reply.headers:
+        body = read_api(reply)
+    query = body.get("query")
+    general = query.get("general") if isinstance(query, dict) else None
+    return general if isinstance(general, dict) else None

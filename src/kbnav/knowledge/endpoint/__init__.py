@@ -1,0 +1,1 @@
+"""Any SPARQL endpoint as a knowledge base."""

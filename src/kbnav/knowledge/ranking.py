@@ -1,0 +1,76 @@
+"""Edges ranked against a phrase, whatever knowledge base they come from, and their relations counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from kbnav.knowledge.base import Edge, Entity, Share
+from kbnav.relevance import relevance
+
+RELATIONS = 8
+"""Relations of a hub that are looked at, those that fit the phrase best."""
+_SIMILARITY = 0.5
+"""Weight of the similarity of spelling beside that of shared words, which is at most 1."""
+
+
+def rank(candidates: Sequence[tuple[Edge, str]], phrase: str, limit: int) -> tuple[Edge, ...]:
+    """The best edges for a phrase, with scores; without a phrase, the relations take turns."""
+    if not phrase.strip():
+        return tuple(_in_turn([edge for edge, _ in candidates]))[:limit]
+    texts = [f"{edge.relation.label} {edge.neighbor.text} {description}" for edge, description in candidates]
+    shared = _shared_words(phrase, texts)
+    scored = [
+        (words + _SIMILARITY * _spelling(phrase, [edge.relation.label, edge.neighbor.text]), edge)
+        for (edge, _), words in zip(candidates, shared, strict=True)
+    ]
+    scored.sort(key=lambda pair: -pair[0])
+    return tuple(replace(edge, score=round(score, 4)) for score, edge in scored[:limit])
+
+
+def counted(candidates: Sequence[tuple[Edge, str]]) -> tuple[Share, ...]:
+    """The relations of some edges, those that come in under ``^relation``, most frequent first."""
+    names: dict[str, Entity] = {}
+    numbers: Counter[str] = Counter()
+    for edge, _ in candidates:
+        key = edge.relation.id if edge.direction == "out" else f"^{edge.relation.id}"
+        names[key] = replace(edge.relation, id=key)
+        numbers[key] += 1
+    return tuple(Share(names[key], number) for key, number in numbers.most_common())
+
+
+def best_relations(relations: Sequence[Entity], phrase: str) -> list[str]:
+    """Ids of the properties that fit a phrase best."""
+    shared = _shared_words(phrase, [f"{one.label} {one.description}" for one in relations])
+    score = {
+        one.id: words + _SIMILARITY * _spelling(phrase, [one.label])
+        for one, words in zip(relations, shared, strict=True)
+    }
+    return sorted(score, key=lambda one: -score[one])[:RELATIONS]
+
+
+def _shared_words(phrase: str, texts: Sequence[str]) -> list[float]:
+    """How well each text fits the phrase by its words, as a share of the best."""
+    scores = relevance(phrase, texts)
+    best = max(scores, default=0.0) or 1.0
+    return [score / best for score in scores]
+
+
+def _spelling(phrase: str, names: Sequence[str]) -> float:
+    """How like the phrase the nearest of some names is spelled, from 0 to 1."""
+    from rapidfuzz import fuzz, utils
+
+    ratios = [fuzz.token_set_ratio(phrase, name, processor=utils.default_process) for name in names if name]
+    return max(ratios, default=0.0) / 100
+
+
+def _in_turn(found: Iterable[Edge]) -> list[Edge]:
+    """One edge of each relation and direction, then a second of each, and so on."""
+    seen: Counter[tuple[str, str]] = Counter()
+    turns = []
+    for edge in found:
+        key = (edge.direction, edge.relation.id)
+        turns.append((seen[key], edge))
+        seen[key] += 1
+    return [edge for _, edge in sorted(turns, key=lambda pair: pair[0])]

@@ -1,0 +1,160 @@
+"""A SPARQL endpoint as a knowledge base: found by its URL, and asked through the protocol's calls."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbnav.errors import CredentialsError, QuerySyntaxError, UnknownId, UsageError
+from kbnav.knowledge.base import kb_kind
+from kbnav.knowledge.bundled import bundled_mirror
+from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.wikidata.mirror.server import MirrorServer
+from kbnav.settings import Settings
+from tests.knowledge.endpoint.served import serving
+
+SUPPLIER = "<http://shop.example/data/s9>"
+
+
+def test_a_url_that_is_no_wikibase_is_an_endpoint_after_one_request(served, tmp_path):
+    with open_kb(Settings(kb=served.url, home=tmp_path)) as kb:
+        assert kb_kind(kb) == "sparql"
+        assert served.requests == [("/w/api.php", "")]
+
+
+def test_the_sparql_address_of_a_mirror_is_the_mirror(mini_home, tmp_path):
+    with (
+        MirrorServer(bundled_mirror(mini_home)) as server,
+        open_kb(Settings(kb=f"{server.url}/sparql", home=tmp_path)) as kb,
+    ):
+        assert kb_kind(kb) == "wikibase"
+        assert kb.labels(["Q7186"]) == {"Q7186": "Marie Curie"}
+
+
+def test_a_thing_is_found_by_its_whole_name_and_by_a_part_of_it(company):
+    [lamp] = company.search_entities("desk lamp 12").entities
+    assert (lamp.id, lamp.label, lamp.description) == ("data:p1", "Desk Lamp 12", "Lamp")
+    assert [one.id for one in company.search_entities("screwdrivers").entities] == ["data:p3"]
+    found = company.search_entities("Floor Lamps from Peru")
+    assert (found.rung, found.matched, found.dropped) == ("shorter", "floor lamp", "from peru")
+    assert [one.id for one in found.entities] == ["data:p2"]
+
+
+def test_classes_and_properties_are_found_by_name_with_what_is_declared_of_them(company):
+    found = company.search_entities("suppliers")
+    assert [(one.id, one.kind, one.description) for one in found.entities] == [
+        ("shop:Supplier", "class", "class; 3 members")
+    ]
+    [relation] = found.properties
+    assert relation.id == "shop:hasSupplier"
+    assert relation.description == "4 uses; domain: shop:Product; range: shop:Supplier"
+    weight = company.search_entities("weight", kind="property")
+    assert [one.label for one in weight.properties] == ["weight g"]
+
+
+def test_labels_come_in_the_asked_language_or_the_next_best(company):
+    ids = ["data:p1", "data:p2", "shop:Supplier", "data:s3"]
+    german = company.labels(ids, language="de")
+    assert german == {"data:p1": "Schreibtischlampe 12", "data:p2": "Floor Lamp", "shop:Supplier": "Lieferant"}
+
+
+def test_an_entry_shows_what_is_said_of_nodes_without_a_name(company):
+    entry = company.get_entry("data:p1")
+    price = next(one for one in entry.statements if one.property.id == "shop:price")
+    assert {(one.property.id, one.value.text) for one in price.qualifiers} == {
+        ("shop:amount", "19.5"),
+        ("shop:currency", "EUR"),
+    }
+    assert entry.aliases == ("Study Light",)
+    supplier = next(one.value for one in entry.statements if one.property.id == "shop:hasSupplier")
+    assert (supplier.id, supplier.text) == ("data:s1", "Lumen & Söhne")
+
+
+@pytest.mark.parametrize("one", ["data:p1", "<http://shop.example/data/p1>", "http://shop.example/data/p1"])
+def test_an_id_may_be_written_in_three_ways(company, one):
+    assert company.get_entry(one).entity.label == "Desk Lamp 12"
+    assert company.search_neighbors(one, direction="in").edges[0].neighbor.text == "Screwdriver Set"
+
+
+@pytest.mark.parametrize("one", ["p1", "nowhere:p1", "data:p99", SUPPLIER, "<http://x y>"])
+def test_what_is_no_id_or_not_there_is_told(company, one):
+    with pytest.raises(UnknownId, match=r"(?i)search"):
+        company.get_entry(one)
+
+
+def test_a_query_needs_no_prefixes_and_its_things_are_named(company):
+    table = company.execute_query("SELECT ?s ?n { ?s shop:country ?n } ORDER BY ?n ?s LIMIT 1")
+    [(thing, country)] = table.rows
+    assert table.entity(thing) == "data:s1"
+    assert table.label(thing) == "Lumen & Söhne"
+    assert table.records() == [{"s": "http://shop.example/data/s1", "sLabel": "Lumen & Söhne", "n": country.value}]
+    declared = company.declared("SELECT * { ?s shop:country ?n }")
+    assert declared == "PREFIX shop: <http://shop.example/vocab/>\nSELECT * { ?s shop:country ?n }"
+
+
+def test_an_error_points_into_the_query_as_it_was_written(company, served):
+    with pytest.raises(QuerySyntaxError, match="line 1, column 32") as caught:
+        company.execute_query("SELECT ?s { ?s shop:country ?n ?x }")
+    assert (caught.value.line, caught.value.column) == (1, 32)
+    assert not any("?n ?x" in query for query in served.queries)
+
+
+def test_the_shape_of_a_class_is_worked_out_from_its_members(company):
+    shape = company.class_shape("shop:Product")
+    assert (shape.members, shape.below, [one.entity.id for one in shape.subclasses]) == (1, 2, ["shop:Lamp"])
+    lamps = company.class_shape("shop:Lamp")
+    supplier = next(one for one in lamps.properties if one.property.id == "shop:hasSupplier")
+    assert (supplier.have, supplier.most) == (2, 2)
+    assert [(one.entity.id, one.count) for one in supplier.ranges] == [("shop:Supplier", 3)]
+    weight = next(one for one in lamps.properties if one.property.id == "shop:weight_g")
+    assert [one.entity.id for one in weight.ranges] == ["xsd:integer"]
+    [(share, source)] = lamps.incoming
+    assert (share.entity.id, share.count, source.id) == ("shop:fits", 1, "shop:Product")
+
+
+def test_the_classes_that_a_question_names_are_known_by_their_words(company):
+    assert company.classes_named("How many suppliers does the desk lamp have?") == ["shop:Supplier", "shop:Lamp"]
+
+
+def test_a_property_is_told_by_examples_and_counts(company):
+    used = {(one.subject.id, one.value.id) for one in company.get_property_examples("shop:hasSupplier")}
+    assert used == {("data:p1", "data:s1"), ("data:p2", "data:s1"), ("data:p2", "data:s2"), ("data:p3", "data:s2")}
+    profile = company.property_profile("shop:hasSupplier")
+    assert (profile.direct, profile.subjects) == (4, 3)
+    assert [(one.entity.id, one.count) for one in profile.value_classes] == [("shop:Supplier", 4)]
+
+
+def test_a_named_endpoint_has_its_own_prefixes_graph_and_labels(tmp_path):
+    trig = """@prefix v: <http://shop.example/vocab/> .
+    <http://shop.example/g1> { <urn:a:1> v:called "One" . } <http://shop.example/g2> { <urn:a:2> v:called "Two" . }"""
+    with serving(trig) as served:
+        source = {
+            "url": served.url,
+            "graph": "http://shop.example/g2",
+            "prefixes": {"a": "urn:a:"},
+            "labels": ["http://shop.example/vocab/called"],
+        }
+        with open_kb(Settings(kb="shop", sparql={"shop": source}, home=tmp_path)) as kb:
+            assert kb.labels(["a:1", "a:2"]) == {"a:2": "Two"}
+            assert [one.id for one in kb.search_entities("two").entities] == ["a:2"]
+        assert "/w/api.php" not in {path for path, _ in served.requests}
+
+
+def test_credentials_come_from_the_environment_and_are_told_to_nobody(served, tmp_path, monkeypatch):
+    source = {"url": served.url, "user_variable": "SHOP_USER", "password_variable": "SHOP_PASSWORD"}
+    settings = Settings(kb="shop", sparql={"shop": source}, home=tmp_path)
+    monkeypatch.setenv("SHOP_USER", "ann")
+    with pytest.raises(CredentialsError, match="SHOP_PASSWORD"), open_kb(settings):
+        pass
+    monkeypatch.setenv("SHOP_PASSWORD", "open sesame")
+    with open_kb(settings) as kb:
+        kb.labels(["<http://shop.example/data/p1>"])
+        assert served.headers[-1]["authorization"] == "Basic YW5uOm9wZW4gc2VzYW1l"
+        assert "sesame" not in str(kb.state()) + str(settings.public())
+
+
+def test_an_address_may_hold_no_password(tmp_path):
+    with (
+        pytest.raises(UsageError, match="user_variable"),
+        open_kb(Settings(kb="x", sparql={"x": {"url": "https://ann:secret@host.example/sparql"}}, home=tmp_path)),
+    ):
+        pass

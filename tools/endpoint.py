@@ -1,0 +1,305 @@
+"""The tools of agents on any SPARQL endpoint: those of Wikidata in the words of RDF, with the shapes of its classes.
+
+What a model reads of a tool is its docstring. Ids are prefixed names or IRIs between < and >, as results show them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kbnav.errors import BadArguments, TellModel, UnknownId
+from kbnav.knowledge.base import (
+    ClassShape,
+    Direction,
+    Entry,
+    KnowledgeBase,
+    Neighborhood,
+    Profiled,
+    PropertyProfile,
+    SearchKind,
+    Shaped,
+    ShapeProperty,
+)
+from kbnav.tools.execute_query import again, run_query
+from kbnav.tools.observation import Context, Observation, Shown
+from kbnav.tools.profiles import counted, incoming_text, listed
+from kbnav.tools.show import (
+    cut,
+    entity_name,
+    entry_text,
+    examples_text,
+    neighborhood_text,
+    search_text,
+    statement_lines,
+)
+
+_FILTERED = 500
+"""Edges whose other ends are looked at for what they must have."""
+_NAMED = 20
+"""Ids of one query that are looked up at most."""
+_SHAPED = 25
+"""Properties of a class that are shown."""
+_CONDITION = re.compile(r"\s*(\S+?)\s*=\s*(.+?)\s*")
+_SEPARATOR = re.compile(r"[\s,;]+")
+
+
+def search_entities(context: Context, thought: str, query: str, kind: SearchKind = "any") -> Observation:
+    """Find things, classes and properties by their labels.
+
+    Short names work best ("Strain Encoder", "supplier"); a whole question finds nothing. Use it for classes and
+    properties too: search for the kind of thing, or for the relation, in one or two words. Results are shown as
+    "label (id): what it is".
+
+    Args:
+        thought: Why this step comes next, in one or two sentences.
+        query: A name, or a short phrase of one to four words.
+        kind: "property" to see properties only, "item" for things and classes only, "any" for both.
+    """
+    limit = context.shown.entities
+    result = context.kb.search_entities(query, language=context.language, limit=limit, kind=kind)
+    return Observation(search_text(result, query, context.shown))
+
+
+def get_entry(context: Context, thought: str, entity_id: str, properties: str = "") -> Observation:
+    """Read one thing: what is stated of it, cut to what matters for the question, and what comes in, counted.
+
+    Use it to see which properties a thing really has before writing a query with them. Of a class, it shows what the
+    members have: properties, how many of them have each, and of which class or datatype the values are.
+
+    Args:
+        thought: Why this step comes next, in one or two sentences.
+        entity_id: The id of the thing or class, as results show it: a prefixed name, or an IRI between < and >.
+        properties: Ids of properties, with spaces between, to see with all their values and nothing else.
+    """
+    entry = context.kb.get_entry(entity_id, language=context.language)
+    wanted = [one for one in _SEPARATOR.split(properties) if one]
+    if wanted:
+        return Observation(_of_properties(entry, wanted, context))
+    kept, usage = context.prune(entry, context.asked)
+    lines = [entry_text(entry, kept, context.shown), *_around(context, entry.entity.id)]
+    return Observation("\n".join(lines), usage=usage)
+
+
+def _of_properties(entry: Entry, wanted: Sequence[str], context: Context) -> str:
+    """All statements of some properties, however their ids are written."""
+    kb = context.kb
+    ids = {found for one in wanted for found in (kb.ids_in(one) if isinstance(kb, Shaped) else [one])}
+    found = [one for one in entry.statements if one.property.id in ids]
+    absent = sorted(ids - {one.property.id for one in found})
+    lines = [entity_name(entry.entity), *statement_lines(found, context.shown)]
+    if absent:
+        lines.append(f"It has no statement of {', '.join(absent)}.")
+    return "\n".join(lines)
+
+
+def _around(context: Context, entity_id: str) -> list[str]:
+    """What comes in, and of a class, what its members have; nothing where that cannot be counted soon."""
+    kb = context.kb
+    if not (context.shown.profiles and isinstance(kb, Profiled) and isinstance(kb, Shaped)):
+        return []
+    try:
+        known = {share.entity.id for share in kb.classes(language=context.language)}
+        if entity_id in known:
+            return [shape_text(kb.class_shape(entity_id, language=context.language))]
+        return [line for line in [incoming_text(kb.incoming(entity_id, language=context.language))] if line]
+    except TellModel:
+        return []
+
+
+def get_property_examples(context: Context, thought: str, property_id: str) -> Observation:
+    """See how a property is used: real statements, counts, the classes and datatypes at both ends.
+
+    Use it when the name of a property does not say which way it points or what its values are.
+
+    Args:
+        thought: Why this step comes next, in one or two sentences.
+        property_id: The id of the property, as results show it.
+    """
+    limit = context.shown.examples
+    examples = context.kb.get_property_examples(property_id, language=context.language, limit=limit)
+    text = examples_text(examples, property_id)
+    if not (context.shown.profiles and isinstance(context.kb, Profiled)):
+        return Observation(text)
+    try:
+        profile = context.kb.property_profile(property_id, language=context.language)
+    except TellModel as error:  # the examples are worth showing without it
+        return Observation(f"{text}\n(How it is used could not be counted: {error})")
+    return Observation(f"{text}\n{uses_text(profile, examples[0].property.id if examples else property_id)}")
+
+
+def execute_query(context: Context, thought: str, query: str) -> Observation:
+    """Run a SPARQL query (SELECT, ASK or CONSTRUCT) and see its rows, or the first and the last of many, and counts.
+
+    Start with a small query, look at the result, then build on it. Use only ids that you have seen in a result. The
+    prefixes that results use need not be declared. Results are numbered; a query that is run once more is not sent
+    again but makes its result the last one.
+
+    Args:
+        thought: Why this step comes next, in one or two sentences.
+        query: The whole SPARQL query.
+    """
+    if (before := again(context, query)) is not None:
+        return before
+    unseen, seen = _unseen(context, query), run_query(context, query)
+    return replace(seen, text=unseen + seen.text)
+
+
+def _unseen(context: Context, query: str) -> str:
+    """Names the ids that the model has not been shown and the endpoint does not know."""
+    kb = context.kb
+    if not isinstance(kb, Shaped):
+        return ""
+    ids = [one for one in kb.ids_in(query) if not _stands_in(one, context.seen)][:_NAMED]
+    if not ids:
+        return ""
+    unknown = [one for one in ids if not _known(kb, one)]
+    return f"(Unknown here: {', '.join(unknown)}; search for the names.)\n" if unknown else ""
+
+
+def _stands_in(one: str, text: str) -> bool:
+    """Whether an id is in a text, and not only the beginning of another."""
+    return bool(re.search(rf"{re.escape(one)}(?![\w%]|[-.]\w)", text))
+
+
+def _known(kb: KnowledgeBase, one: str) -> bool:
+    """Whether an id stands in any triple; taken for granted where that cannot be asked."""
+    try:
+        return bool(
+            kb.execute_query(f"ASK {{ {{ {one} ?p ?o }} UNION {{ ?s ?p {one} }} UNION {{ ?s {one} ?o }} }}").boolean
+        )
+    except TellModel:
+        return True
+
+
+def search_neighbors(
+    context: Context,
+    thought: str,
+    entity_id: str,
+    query: str = "",
+    relation: str = "",
+    direction: Direction = "both",
+    having: str = "",
+    offset: int = 0,
+) -> Observation:
+    """Find what a thing is linked to, in both directions, best match first.
+
+    Use it where get_entry does not show the link: often the fact is stated on the other thing and points to this one.
+
+    Args:
+        thought: Why this step comes next, in one or two sentences.
+        entity_id: The id of the thing.
+        query: Words that describe the wanted relation or neighbour; edges are ranked against them.
+        relation: The id of a property, to see only its edges.
+        direction: "out" for edges that leave the thing, "in" for edges that point to it, or "both".
+        having: What the other end must have, as "property=value" with ids; only such neighbours are shown.
+        offset: How many of the best edges to pass over, to see those behind them.
+    """
+    offset = max(0, offset)
+    found = context.kb.search_neighbors(
+        entity_id,
+        relation=relation or None,
+        direction=direction,
+        query=query or context.asked,
+        language=context.language,
+        limit=_FILTERED if having else offset + context.shown.edges,
+    )
+    asked = ""
+    if having:
+        wanted = _CONDITION.fullmatch(having)
+        if not wanted:
+            raise BadArguments(f'search_neighbors: having must be a property and a value, as "p=v", not {having!r}')
+        found = _with(context, found, wanted[1], wanted[2])
+        asked = f" with {wanted[1]}={wanted[2]}"
+    return Observation(neighborhood_text(found, context.shown, offset=offset, asked=asked))
+
+
+def _with(context: Context, found: Neighborhood, prop: str, value: str) -> Neighborhood:
+    """The edges whose other end has a statement."""
+    ids = list(dict.fromkeys(edge.neighbor.id for edge in found.edges if edge.neighbor.id))
+    if not ids:
+        return replace(found, edges=(), total=0, relations=())
+    query = f"SELECT DISTINCT ?x {{ VALUES ?x {{ {' '.join(ids)} }} ?x {prop} {value} }}"
+    table = context.kb.execute_query(query, language=context.language)
+    kept = {table.entity(row[0]) for row in table.rows}
+    edges = tuple(edge for edge in found.edges if edge.neighbor.id in kept)
+    return replace(found, edges=edges, total=len(edges), relations=())
+
+
+def shapes_for(kb: KnowledgeBase, question: str, language: str, shown: Shown) -> str:
+    """What a prompt is told of an endpoint: its classes with counts, and the shapes of those that the question names.
+
+    Empty where the endpoint cannot say that soon.
+    """
+    if not isinstance(kb, Shaped):
+        return ""
+    try:
+        classes = kb.classes(language=language)
+    except TellModel:
+        return ""
+    few = classes[:_SHAPED]
+    told = ", ".join(entity_name(one.entity) + (f" {one.count:,}" if one.count else "") for one in few)
+    more = f", and {len(classes) - len(few)} more" if len(classes) > len(few) else ""
+    lines = [f"Classes, with their members: {told}{more}."] if few else []
+    for one in kb.classes_named(question, language=language):
+        try:
+            lines.append(shape_text(kb.class_shape(one, language=language)))
+        except (TellModel, UnknownId):
+            continue
+    return "\n\n".join(cut_lines(line, shown.whole_bytes) for line in lines)
+
+
+def cut_lines(text: str, most: int) -> str:
+    """The first lines of a text, up to ``most`` characters; what is left out is counted."""
+    kept: list[str] = []
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        if sum(map(len, kept)) + len(line) > most:
+            return "\n".join([*kept, f"… {len(lines) - number} more lines"])
+        kept.append(line)
+    return "\n".join(kept)
+
+
+def shape_text(shape: ClassShape) -> str:
+    """The shape of a class: a line for each property."""
+    members = counted(shape.members, shape.limit)
+    below = f", {counted(shape.below, shape.limit)} more in subclasses" if shape.below else ""
+    of = f"; of the first {shape.sampled:,}" if shape.sampled < min(shape.members, shape.limit) else ""
+    lines = [f"{entity_name(shape.entity)} is a class with {members} direct members{below}{of}:"]
+    if shape.subclasses:
+        told = ", ".join(f"{entity_name(one.entity)} {one.count:,}" for one in shape.subclasses)
+        lines.append(f"  subclasses: {told}")
+    lines += [_property_line(one, shape.sampled) for one in shape.properties[:_SHAPED]]
+    if len(shape.properties) > _SHAPED:
+        lines.append(f"  {len(shape.properties) - _SHAPED} more properties")
+    for share, source in shape.incoming:
+        lines.append(
+            f"  ^{entity_name(share.entity)}: comes in {share.count:,} times"
+            + (f" from {entity_name(source)}" if source else "")
+        )
+    return "\n".join(lines)
+
+
+def _property_line(one: ShapeProperty, sampled: int) -> str:
+    share = "all" if one.have >= sampled else f"{100 * one.have / max(1, sampled):.0f} %"
+    several = f", up to {one.most} each" if one.most > 1 else ""
+    ranges = " or ".join(entity_name(share.entity) if share.entity.label else share.entity.id for share in one.ranges)
+    return f"  {entity_name(one.property)}: {share}{several}" + (f"; {cut(ranges, 200)}" if ranges else "")
+
+
+def uses_text(profile: PropertyProfile, property_id: str) -> str:
+    """How a property is used."""
+    lines = [f"{property_id} is used {counted(profile.direct, profile.limit)} times."]
+    if profile.sampled and profile.subjects:
+        many = f"{profile.sampled / profile.subjects:.1f}".removesuffix(".0")
+        of = f"In the first {profile.sampled:,}" if profile.sampled < profile.direct else "In all"
+        lines.append(f"{of}: {many} for each subject.")
+    kinds = [
+        listed("Subjects are", profile.subject_classes, profile.sampled),
+        listed("values are", profile.value_classes, profile.sampled),
+    ]
+    if any(kinds):
+        text = "; ".join(kind for kind in kinds if kind)
+        lines.append(f"{text[0].upper()}{text[1:]}.")
+    return "\n".join(lines)
