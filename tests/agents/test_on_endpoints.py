@@ -53,7 +53,7 @@ def test_a_question_is_answered_with_the_tools_in_the_words_of_rdf(company, tmp_
     assert "^fits (shop:fits): comes in 1 times from Product (shop:Product)" in entry
     assert "shop:hasSupplier is used 4 times." in shown["get_property_examples", ""]
     assert shown["search_neighbors", ""].splitlines()[0].startswith("Desk Lamp 12 (data:p1) -- supplier")
-    assert "data:s1 (Lumen & Söhne)\nResult 5: 1 row." in shown["execute_query", QUERY]
+    assert "data:s1 (Lumen & Söhne)\nResult 1: 1 row." in shown["execute_query", QUERY]
 
 
 def test_the_prompt_tells_of_the_endpoint_and_not_of_wikidata(company, tmp_path):
