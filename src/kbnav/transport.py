@@ -2,22 +2,27 @@
 
 A reply may be so large once unpacked, and take so long as a whole; a redirect may not lead to another host. The
 library's own clients have a time limit between two pieces of a reply only, unpack whatever comes, and follow redirects
-anywhere, the prompt in hand.
+anywhere, the prompt in hand. And what a request's Authorization header holds is left out of the reply to it, for an
+error text that echoes a key is soon on a talk page.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import threading
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import copy_context
 from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 MIB = 1024 * 1024
+SHORTEST = 6
+"""Characters of a secret; what is shorter cannot be told from ordinary text."""
 _PORTS = {"http": 80, "https": 443}
 _HOME = "kbnav.home"
 T = TypeVar("T")
@@ -35,6 +40,12 @@ def origin(url: str) -> tuple[str, str, int]:
     """Scheme, host and port of a URL, by which two URLs are at one place."""
     parts = urlsplit(url)
     return parts.scheme, (parts.hostname or "").lower(), parts.port or _PORTS.get(parts.scheme, 0)
+
+
+def bare(url: str) -> str:
+    """A URL without the user and password that stand before its host."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 @lru_cache(16)
@@ -127,22 +138,25 @@ def _bounding(largest: int) -> Callable[[Any], None]:
     library = sys.modules[openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0]]
 
     class Body(library.SyncByteStream):  # type: ignore[name-defined, misc]
-        def __init__(self, inner: Any, unpack: _Unpacked) -> None:
-            self._inner, self._unpack = inner, unpack
+        def __init__(self, inner: Any, read: _Reading) -> None:
+            self._inner, self._read = inner, read
 
         def __iter__(self) -> Iterator[bytes]:
-            return map(self._unpack, self._inner)
+            for piece in self._inner:
+                yield self._read(piece)
+            yield self._read.rest()
 
         def close(self) -> None:
             self._inner.close()
 
     class AsyncBody(library.AsyncByteStream):  # type: ignore[name-defined, misc]
-        def __init__(self, inner: Any, unpack: _Unpacked) -> None:
-            self._inner, self._unpack = inner, unpack
+        def __init__(self, inner: Any, read: _Reading) -> None:
+            self._inner, self._read = inner, read
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             async for piece in self._inner:
-                yield self._unpack(piece)
+                yield self._read(piece)
+            yield self._read.rest()
 
         async def aclose(self) -> None:
             await self._inner.aclose()
@@ -152,17 +166,29 @@ def _bounding(largest: int) -> Callable[[Any], None]:
         if packed in ("gzip", "deflate"):
             del response.headers["content-encoding"]
         body = AsyncBody if isinstance(response.stream, library.AsyncByteStream) else Body
-        response.stream = body(response.stream, _Unpacked(packed, largest))
+        secrets = credentials(response.request.headers.get("authorization", ""))
+        response.stream = body(response.stream, _Reading(packed, largest, secrets))
 
     return bound
 
 
-class _Unpacked:
-    """Unpacks a body piece by piece, and counts."""
+def credentials(authorization: str) -> list[str]:
+    """What an Authorization header holds that an endpoint may echo: the token, or the password and its Base64."""
+    _, _, token = authorization.partition(" ")
+    found = [token.strip()]
+    with suppress(ValueError):
+        found.append(base64.b64decode(token, validate=True).decode().partition(":")[2])
+    return [one for one in found if len(one) >= SHORTEST]
 
-    def __init__(self, packed: str, largest: int) -> None:
+
+class _Reading:
+    """Reads a body piece by piece: unpacks it, counts, and leaves out what must never be told."""
+
+    def __init__(self, packed: str, largest: int, secrets: Sequence[str]) -> None:
         self._inflate = zlib.decompressobj(wbits=47) if packed in ("gzip", "deflate") else None
         self._largest, self._left = largest, largest
+        self._secrets = [form.encode() for one in secrets for form in {one, one.replace("/", "\\/")}]
+        self._kept = b""  # what may be the start of a secret
 
     def __call__(self, piece: bytes) -> bytes:
         # one byte more than is left, so that a body of just the limit is told from a larger one
@@ -170,4 +196,16 @@ class _Unpacked:
         self._left -= len(plain)
         if self._left < 0:
             raise TooMuch(f"the reply is larger than {self._largest / MIB:g} MiB")
-        return plain
+        seen = self._without(self._kept + plain)
+        end = len(seen) - max((len(one) - 1 for one in self._secrets), default=0)
+        self._kept = seen[max(end, 0) :]
+        return seen[: max(end, 0)]
+
+    def rest(self) -> bytes:
+        """What was held back."""
+        return self._kept
+
+    def _without(self, text: bytes) -> bytes:
+        for secret in self._secrets:
+            text = text.replace(secret, b"[hidden]")
+        return text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import json
 import socket
@@ -17,13 +18,14 @@ from langchain_core.language_models import BaseChatModel
 
 from kbnav.agents.machine import start
 from kbnav.encoders.endpoint import Endpoint
-from kbnav.errors import BadResponse, ServiceError
+from kbnav.errors import BadResponse, ServiceError, StopRun, UsageError
 from kbnav.models.chat import LARGEST, ask, offered_models, open_chat_model
 from kbnav.settings import Budget
 from kbnav.stopping import Brake
 from kbnav.trajectory import Usage
-from tests.models.stub import Canned, ModelStub, completion
-from tests.models.test_chat import context, policy_for, settings_for
+from kbnav.transport import _Reading
+from tests.models.stub import Canned, ModelStub, completion, failure
+from tests.models.test_chat import KEY, context, policy_for, settings_for
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n"
 
@@ -179,3 +181,38 @@ def test_thoughts_and_arguments_of_no_sensible_length_are_cut():
     assert len(json.dumps(call.arguments)) < 3000
     assert len(silent.thought) < 10_000
     assert len(json.dumps(silent.arguments)) < 10_000
+
+
+@pytest.mark.parametrize("braked", [False, True])
+@pytest.mark.parametrize("status", [200, 400, 401, 500])
+def test_a_key_that_is_echoed_is_told_nobody(status: int, braked: bool):
+    reply = completion(f"You sent {KEY}, did you?") if status == 200 else failure(status, f"no such key: {KEY}")
+    with ModelStub([replace(reply, status=status)]) as stub:
+        try:
+            said = asked(stub.base_url, braked=braked)
+        except StopRun as error:
+            said = str(error)
+    assert KEY not in said
+    assert "[hidden]" in said
+
+
+def test_a_password_in_the_address_is_told_nobody_and_its_base64_neither():
+    packed = base64.b64encode(b"me:a-password").decode()
+    reply = failure(400, f"Basic {packed} is a-password")
+    with ModelStub([reply]) as stub:
+        url = stub.base_url.replace("http://", "http://me:a-password@")
+        with pytest.raises(UsageError) as told:
+            asked(url, braked=False)
+        with pytest.raises(ServiceError) as vectors:
+            Endpoint("e", base_url=url, retries=0).encode(["text"])
+    for text in (str(told.value), str(vectors.value)):
+        assert "a-password" not in text
+        assert packed not in text
+
+
+def test_a_key_is_left_out_wherever_a_piece_of_the_reply_ends():
+    text = f"1 {KEY} 2 {KEY}{KEY} 3".encode()
+    for size in range(1, len(text)):
+        read = _Reading("", 10_000, [KEY])
+        pieces = [read(text[start : start + size]) for start in range(0, len(text), size)]
+        assert b"".join([*pieces, read.rest()]) == b"1 [hidden] 2 [hidden][hidden] 3"

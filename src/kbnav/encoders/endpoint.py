@@ -10,7 +10,7 @@ import numpy as np
 
 from kbnav.encoders.base import Vectors, normalised
 from kbnav.errors import BadResponse, CredentialsError, ServiceError
-from kbnav.transport import MIB, clients, out_of_bounds
+from kbnav.transport import MIB, bare, clients, out_of_bounds
 
 if TYPE_CHECKING:
     from openai.types import CreateEmbeddingResponse
@@ -68,8 +68,8 @@ class Endpoint:
             raise BadResponse(f"{self.name}: {error}") from error
         except OpenAIError as error:
             if odd := out_of_bounds(error):
-                raise BadResponse(f"{self.name} at {self._client.base_url}: {odd}") from error
-            raise ServiceError(f"{self.name} at {self._client.base_url}: {error}") from error
+                raise BadResponse(f"{self.name} at {bare(str(self._client.base_url))}: {odd}") from error
+            raise ServiceError(f"{self.name} at {bare(str(self._client.base_url))}: {error}") from error
         except ValueError as error:  # a body that is no JSON, or has no vectors
             raise BadResponse(f"{self.name}: {error}") from error
         return self._vectors(response, len(texts))

@@ -14,7 +14,7 @@ from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceEr
 from kbnav.settings import OFFLINE, Price, Settings
 from kbnav.stopping import current_brake
 from kbnav.trajectory import Usage, load_run
-from kbnav.transport import MIB, clients, out_of_bounds
+from kbnav.transport import MIB, bare, clients, out_of_bounds
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -104,7 +104,7 @@ def offered_models(settings: Settings) -> list[str]:
     except openai.AuthenticationError as error:
         raise CredentialsError(f"the model's endpoint refused the key: {_line(error)}") from error
     except openai.APIConnectionError as error:
-        raise _unreachable(error, f"nothing answers at {client.base_url}") from error
+        raise _unreachable(error, f"nothing answers at {bare(str(client.base_url))}") from error
     except openai.APIError as error:
         raise ServiceError(f"the model's endpoint does not list its models: {_line(error)}") from error
     except (AttributeError, TypeError, ValueError) as error:
