@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kbnav.errors import UsageError
 from kbnav.knowledge.service.database import transaction
+from kbnav.private import private_file
 
 _SCHEMA = "CREATE TABLE IF NOT EXISTS blob (key TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID"
 _AT_ONCE = 500  # keys of one query, below what SQLite allows
@@ -19,7 +20,7 @@ class Blobs:
         """``holds`` says what is kept here, in the message of a failure. Raises UsageError where it cannot be."""
         self._path, self._holds = path, holds
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            private_file(path)
         except OSError as error:
             raise UsageError(f"{path}: cannot keep {holds} here ({error}); set KBNAV_HOME") from error
         with transaction(path, holds) as database:

@@ -18,6 +18,7 @@ from kbnav.answers import AnswerTable
 from kbnav.errors import UsageError
 from kbnav.language import question_language
 from kbnav.models.chat import cost_of
+from kbnav.private import private_file
 from kbnav.question import checked_question
 from kbnav.settings import OFFLINE
 from kbnav.stopping import Brake
@@ -155,8 +156,7 @@ def sqlite_sessions(home: Path) -> Iterator[BaseCheckpointSaver[Any]]:
     from langgraph.checkpoint.sqlite import SqliteSaver
 
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(home / "sessions.sqlite", check_same_thread=False)
+        connection = sqlite3.connect(private_file(home / "sessions.sqlite"), check_same_thread=False)
     except (OSError, sqlite3.Error) as error:
         raise UsageError(f"cannot open the chat sessions in {home}: {error}") from error
     try:

@@ -5,6 +5,7 @@ A copy without secrets is saved with every run.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -189,6 +190,8 @@ class Bot(Strict):
     empty: no link."""
 
 
+_USER = re.compile(r"(?<=://)[^/@\s]+@")
+"""What may stand before the host of an address: a user and a password."""
 Sampling = Annotated[float | None, BeforeValidator(lambda given: None if given == "none" else given)]
 """A number, or ``none``: it is not sent, so that the endpoint's own holds; some endpoints take no other."""
 
@@ -292,8 +295,16 @@ class Settings(BaseSettings):
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
     def public(self) -> dict[str, Any]:
-        """The settings as plain JSON data, secrets masked."""
-        return self.model_dump(mode="json")
+        """The settings as plain JSON data, secrets masked, users and passwords left out of addresses."""
+        return _without_users(self.model_dump(mode="json"))  # type: ignore[no-any-return]
+
+
+def _without_users(value: Any) -> Any:
+    if isinstance(value, str):
+        return _USER.sub("", value)
+    if isinstance(value, dict):
+        return {name: _without_users(one) for name, one in value.items()}
+    return [_without_users(one) for one in value] if isinstance(value, list) else value
 
 
 def _name_of(chat: BaseChatModel) -> str:

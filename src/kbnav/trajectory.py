@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from kbnav.answers import AnswerTable, Ranked, Ranking, Term, encodable
 from kbnav.errors import DataError, StopRun, UsageError
+from kbnav.private import private_file
 
 FORMAT = 1
 FINISH = "finish"
@@ -294,8 +295,7 @@ def save_run(run: Run, folder: Path) -> Path:
     path = folder / f"{run.id}.json"
     part = path.with_suffix(f".{os.getpid()}.part")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        part.write_text(to_json(run) + "\n", encoding="utf-8", errors="surrogatepass")
+        private_file(part).write_text(to_json(run) + "\n", encoding="utf-8", errors="surrogatepass")
         part.replace(path)
     except OSError as error:
         raise UsageError(f"cannot save the run to {path}: {error.strerror}") from error

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from kbnav.settings import Settings
-
-SHORTEST = 6
-"""Characters; what is shorter cannot be told from ordinary text."""
+from kbnav.transport import SHORTEST
 
 
 class Secrets:
@@ -38,7 +38,10 @@ class Secrets:
 
 
 def secrets_of(settings: Settings) -> Secrets:
-    """All that the settings hold."""
+    """All that the settings hold, with what stands before the host of an address, plain and as it is sent."""
     web = settings.web
     held = (settings.api_key, web.database, settings.bot.password, *web.tokens.values())
-    return Secrets([secret.get_secret_value() for secret in held])
+    users = [urlsplit(url).netloc.rpartition("@")[0] for url in (settings.base_url, settings.kb)]
+    sent = [base64.b64encode(unquote(user).encode()).decode() for user in users]
+    passwords = [unquote(user.partition(":")[2]) for user in users]
+    return Secrets([*(secret.get_secret_value() for secret in held), *users, *sent, *passwords])

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from kbnav.apps.bot.talk import Question
 from kbnav.errors import UsageError
+from kbnav.private import private_file
 
 Status = Literal["seen", "answered", "posted", "shown", "gone", "refused", "old"]
 """``seen``: to be answered; ``answered``: the reply is kept and to be posted; the others are ends.
@@ -63,10 +64,10 @@ class Ledger:
         """
         self._lock = threading.Lock()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            private_file(path)
             with ExitStack() as opened:
                 if alone:
-                    lock = opened.enter_context(path.with_suffix(".lock").open("a"))
+                    lock = opened.enter_context(private_file(path.with_suffix(".lock")).open("a"))
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self._db = opened.enter_context(
                     closing(sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10))

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from kbnav.private import private_file
+
 _KEPT = 1000
 """Lines of history that are kept."""
 _BOLD, _PLAIN = "\001\x1b[1m\002", "\001\x1b[0m\002"
@@ -39,7 +41,7 @@ class Prompt:
     ) -> None:
         if self._editor:
             self._editor.set_history_length(_KEPT)
-            self._file.parent.mkdir(parents=True, exist_ok=True)
+            private_file(self._file)
             self._editor.write_history_file(self._file)
 
     def read(self) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kbnav.errors import UsageError
 from kbnav.extras import needs
+from kbnav.private import private_file
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -94,11 +95,10 @@ def _execute(connection: Connection[Any], statement: str, values: Sequence[objec
 def open_sqlite(path: Path) -> Iterator[SqliteDatabase]:
     """A database file, made where there is none. Raises UsageError."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_file(path).chmod(0o600)  # an older one may be open to others
         connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
-        path.chmod(0o600)
     except (OSError, sqlite3.Error) as error:
         raise UsageError(f"cannot open {path}: {error}") from error
     try:

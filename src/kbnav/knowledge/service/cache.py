@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kbnav.errors import UsageError
 from kbnav.knowledge.service.database import transaction
+from kbnav.private import private_file
 
 MAX_BYTES = 512 * 1024 * 1024
 TRIM_EVERY = 64
@@ -33,7 +34,7 @@ class HttpCache:
         self._max_bytes = max_bytes
         self._clock = clock
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            private_file(path)
         except OSError as error:
             raise UsageError(f"{path}: cannot keep the HTTP cache here ({error}); set KBNAV_HOME") from error
         with transaction(self._path, "the HTTP cache") as database:

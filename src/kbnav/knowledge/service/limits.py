@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kbnav.errors import UsageError
 from kbnav.knowledge.service.database import transaction
+from kbnav.private import private_file
 
 WINDOW = 60.0
 POLL = 0.25
@@ -66,7 +67,7 @@ class Throttle:
         self._clock = clock
         self._sleep = sleep
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            private_file(path)
         except OSError as error:
             raise UsageError(f"{path}: cannot keep the request limits here ({error}); set KBNAV_HOME") from error
         with transaction(self._path, "the request limits") as database:
