@@ -18,6 +18,7 @@ from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import QUERY
 from kbnav.trajectory import Call, Outcome, Status, Step, Turn, Usage
 
+_NO_WORDS = "The sentence could not be written; the rows are the answer."
 _LOOKS = re.compile(r"^\s*(?:(?:PREFIX|BASE)\b[^\n]*\s+)*(?:CONSTRUCT|DESCRIBE)\b", re.IGNORECASE)
 
 
@@ -78,17 +79,17 @@ class QueryEnding:
         try:
             final, table, note = _final_table(query, state["question"], context)
         except TellModel as error:  # it ran before; only a session that was killed asks again
-            return replace(outcome, status="no answer", query=query, note=f"The final query failed: {error}"), Usage()
+            failed = replace(outcome, status="no answer", query=query)
+            return failed.noted("The final query failed when it was run again.", str(error)), Usage()
         runs_anywhere = context.kb.declared(final) if isinstance(context.kb, Shaped) else final
-        outcome = replace(outcome, query=runs_anywhere, table=table, note=outcome.note or note)
+        outcome = replace(outcome, query=runs_anywhere, table=table).noted(*note)
         try:
             names = context.kb.labels(ids_in(context.kb, final), language=context.language)
             outcome = replace(outcome, table=replace(table, labels={**table.labels, **names}))
             said = self._said(state) if final == query else ""
             text, usage = (said, Usage()) if said else self.write(outcome, state, context)
         except StopRun as error:  # the rows are there; only the words for them are missing
-            note = " ".join(filter(None, [outcome.note, f"Not put into words: {error}."]))
-            return replace(outcome, text=plain_answer(table), note=note), Usage()
+            return replace(outcome, text=plain_answer(table)).noted(_NO_WORDS, str(error)), Usage()
         return replace(outcome, text=text), usage
 
     def _taken(self, state: State) -> Step | None:
@@ -130,15 +131,15 @@ def ids_in(kb: KnowledgeBase, query: str) -> Sequence[str]:
     return kb.ids_in(query) if isinstance(kb, Shaped) else entity_ids(query)
 
 
-def _final_table(query: str, question: str, context: Context) -> tuple[str, AnswerTable, str]:
-    """The final query, its table, and what a reader must know of them."""
+def _final_table(query: str, question: str, context: Context) -> tuple[str, AnswerTable, tuple[str, str]]:
+    """The final query, its table, what a reader must know of them, and the error behind it."""
     final = drop_probe_limit(query, question)
-    note = ""
+    note = ("", "")
     if final != query:
         try:
             table = context.kb.execute_query(final, language=context.language)
-            return final, table, "The LIMIT of the last query was only for probing, and is left out."
+            return final, table, ("The LIMIT of the last query was only for probing, and is left out.", "")
         except (TellModel, StopRun) as error:
-            note = f"The LIMIT of the query was kept, because without it: {error}"
+            note = ("The LIMIT of the query was kept, because it does not run without one.", str(error))
     known = context.tables.get(query)
     return query, known if known is not None else context.kb.execute_query(query, language=context.language), note

@@ -174,7 +174,8 @@ class Outcome:
     """How a run ended and what it found.
 
     ``query`` is the final query as it ran; ``note`` says what a reader must know (best so far, limit not taken off,
-    why it failed).
+    why it failed). ``error`` is what a service said where something beside the answer failed: for who runs kbnav, and
+    never for a public page.
     """
 
     status: Status
@@ -184,6 +185,15 @@ class Outcome:
     ranking: Ranking | None = None
     text: str = ""
     note: str = ""
+    error: str = ""
+
+    def noted(self, note: str, error: str = "") -> Outcome:
+        """The same with more to know."""
+        return replace(self, note=_and(self.note, note), error=_and(self.error, error))
+
+
+def _and(text: str, more: str) -> str:
+    return " ".join(filter(None, (text, more)))
 
 
 @dataclass(frozen=True)

@@ -327,7 +327,8 @@ def test_rows_are_kept_where_only_the_words_fail(tmp_path):
     agent = replace(agent_of([runs(2), finishes()], tmp_path), ending=QueryEnding(no_words))
     run = ask(agent, "?")
     assert (run.outcome.status, len(run.outcome.table), run.outcome.text) == ("answered", 2, "0, 1")
-    assert run.outcome.note == "Not put into words: the model is down."
+    assert run.outcome.note == "The sentence could not be written; the rows are the answer."
+    assert run.outcome.error == "the model is down"
 
 
 def _timeless(step):

@@ -140,6 +140,8 @@ def _answer_lines(run: Run) -> RenderableType:
     parts: list[RenderableType] = [Text.assemble(head, (printable(outcome.text), "bold"))]
     if outcome.note:
         parts.append(Text(printable(outcome.note), style="yellow"))
+    if outcome.error:
+        parts.append(Text(printable(outcome.error), style="dim"))
     if outcome.table is not None and outcome.table.boolean is not None:
         parts.append(Text(str(outcome.table.boolean), style="bold"))
     elif outcome.table is not None and outcome.ranking is None:
@@ -249,6 +251,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "status": outcome.status,
         "stop": outcome.stop,
         "note": outcome.note,
+        "error": outcome.error,
         "query": outcome.query,
         "query_labelled": labelled_query(run),
         "actions": len(run.steps),

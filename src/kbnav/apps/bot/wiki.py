@@ -5,17 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from kbnav.apps.bot.talk import Names, normal_user
-from kbnav.errors import CredentialsError, ServiceError, TellModel
+from kbnav.errors import BadResponse, CredentialsError, ServiceError, TellModel
 from kbnav.knowledge.service.exchange import Reply, Request
 from kbnav.knowledge.service.http import HttpClient
 from kbnav.knowledge.service.replies import read_json
 from kbnav.knowledge.wikidata.replies import read_api
 
 MAXLAG = "5"
+P = ParamSpec("P")
+T = TypeVar("T")
 _BATCH = 50
+_REPLIES = 200
+"""Replies to one question that goes on and on, of at most 500 pages each."""
 _PROJECT = 4
 """The namespace of a wiki's pages on itself, where village pumps are."""
 _MENTIONS = {"mention", "edit-user-talk", "mention-summary"}
@@ -62,6 +67,20 @@ class Site:
     language: str
 
 
+def _understood(method: Callable[P, T]) -> Callable[P, T]:
+    """A method of ``Wiki`` that raises BadResponse where a reply is JSON, and not what the action API promises."""
+
+    @wraps(method)
+    def call(*given: P.args, **named: P.kwargs) -> T:
+        try:
+            return method(*given, **named)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            asked = method.__name__.replace("_", " ")
+            raise BadResponse(f"the wiki's reply is not what its API promises ({asked}: {error!r:.80})") from error
+
+    return call
+
+
 class Wiki:
     """One wiki and one account. Edits are serial, at least ``pause`` seconds apart; one thread at a time."""
 
@@ -90,6 +109,7 @@ class Wiki:
         """The account's name; that of a bot password is ``Account@name``."""
         return normal_user(self._user.rpartition("@")[0] or self._user)
 
+    @_understood
     def login(self) -> None:
         """Log in with the bot password. Raises CredentialsError where it is refused."""
         self._logged_in, self._token = False, ""
@@ -102,6 +122,7 @@ class Wiki:
             raise CredentialsError(f"the wiki does not log {self._user!r} in: {reason}")
         self._logged_in = True
 
+    @_understood
     def check_account(self) -> None:
         """Raise CredentialsError where the account may not edit at all: blocked, or without a right it needs."""
         user = self._query(meta="userinfo", uiprop="blockinfo|rights")["userinfo"]
@@ -119,6 +140,7 @@ class Wiki:
             if right not in user.get("rights", ()) and (self._flagged or right != "bot"):
                 raise CredentialsError(f"{self.account} lacks the right {right!r}: {remedy}")
 
+    @_understood
     def site(self) -> Site:
         """Namespaces and extensions of the wiki."""
         found = self._query(meta="siteinfo", siprop="general|namespaces|namespacealiases|extensions")
@@ -135,6 +157,7 @@ class Wiki:
         general = found["general"]
         return Site(names, tuple(talk), echo, str(general["time"]), str(general.get("lang", "en")))
 
+    @_understood
     def revisions(self, titles: Sequence[str]) -> dict[str, int]:
         """The newest revision of each page, by the title asked for; missing pages are left out."""
         found: dict[str, int] = {}
@@ -147,6 +170,7 @@ class Wiki:
                     found[renamed.get(page["title"], page["title"])] = int(page["lastrevid"])
         return found
 
+    @_understood
     def read(self, *titles: str) -> list[Page | None]:
         """The pages of up to 50 different titles, at one moment; None for those that do not exist."""
         reply = self._call({
@@ -159,16 +183,19 @@ class Wiki:
         pages = {renamed.get(page["title"], page["title"]): page for page in found["pages"]}
         return [_page(title, pages[title], str(reply.get("curtimestamp", ""))) for title in titles]
 
+    @_understood
     def newest_revision(self) -> int:
         """The revision made last on the whole wiki; 0 where there is none."""
         pages = self._query(list="allrevisions", arvlimit="1", arvprop="ids").get("allrevisions", ())
         return max((int(one["revid"]) for page in pages for one in page["revisions"]), default=0)
 
+    @_understood
     def text_at(self, title: str, revision: int) -> str:
         """A page's text when a revision was made on whatever page; empty where it did not exist yet."""
         (found,) = self._revisions(title, 1, rvstartid=str(revision)) or ({},)
         return _content(found)
 
+    @_understood
     def edits_since(self, title: str, revision: int) -> tuple[str, list[tuple[str, str]]]:
         """The last 50 edits of a page since a revision of it, 0 for all: a text, and who left which texts since then.
 
@@ -203,11 +230,13 @@ class Wiki:
                 raise ServiceError(f"{self._url}: a revision of {title} is too big for a reply")
             more = {name: str(value) for name, value in reply["continue"].items()}
 
+    @_understood
     def editors(self, title: str) -> set[str]:
         """Who made the last 500 edits of a page."""
         (page,) = self._query(titles=title, prop="revisions", rvprop="user", rvlimit="500")["pages"]
         return {normal_user(str(one["user"])) for one in page.get("revisions", ()) if "user" in one}
 
+    @_understood
     def bots_and_blocked(self, users: Iterable[str]) -> set[str]:
         """Those of the users that are bots, or that may not edit now."""
         wanted = sorted(set(users))
@@ -222,11 +251,12 @@ class Wiki:
                     found.add(normal_user(str(one.get("name", ""))))
         return found
 
+    @_understood
     def changed_since(self, since: str, spaces: Sequence[int]) -> tuple[list[str], str]:
         """Titles changed by people from a timestamp on (oldest first), and the timestamp to go on from."""
         found: dict[str, None] = {}
         newest, more = since, dict[str, str]()
-        while True:
+        for _ in range(_REPLIES):
             reply = self._call({
                 "action": "query", "list": "recentchanges", "rcnamespace": "|".join(map(str, spaces)),
                 "rcdir": "newer", "rcprop": "title|timestamp", "rcshow": "!bot", "rctype": "edit|new",
@@ -236,14 +266,16 @@ class Wiki:
                 found[str(change["title"])] = None
                 newest = max(newest, str(change["timestamp"]))
             if "continue" not in reply:
-                return list(found), newest
+                break
             more = {name: str(value) for name, value in reply["continue"].items()}
+        return list(found), newest
 
+    @_understood
     def mentions(self) -> list[tuple[str, str]]:
         """All unread notifications of mentions, as id and title (Echo)."""
         found: list[tuple[str, str]] = []
         more = dict[str, str]()
-        while True:
+        for _ in range(_REPLIES):
             reply = self._query(
                 meta="notifications", notprop="list", notfilter="!read", notformat="model", notlimit=str(_BATCH), **more
             )
@@ -252,15 +284,18 @@ class Wiki:
                 if one.get("type") in _MENTIONS:
                     found.append((str(one["id"]), str(one.get("title", {}).get("full", ""))))
             if not told.get("continue"):
-                return found
+                break
             more = {"notcontinue": str(told["continue"])}
+        return found
 
+    @_understood
     def mark_read(self, ids: Sequence[str]) -> None:
         """Tell Echo that notifications were seen to."""
         for start in range(0, len(ids), _BATCH):
             marked = "|".join(ids[start : start + _BATCH])
             self._call({"action": "echomarkread", "list": marked}, post=True, token=True)
 
+    @_understood
     def edit(self, page: Page, text: str, summary: str) -> Edit:
         """Save a page as it was read with another text.
 

@@ -1,0 +1,113 @@
+"""A wiki whose replies are JSON, and not what the action API promises: no such reply ends the bot."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+
+from kbnav.apps.bot.wiki import Page, Wiki
+from kbnav.errors import KbnavError
+from kbnav.knowledge.service.exchange import Reply, Request
+from kbnav.knowledge.service.http import HttpClient
+
+REVISION = {"revid": 5, "user": "Ann", "slots": {"main": {"content": "text"}}}
+PAGE = {"title": "Talk:A", "lastrevid": 5, "revisions": [REVISION], "actions": {"edit": [{"code": "protected"}]}}
+CHANGE = {"title": "Talk:A", "timestamp": "2026-01-01T00:00:00Z"}
+NOTE = {"id": 1, "type": "mention", "title": {"full": "Talk:A"}}
+SPACES = {"2": {"id": 2, "name": "User", "canonical": "User"}, "3": {"id": 3, "name": "User talk"}}
+SITE = {
+    "general": {"time": "2026-01-01T00:00:00Z", "lang": "en"},
+    "namespaces": SPACES,
+    "namespacealiases": [{"id": 2, "alias": "U"}],
+    "extensions": [{"name": "Echo"}],
+}
+CASES: dict[str, tuple[dict[str, Any], Callable[[Wiki], object]]] = {
+    "check_account": (
+        {"query": {"userinfo": {"rights": ["edit", "bot"], "blockid": 4, "blockpartial": True}}},
+        lambda wiki: wiki.check_account(),
+    ),
+    "site": ({"query": SITE}, lambda wiki: wiki.site()),
+    "revisions": (
+        {"query": {"pages": [PAGE], "normalized": [{"from": "talk:A", "to": "Talk:A"}]}},
+        lambda wiki: wiki.revisions(["talk:A"]),
+    ),
+    "read": ({"curtimestamp": "now", "query": {"pages": [PAGE]}}, lambda wiki: wiki.read("Talk:A")),
+    "newest_revision": (
+        {"query": {"allrevisions": [{"revisions": [{"revid": 7}]}]}},
+        lambda wiki: wiki.newest_revision(),
+    ),
+    "text_at": ({"query": {"pages": [PAGE]}}, lambda wiki: wiki.text_at("Talk:A", 5)),
+    "edits_since": (
+        {"query": {"pages": [PAGE]}, "continue": {"rvcontinue": "1"}},
+        lambda wiki: wiki.edits_since("Talk:A", 1),
+    ),
+    "editors": ({"query": {"pages": [PAGE]}}, lambda wiki: wiki.editors("Talk:A")),
+    "bots_and_blocked": (
+        {"query": {"users": [{"name": "Ann", "groups": ["bot"], "blockid": 1}]}},
+        lambda wiki: wiki.bots_and_blocked(["Ann"]),
+    ),
+    "changed_since": (
+        {"query": {"recentchanges": [CHANGE]}, "continue": {"rccontinue": "2"}},
+        lambda wiki: wiki.changed_since("", [1]),
+    ),
+    "mentions": ({"query": {"notifications": {"list": [NOTE], "continue": "3"}}}, lambda wiki: wiki.mentions()),
+    "edit": (
+        {"query": {"tokens": {"csrftoken": "t"}}, "edit": {"result": "Success", "newrevid": 9}},
+        lambda wiki: wiki.edit(Page("Talk:A", "text", 5, "now"), "more", "summary"),
+    ),
+    "mark_read": ({"query": {"tokens": {"csrftoken": "t"}}}, lambda wiki: wiki.mark_read(["1"])),
+    "login": (
+        {"query": {"tokens": {"logintoken": "t"}}, "login": {"result": "Success"}},
+        lambda wiki: wiki.login(),
+    ),
+}
+ODD = (None, [], {}, "", "x", 5, True, [None], {"x": None}, [[]], -1.5)
+
+
+class Canned:
+    """In place of the HTTP client: the same reply to whatever is asked."""
+
+    def __init__(self, body: Any) -> None:
+        self.body = json.dumps(body).encode()
+
+    def fetch(self, request: Request, read: Callable[[Reply], object]) -> object:
+        return read(Reply(200, self.body, {"content-type": "application/json"}, request.url))
+
+
+def wiki_of(body: Any) -> Wiki:
+    http = cast(HttpClient, Canned(body))
+    return Wiki("https://wiki.example/api.php", http, user="Bot@x", password="p", pause=0)
+
+
+def changed(body: Any, odd: object) -> Iterator[Any]:
+    """The body with each of its values in turn made ``odd``, or left out."""
+
+    def places(value: Any, way: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+        inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for name, one in inner:
+            yield (*way, name)
+            yield from places(one, (*way, name))
+
+    for way in places(body, ()):
+        other = copy.deepcopy(body)
+        at = other
+        for name in way[:-1]:
+            at = at[name]
+        at[way[-1]] = odd
+        yield other
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_odd_reply_is_an_error_that_the_bot_waits_out(case: str):
+    body, call = CASES[case]
+    call(wiki_of(body))  # the reply as it should be is understood
+    for odd in ODD:
+        for one in (odd, *changed(body, odd)):
+            try:
+                call(wiki_of(one))
+            except KbnavError:
+                continue
