@@ -15,7 +15,6 @@ from kbnav.agents.common.rules import second_tries, sort_out, used_up, why_stopp
 from kbnav.agents.common.running import Event as Event
 from kbnav.agents.common.running import RunContext as RunContext
 from kbnav.agents.common.running import run_side_by_side
-from kbnav.agents.common.state import WELL_KNOWN as WELL_KNOWN
 from kbnav.agents.common.state import Ending as Ending
 from kbnav.agents.common.state import Policy as Policy
 from kbnav.agents.common.state import Reply as Reply

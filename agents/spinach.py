@@ -15,6 +15,7 @@ from kbnav.agents.common.writers import ModelWriter, write_plainly
 from kbnav.agents.machine import Policy
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror, kb_kind
+from kbnav.knowledge.sparql.vocabulary import vocabulary_of
 from kbnav.language import question_language
 from kbnav.models.policy import ChatPolicy
 from kbnav.options import Options
@@ -27,6 +28,10 @@ from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, Toolbox
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+
+
+_ENDED = ("P576", "P582")
+"""Ends of things and of statements, by their ids on Wikidata."""
 
 
 class SpinachOptions(Options):
@@ -52,6 +57,7 @@ def spinach_with(
 ) -> Agent:
     """SPINACH on any LangChain chat model; without a ``writer_model``, entries are ranked and answers are plain."""
     parts = _Parts.of(kb, settings)
+    words = vocabulary_of(kb)
     policy = ChatPolicy(
         policy_model,
         parts.toolbox,
@@ -59,6 +65,8 @@ def spinach_with(
         parts.settings.budget,
         about=about_endpoint(kb, settings, parts.shown) if kb_kind(kb) == "sparql" else None,
         partial=is_mirror(kb.state()),
+        to_class=words.to_class,
+        ended=words.each(_ENDED),
     )
     return parts.agent(kb, policy, settings.model, writer_model)
 
@@ -74,7 +82,7 @@ def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
         raise UsageError("there are no rules yet for the questions of a SPARQL endpoint: name a model (--model)")
     from kbnav.models.offline.wikidata.policy import OfflinePolicy
 
-    return OfflinePolicy(toolbox)
+    return OfflinePolicy(toolbox, vocabulary_of(kb))
 
 
 def about_endpoint(kb: KnowledgeBase, settings: Settings, shown: Shown) -> Callable[[str], Mapping[str, object]]:
@@ -141,7 +149,7 @@ class _Parts:
             policy=policy,
             toolbox=self.toolbox,
             ending=ending,
-            prune=pruner(self.settings, writer, self.shown),
+            prune=pruner(self.settings, writer, self.shown, words=vocabulary_of(kb)),
             prompts=("spinach",),
             shown=self.shown,
         )

@@ -11,6 +11,7 @@ from kbnav.errors import TellModel
 from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.sparql.diagnose import diagnose_empty, says_nothing
 from kbnav.knowledge.sparql.prefixes import entity_ids
+from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, vocabulary_of
 from kbnav.relevance import relevance, words
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import table_text
@@ -19,9 +20,22 @@ from kbnav.trajectory import Call, Step
 QUERY = "execute_query"
 _NAMED = 20
 """Ids of one query that are named at most."""
-_COMMON_QUALIFIERS = frozenset(
-    ["P580", "P582", "P585", "P1545", "P518", "P642", "P3831", "P2868", "P1810", "P1365", "P1366", "P1480"]
-)
+_KNOWN = (INSTANCE_OF, SUBCLASS_OF)
+"""Ids that every policy knows from its prompt."""
+_COMMON_QUALIFIERS = [
+    "P580",
+    "P582",
+    "P585",
+    "P1545",
+    "P518",
+    "P642",
+    "P3831",
+    "P2868",
+    "P1810",
+    "P1365",
+    "P1366",
+    "P1480",
+]
 """Start, end and point in time, series ordinal, applies to part, of, roles, named as, replaces, replaced by,
 sourcing circumstances: qualifiers so common that every policy knows them."""
 _NOT_IDS = re.compile(r"\b\w+:[QPL]\d+\b|\b[A-Z]{2,}\b")
@@ -114,7 +128,8 @@ def _unseen(context: Context, thought: str, query: str) -> str:
     An id whose label is what the model or the question speaks of is no invention.
     """
     ids = [used for used in entity_ids(query) if not re.search(rf"\b{used}\b", context.seen)]
-    ids = [used for used in ids if used not in _COMMON_QUALIFIERS][:_NAMED]
+    known = vocabulary_of(context.kb).each((*_KNOWN, *_COMMON_QUALIFIERS))
+    ids = [used for used in ids if used not in known][:_NAMED]
     if not ids:
         return ""
     names = context.kb.labels(ids, language=context.language)

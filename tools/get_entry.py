@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from kbnav.errors import TellModel, UnknownId
 from kbnav.knowledge.base import Entry, Profiled, Statement
-from kbnav.knowledge.wikidata.profiles import INSTANCE_OF, SUBCLASS_OF
+from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, vocabulary_of
 from kbnav.relevance import relevance, words
 from kbnav.tools.observation import Context, Observation, Shown
 from kbnav.tools.profiles import class_text, incoming_text
@@ -67,11 +67,12 @@ def _around(context: Context, entity_id: str) -> list[str]:
         return []
     try:
         shares = kb.incoming(entity_id, language=context.language)
-        classes = any(share.entity.id in (INSTANCE_OF, SUBCLASS_OF) for share in shares)
+        told = vocabulary_of(kb).each((INSTANCE_OF, SUBCLASS_OF))
+        classes = any(share.entity.id in told for share in shares)
         profile = kb.class_profile(entity_id, language=context.language) if classes else None
     except TellModel:
         return []
-    return [line for line in (incoming_text(shares), class_text(profile) if profile else "") if line]
+    return [line for line in (incoming_text(shares), class_text(profile, vocabulary_of(kb)) if profile else "") if line]
 
 
 def _asked_for(identifiers: Sequence[Statement], spoken: str) -> tuple[Statement, ...]:

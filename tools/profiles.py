@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kbnav.knowledge.base import ClassProfile, PropertyProfile, Share
-from kbnav.knowledge.wikidata.profiles import INSTANCE_OF
+from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, Vocabulary
 from kbnav.tools.observation import Shown
 from kbnav.tools.show import entity_name, statement_text
 
@@ -36,18 +36,20 @@ def property_text(profile: PropertyProfile, property_id: str, shown: Shown) -> s
     return "\n".join(lines)
 
 
-def class_text(profile: ClassProfile) -> str:
+def class_text(profile: ClassProfile, words: Vocabulary) -> str:
     """How many members a class has, and what they have; empty for what is no class."""
     if not profile.below:
         return ""
     direct, below = (counted(number, profile.limit) for number in (profile.direct, profile.below))
     of = "their" if profile.sampled >= profile.below else f"of the first {profile.sampled:,} the"
     used = ", ".join(
-        f"{entity_name(share.entity)} {share.count:,}" for share in profile.properties if share.entity.id != INSTANCE_OF
+        f"{entity_name(share.entity)} {share.count:,}"
+        for share in profile.properties
+        if share.entity.id != words.of(INSTANCE_OF)
     )
     return (
-        f"A class with {direct} direct instances (wdt:P31), {below} with those of its subclasses "
-        f"(wdt:P31/wdt:P279*); {of} properties, with how many have them: {used}."
+        f"A class with {direct} direct instances (wdt:{words.of(INSTANCE_OF)}), {below} with those of its subclasses "
+        f"({words.to_class}); {of} properties, with how many have them: {used}."
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbnav.knowledge.base import Entry, Statement
+from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, WIKIDATA_VOCABULARY, Vocabulary
 from kbnav.prompts import render
 from kbnav.relevance import relevance
 from kbnav.settings import Settings
@@ -18,8 +19,6 @@ from kbnav.trajectory import Usage
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
-_ALWAYS = ("P31", "P279", "rdf:type", "rdfs:subClassOf")
-"""instance of, subclass of: what the entity is matters for every question."""
 WIKIDATA_PROMPT = "spinach/prune.md"
 _UNRELATED_VALUES = 2
 """Values shown of a property that shares nothing with the question."""
@@ -30,11 +29,12 @@ def no_pruning(entry: Entry, question: str) -> tuple[Entry, Usage]:
     return entry, Usage()
 
 
-def prune_by_ranking(shown: Shown) -> Pruner:
+def prune_by_ranking(shown: Shown, words: Vocabulary = WIKIDATA_VOCABULARY) -> Pruner:
     """Keep the statements that share most with the question, up to ``shown.statements``, and what the entity is.
 
     Properties are ranked by their best statement, so that the values of one property stay together. No model is asked.
     """
+    always = what_it_is(words)
 
     def prune(entry: Entry, question: str) -> tuple[Entry, Usage]:
         if len(entry.statements) <= shown.statements:
@@ -43,7 +43,7 @@ def prune_by_ranking(shown: Shown) -> Pruner:
         best: dict[str, float] = {}
         for statement, score in zip(entry.statements, scores, strict=True):
             owner = statement.property.id
-            best[owner] = max(best.get(owner, 0.0), score + (owner in _ALWAYS) * 1e9)
+            best[owner] = max(best.get(owner, 0.0), score + (owner in always) * 1e9)
         kept: list[Statement] = []
         for owner in sorted(best, key=lambda name: -best[name]):
             own = [statement for statement in entry.statements if statement.property.id == owner]
@@ -57,36 +57,54 @@ def prune_by_ranking(shown: Shown) -> Pruner:
 
 
 def pruner(
-    settings: Settings, model: BaseChatModel | None, shown: Shown, prompt: str = WIKIDATA_PROMPT, short: int = 0
+    settings: Settings,
+    model: BaseChatModel | None,
+    shown: Shown,
+    prompt: str = WIKIDATA_PROMPT,
+    short: int = 0,
+    words: Vocabulary = WIKIDATA_VOCABULARY,
 ) -> Pruner:
     """The way the settings choose; without a model, or where it is not to be asked, entries are ranked."""
     if settings.pruning == "none":
         return no_pruning
     by_model = model is not None and settings.pruning == "model"
-    return prune_by_model(model, shown, prompt, short) if model and by_model else prune_by_ranking(shown)
+    if model and by_model:
+        return prune_by_model(model, shown, prompt, short, words)
+    return prune_by_ranking(shown, words)
 
 
-def prune_by_model(model: BaseChatModel, shown: Shown, prompt: str = WIKIDATA_PROMPT, short: int = 0) -> Pruner:
+def prune_by_model(
+    model: BaseChatModel,
+    shown: Shown,
+    prompt: str = WIKIDATA_PROMPT,
+    short: int = 0,
+    words: Vocabulary = WIKIDATA_VOCABULARY,
+) -> Pruner:
     """Ask a model, at temperature 0, which properties matter; where its reply cannot be read, rank instead.
 
     Entries of up to ``short`` statements, or up to ``shown.values``, are shown whole.
     """
     from kbnav.models.chat import ask
 
-    by_ranking = prune_by_ranking(shown)
+    by_ranking, always = prune_by_ranking(shown, words), what_it_is(words)
 
     def prune(entry: Entry, question: str) -> tuple[Entry, Usage]:
         if len(entry.statements) <= max(short, shown.values):
             return entry, Usage()
         properties = _by_property(entry)
         text, usage = ask(model, render(prompt, question=question, entity=entry.entity, properties=properties))
-        chosen = set(_ids(text, [owner for owner, _, _ in properties])) | set(_ALWAYS)
+        chosen = set(_ids(text, [owner for owner, _, _ in properties])) | set(always)
         kept = tuple(statement for statement in entry.statements if statement.property.id in chosen)
         if not kept:
             return by_ranking(entry, question)[0], usage
         return by_ranking(replace(entry, statements=kept), question)[0], usage
 
     return prune
+
+
+def what_it_is(words: Vocabulary) -> tuple[str, ...]:
+    """Instance of, subclass of: what the entity is matters for every question."""
+    return (*words.each((INSTANCE_OF, SUBCLASS_OF)), "rdf:type", "rdfs:subClassOf")
 
 
 def _text(statement: Statement) -> str:

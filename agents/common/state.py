@@ -110,13 +110,9 @@ def step_limit(budget: Budget) -> int:
     return 4 * budget.actions + 10
 
 
-WELL_KNOWN = "P31 P279"
-"""instance of, subclass of: ids that every policy knows from its prompt."""
-
-
 def seen_text(state: State) -> str:
     """Everything a policy has been shown of a run, as one text; what was taken back was seen too."""
-    parts = [WELL_KNOWN, state["question"]]
+    parts = [state["question"]]
     for turn in state["history"]:
         parts += [turn.question, turn.outcome.query, *(step.observation for step in turn.steps)]
     parts += [step.observation for step in (*state["path"], *state["discarded"])]

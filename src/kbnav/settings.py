@@ -80,6 +80,17 @@ class SparqlSource(Strict):
     """Address of a page that opens a query; the query's text, percent-encoded, is put behind it."""
 
 
+class Wikibase(Strict):
+    """What kbnav finds out of a Wikibase that is not Wikidata; what is set here goes before that."""
+
+    concept_base: str = ""
+    """What the IRIs of entities begin with, as ``https://kb.example/entity/``."""
+    prefixes: dict[str, str] = {}
+    """Prefixes that queries need not declare, beside those that follow from the concept base."""
+    ids: dict[str, str] = {}
+    """Ids in place of Wikidata's, as ``P31 = "P1"`` for instance of."""
+
+
 class Limits(Strict):
     """The client-side twin of the query service's limits, per User-Agent and address."""
 
@@ -213,6 +224,7 @@ class Settings(BaseSettings):
     endpoints: Endpoints = Endpoints()
     sparql: dict[str, SparqlSource] = {}
     """SPARQL endpoints by the names under which ``kb`` knows them."""
+    wikibase: Wikibase = Wikibase()
     limits: Limits = Limits()
     budget: Budget = Budget()
     web: Web = Web()

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from kbnav.agents.machine import WELL_KNOWN
 from kbnav.answers import AnswerTable, Term
 from kbnav.errors import UnknownId
 from kbnav.knowledge.base import Entity, Entry, KnowledgeBase, Qualifier, SearchResult, Statement, Value
@@ -23,7 +22,7 @@ QUESTION = "Which elements were discovered by Marie Curie?"
 
 @pytest.fixture
 def context(mini_kb: KnowledgeBase) -> Context:
-    return Context(mini_kb, QUESTION, "en", prune_by_ranking(Shown()), seen=f"{WELL_KNOWN} {QUESTION}")
+    return Context(mini_kb, QUESTION, "en", prune_by_ranking(Shown()), seen=QUESTION)
 
 
 def use(context: Context, tool: str, **arguments: object) -> Observation:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.service.exchange import Request
 from kbnav.settings import Endpoints, Settings, SparqlSource
 from kbnav.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from kbnav.knowledge.endpoint.kb import EndpointKB
+    from kbnav.knowledge.service.http import HttpClient
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.wikidata.kb import WikidataKB
 
@@ -31,11 +31,9 @@ def open_kb(settings: Settings) -> Iterator[KnowledgeBase]:
     Mirrors given as folders are served on the loopback address meanwhile, so that the client is the same everywhere.
     Raises UsageError for anything else and CredentialsError for a live use without a contact.
     """
-    from kbnav.knowledge.wikidata.kb import WikidataKB
-
     name = settings.kb
     if name == "wikidata":
-        with closing(WikidataKB(settings)) as kb:
+        with closing(_live(settings)) as kb:
             yield kb
     elif name in settings.sparql:
         with closing(open_endpoint(settings, name, settings.sparql[name])) as kb:
@@ -52,22 +50,46 @@ def open_kb(settings: Settings) -> Iterator[KnowledgeBase]:
 
 
 def _at_url(settings: Settings, url: str) -> WikidataKB | EndpointKB:
-    """What is at a URL: a site with Wikidata's paths, or else a SPARQL endpoint.
-
-    One request tells. A site that says it is a mirror is known to be a part of Wikidata only.
-    """
-    from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of, open_http
-    from kbnav.knowledge.wikidata.replies import siteinfo
+    """What is at a URL: a Wikibase with the usual paths, or else a SPARQL endpoint. One request tells."""
+    from kbnav.knowledge.wikidata.kb import endpoints_of, open_http
+    from kbnav.knowledge.wikidata.site import concept_base, siteinfo
 
     wikibase = _at(settings, endpoints_of(url.rstrip("/").removesuffix("/sparql")))
     http = open_http(wikibase)
-    parameters = {"action": "query", "meta": "siteinfo", "format": "json"}
-    general = http.fetch(Request("api", wikibase.endpoints.api, parameters), siteinfo)
-    if general is None:
+    told = siteinfo(http, wikibase.endpoints.api)
+    if told is None or not concept_base(told):
         http.close()
         return open_endpoint(settings, url, SparqlSource(url=url))
+    service = str(told["general"].get("wikibase-sparql") or "")
+    if service:  # the one that it names, in place of the usual path
+        endpoints = wikibase.endpoints.model_copy(update={"sparql": service})
+        wikibase = wikibase.model_copy(update={"endpoints": endpoints})
+    return _wikibase(wikibase, http, told)
+
+
+def _live(settings: Settings) -> WikidataKB:
+    """What the settings' endpoints name: Wikidata, which is known, or another Wikibase, which is asked."""
+    from kbnav.knowledge.wikidata.kb import WikidataKB, open_http
+    from kbnav.knowledge.wikidata.site import siteinfo
+
+    if settings.endpoints.api == Endpoints().api:
+        return WikidataKB(settings)
+    http = open_http(settings)
+    told = siteinfo(http, settings.endpoints.api)
+    if told is None:
+        raise UsageError(f"endpoints.api: {settings.endpoints.api} is not the api.php of a Wikibase")
+    return _wikibase(settings, http, told)
+
+
+def _wikibase(settings: Settings, http: HttpClient, told: Mapping[str, Any]) -> WikidataKB:
+    """A Wikibase; one that says it is a mirror is known to be a part only."""
+    from kbnav.knowledge.wikidata.kb import WikidataKB
+    from kbnav.knowledge.wikidata.site import learn
+
+    general = told["general"]
     mirrored = "mirror" in str(general.get("generator", ""))
-    return WikidataKB(wikibase, http=http, about={"mirror": {"built": general.get("time")}} if mirrored else None)
+    about = {"mirror": {"built": general.get("time")}} if mirrored else None
+    return WikidataKB(settings, http=http, site=learn(settings, http, told), about=about)
 
 
 def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> EndpointKB:
@@ -113,9 +135,11 @@ def _skb(settings: Settings) -> SkbKB:
 def _served(settings: Settings) -> Iterator[KnowledgeBase]:
     """A mirror's folder, served meanwhile."""
     from kbnav.knowledge.bundled import bundled_mirror
-    from kbnav.knowledge.wikidata.kb import WikidataKB
+    from kbnav.knowledge.sparql.vocabulary import WIKIDATA
+    from kbnav.knowledge.wikidata.kb import WikidataKB, open_http
     from kbnav.knowledge.wikidata.mirror.server import MirrorServer
     from kbnav.knowledge.wikidata.mirror.store import META
+    from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, learn, siteinfo
 
     name = settings.kb
     folder = bundled_mirror(settings.home) if name == "mini" else Path(name)
@@ -133,7 +157,11 @@ def _served(settings: Settings) -> Iterator[KnowledgeBase]:
         )
     with MirrorServer(folder, query_timeout=settings.limits.query_timeout) as server:
         about = {"mirror": server.info.model_dump(mode="json")}
-        with closing(WikidataKB(_at(settings, server.endpoints), about=about)) as kb:
+        placed, site = _at(settings, server.endpoints), WIKIDATA_SITE
+        http = open_http(placed)
+        if server.info.concept_base != WIKIDATA:
+            site = learn(placed, http, siteinfo(http, placed.endpoints.api) or {"general": {}})
+        with closing(WikidataKB(placed, http=http, site=site, about=about)) as kb:
             yield kb
 
 

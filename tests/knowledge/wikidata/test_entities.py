@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from kbnav.answers import Term
 from kbnav.errors import BadResponse, UnknownId
 from kbnav.knowledge.base import Entity
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY
 from kbnav.knowledge.wikidata.entities import entity_of, languages, parse, references
 from kbnav.knowledge.wikidata.values import (
     coordinate_text,
-    entity_id,
     quantity_text,
     term_value,
     time_text,
@@ -274,7 +274,7 @@ def test_coordinates_have_the_digits_that_their_precision_supports():
     ],
 )
 def test_ids_are_found_in_what_a_model_writes(text, found):
-    assert entity_id(text) == found
+    assert WIKIDATA_VOCABULARY.written_id(text) == found
 
 
 @pytest.mark.parametrize(

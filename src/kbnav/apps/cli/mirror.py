@@ -24,6 +24,14 @@ def build(
             "--out", metavar="FOLDER", help="Folder of the mirror; an old one is replaced when the new one is whole."
         ),
     ],
+    concept_base: Annotated[
+        str,
+        typer.Option(
+            "--concept-base",
+            metavar="IRI",
+            help="What the IRIs of entities begin with, for another Wikibase; unless given, as the RDF has it.",
+        ),
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Build a mirror from RDF or entity documents."""
@@ -32,7 +40,11 @@ def build(
     from kbnav.knowledge.wikidata.mirror.build import build_mirror
 
     console = Console(stderr=True)
-    info = build_mirror(sources, out, progress=lambda state: console.print(str(state), highlight=False))
+
+    def say(state: str) -> None:
+        console.print(str(state), highlight=False)
+
+    info = build_mirror(sources, out, concept_base=concept_base, progress=say)
     if as_json:
         print(info.model_dump_json(indent=1))
         return

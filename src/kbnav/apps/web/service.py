@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,6 @@ from kbnav.apps.web.results import cell_data
 from kbnav.errors import LimitReached, NotOffered, UsageError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror, kb_kind
 from kbnav.knowledge.open import open_kb
-from kbnav.knowledge.sparql.prefixes import entity_page
 from kbnav.models.chat import check_key
 from kbnav.settings import Settings
 from kbnav.systems import SystemEntry
@@ -59,7 +58,8 @@ class Served:
         """The address of an entity's page."""
         if self.is_skb:
             return f"/entry/{quote(self.key, safe='')}/{quote(entity_id, safe='')}"
-        return f"{self.settings.endpoints.entity_page}{quote(entity_page(entity_id), safe=':#')}"
+        page: Callable[[str], str] | None = getattr(self.kb, "page", None)  # a knowledge base of others' has none
+        return page(entity_id) if page else ""
 
     def rows(self, table: AnswerTable, language: str, start: int, count: int) -> list[list[dict[str, str] | None]]:
         """Some rows of a table for the page, entities with their labels."""

@@ -92,9 +92,13 @@ def add_prefixes(query: str, prefixes: Mapping[str, str] = STANDARD_PREFIXES) ->
     return "".join(f"PREFIX {name}: <{prefixes[name]}> " for name in missing) + query
 
 
-def shortened(iri: str) -> str:
-    """``wdt:P31`` for an IRI that a query need not declare a prefix for; empty for any other."""
-    for prefix, namespace in (*STANDARD_PREFIXES.items(), *SKB_PREFIXES.items()):
+def shortened(iri: str, prefixes: Mapping[str, str] | None = None) -> str:
+    """``wdt:P31`` for an IRI that a query need not declare a prefix for; empty for any other.
+
+    Without ``prefixes``, those of Wikidata and of SKBs.
+    """
+    known = prefixes.items() if prefixes else (*STANDARD_PREFIXES.items(), *SKB_PREFIXES.items())
+    for prefix, namespace in known:
         local = iri.removeprefix(namespace)
         if local and local != iri and not _APART.search(local):
             return f"{prefix}:{local}"

@@ -28,7 +28,16 @@ NAMESPACES = {"item": "0", "property": "120"}
 class ActionApi:
     """A Wikibase's ``api.php``, read only. ``clock`` gives seconds."""
 
-    def __init__(self, url: str, http: HttpClient, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        url: str,
+        http: HttpClient,
+        *,
+        namespaces: Mapping[str, str] = NAMESPACES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``namespaces`` has the number of each kind's pages."""
+        self._namespaces = namespaces
         self._url = url
         self._http = http
         self._clock = clock
@@ -103,7 +112,7 @@ class ActionApi:
         self, text: str, *, kinds: Sequence[Literal["item", "property"]], language: str, limit: int
     ) -> list[Entity]:
         """Entities whose page has the words of a text, with ``OR`` between them one side of it (list=search)."""
-        namespaces = "|".join(NAMESPACES[kind] for kind in kinds)
+        namespaces = "|".join(self._namespaces[kind] for kind in kinds)
         reply = self.call(
             action="query", list="search", srsearch=text, srnamespace=namespaces, srlimit=str(limit), srprop=""
         )

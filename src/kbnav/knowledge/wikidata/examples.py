@@ -8,8 +8,9 @@ from typing import Any
 
 from kbnav.answers import AnswerTable, Term
 from kbnav.knowledge.base import Entity, Example, Value
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, Vocabulary
 from kbnav.knowledge.wikidata.entities import example_values, snak_ids
-from kbnav.knowledge.wikidata.values import Name, entity_id, snak_value, term_value
+from kbnav.knowledge.wikidata.values import Name, snak_value, term_value
 
 SAMPLED = 20_000
 """Uses that are looked at. Query services keep them sorted by value: the first thousand may all have the same one."""
@@ -17,7 +18,7 @@ FETCHED = 100
 CANDIDATES = 24
 """Uses whose labels are looked up: two ids each and the property's fit into one request."""
 CURATED = ("P1855", "P2271", "P5192", "P5977")
-"""Wikidata property example, and its like for properties, lexemes and senses."""
+"""Wikidata property example, and its like for properties, lexemes and senses, by their ids there."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,9 @@ class Use:
     value: Term | Mapping[str, Any]
     ids: tuple[str, ...] = ()
 
-    def read(self, name: Name) -> Value:
+    def read(self, name: Name, words: Vocabulary = WIKIDATA_VOCABULARY) -> Value:
         """The value, its entities named by ``name``."""
-        return term_value(self.value, name) if isinstance(self.value, Term) else snak_value(self.value, name)
+        return term_value(self.value, name, words) if isinstance(self.value, Term) else snak_value(self.value, name)
 
 
 def uses_query(property_id: str) -> str:
@@ -45,26 +46,26 @@ def uses_query(property_id: str) -> str:
     )
 
 
-def curated(document: Mapping[str, Any], property_id: str) -> list[Use]:
+def curated(document: Mapping[str, Any], property_id: str, words: Vocabulary = WIKIDATA_VOCABULARY) -> list[Use]:
     """The examples that a property's own document gives. Raises BadResponse where it is not of the promised form."""
     uses = []
-    for one in CURATED:
+    for one in words.each(CURATED):
         for subject, snak in example_values(document, one, property_id):
             uses.append(Use(subject, snak, tuple(snak_ids(snak))))
     return uses
 
 
-def found(table: AnswerTable) -> list[Use]:
+def found(table: AnswerTable, words: Vocabulary = WIKIDATA_VOCABULARY) -> list[Use]:
     """The uses in the result of ``uses_query``."""
     uses = []
     for subject, value in table.rows:
-        if subject is not None and value is not None and (one := entity_id(subject.value)):
-            named = entity_id(value.value) if value.type == "uri" else ""
+        if subject is not None and value is not None and (one := words.entity_id(subject.value)):
+            named = words.entity_id(value.value) if value.type == "uri" else ""
             uses.append(Use(one, value, (named,) if named else ()))
     return uses
 
 
-def candidates(uses: Iterable[Use]) -> list[Use]:
+def candidates(uses: Iterable[Use], words: Vocabulary = WIKIDATA_VOCABULARY) -> list[Use]:
     """At most 24 uses of different subjects, in order; behind them those with a value that one before has.
 
     As far behind come unknown values and subjects that are their own value, as countries are in their country.
@@ -76,7 +77,7 @@ def candidates(uses: Iterable[Use]) -> list[Use]:
     for use in uses:
         if use.subject not in subjects:
             subjects.add(use.subject)
-            value = use.read(str)
+            value = use.read(str, words)
             key = value.id or value.text
             dull = value.special or key == use.subject or key in values
             values.add(key)
@@ -84,7 +85,13 @@ def candidates(uses: Iterable[Use]) -> list[Use]:
     return (fresh + others)[:CANDIDATES]
 
 
-def shown(uses: Sequence[Use], relation: Entity, known: Mapping[str, Entity], limit: int) -> list[Example]:
+def shown(
+    uses: Sequence[Use],
+    relation: Entity,
+    known: Mapping[str, Entity],
+    limit: int,
+    words: Vocabulary = WIKIDATA_VOCABULARY,
+) -> list[Example]:
     """The examples to show: those of which every entity has a label first, and otherwise in order."""
 
     def label(one: str) -> str:
@@ -92,6 +99,6 @@ def shown(uses: Sequence[Use], relation: Entity, known: Mapping[str, Entity], li
 
     ordered = sorted(uses, key=lambda use: sum(not label(one) for one in (use.subject, *use.ids)))
     return [
-        Example(known.get(use.subject, Entity(use.subject)), relation, use.read(lambda one: label(one) or one))
+        Example(known.get(use.subject, Entity(use.subject)), relation, use.read(lambda one: label(one) or one, words))
         for use in ordered[:limit]
     ]

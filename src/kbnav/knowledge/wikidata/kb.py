@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from kbnav.answers import ENTITY_IRI, AnswerTable, Ranked, Ranking
+from kbnav.answers import AnswerTable, Ranked, Ranking
 from kbnav.errors import BadArguments, QuerySyntaxError, UnknownId
 from kbnav.knowledge import ranking
 from kbnav.knowledge.base import (
@@ -31,12 +31,13 @@ from kbnav.knowledge.service.limits import Throttle
 from kbnav.knowledge.service.query_replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
 from kbnav.knowledge.sparql.check import QueryForm, check
 from kbnav.knowledge.sparql.prefixes import add_prefixes
+from kbnav.knowledge.sparql.vocabulary import Vocabulary
 from kbnav.knowledge.wikidata import examples, neighbors, profiles, vector
 from kbnav.knowledge.wikidata.api import ActionApi
 from kbnav.knowledge.wikidata.entities import languages, no_page, parse, references, without_unknown
 from kbnav.knowledge.wikidata.namesakes import told_apart
 from kbnav.knowledge.wikidata.search import search
-from kbnav.knowledge.wikidata.values import entity_id
+from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, Site
 from kbnav.settings import Endpoints, Settings
 
 LABELLED = 100
@@ -85,23 +86,40 @@ class WikidataKB:
     name = "wikidata"
 
     def __init__(
-        self, settings: Settings, *, http: HttpClient | None = None, about: Mapping[str, Any] | None = None
+        self,
+        settings: Settings,
+        *,
+        http: HttpClient | None = None,
+        site: Site = WIKIDATA_SITE,
+        about: Mapping[str, Any] | None = None,
     ) -> None:
         """Open what ``settings.endpoints`` name; ``about`` is what else is known of it, such as a mirror's build."""
+        self._site = site
+        self._words = site.vocabulary
         self._about = dict(about or {})
         self._http = http or open_http(settings)
         self._endpoints = settings.endpoints
         self._services = settings.services
-        self._api = ActionApi(settings.endpoints.api, self._http)
+        self._api = ActionApi(settings.endpoints.api, self._http, namespaces=site.namespaces)
 
     @property
     def capabilities(self) -> frozenset[Capability]:
         """Everything; ``vector_query`` only where a vector service is configured."""
         return frozenset(_CALLS) | (frozenset({"vector_query"}) if self._endpoints.vector else frozenset())
 
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Its prefixes, and its ids for what kbnav speaks of."""
+        return self._words
+
     def state(self) -> Mapping[str, Any]:
         """Kind, endpoints, and a mirror's build; live Wikidata has no version that could be asked for again."""
-        return {"kind": self.name, "endpoints": self._endpoints.model_dump(mode="json"), **self._about}
+        own = {} if self._site == WIKIDATA_SITE else {"site": self._site.model_dump(mode="json")}
+        return {"kind": self.name, "endpoints": self._endpoints.model_dump(mode="json"), **own, **self._about}
+
+    def page(self, entity_id: str) -> str:
+        """The address of an entity's page."""
+        return self._site.page(entity_id, self._endpoints.entity_page)
 
     def search_entities(
         self, query: str, *, language: str = "en", limit: int = 8, kind: SearchKind = "any"
@@ -109,7 +127,7 @@ class WikidataKB:
         """See ``KnowledgeBase``; the ladder is that of ``search.search``. Namesakes are told apart by what they are."""
         code = _code(language)
         found = search(self._api, query, language=code, limit=limit, kind=kind)
-        return replace(found, entities=told_apart(found.entities, self._select, languages(code)))
+        return replace(found, entities=told_apart(found.entities, self._select, languages(code), self._words))
 
     def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
         """See ``KnowledgeBase``. Labels of all entities named are fetched 50 a request.
@@ -117,7 +135,7 @@ class WikidataKB:
         Statements of properties without a page, which were deleted or are not in a copy, are counted in ``omitted``.
         """
         code = _code(language)
-        asked = _id(entity_id)
+        asked = self._id(entity_id)
         document = self._api.document(asked, code)
         known = self._api.brief(references(document), code)
         entry = without_unknown(parse(document, language=code, known=known), known)
@@ -127,41 +145,46 @@ class WikidataKB:
     def get_property_examples(self, property_id: str, *, language: str = "en", limit: int = 5) -> Sequence[Example]:
         """See ``KnowledgeBase``. From the property's own page and a sample of its uses; those with labels go first."""
         code = _code(language)
-        asked = _id(property_id, "P")
-        own = examples.curated(self._api.document(asked, code), asked)
-        used = examples.found(self._select(examples.uses_query(asked)))
-        chosen = examples.candidates([*own, *used])
+        asked = self._id(property_id, "P")
+        own = examples.curated(self._api.document(asked, code), asked, self._words)
+        used = examples.found(self._select(examples.uses_query(asked)), self._words)
+        chosen = examples.candidates([*own, *used], self._words)
         known = self._api.brief([asked, *(one for use in chosen for one in (use.subject, *use.ids))], code)
-        return examples.shown(chosen, known.get(asked, Entity(asked, kind="property")), known, limit)
+        relation = known.get(asked, Entity(asked, kind="property"))
+        return examples.shown(chosen, relation, known, limit, self._words)
 
     def property_profile(self, property_id: str, *, language: str = "en") -> PropertyProfile:
         """See ``Profiled``."""
-        return profiles.property_profile(self._select, self._names(language), _id(property_id, "P"))
+        asked = self._id(property_id, "P")
+        return profiles.property_profile(self._select, self._names(language), asked, self._words)
 
     def class_profile(self, entity_id: str, *, language: str = "en") -> ClassProfile:
         """See ``Profiled``."""
-        return profiles.class_profile(self._select, self._names(language), _id(entity_id))
+        return profiles.class_profile(self._select, self._names(language), self._id(entity_id), self._words)
 
     def incoming(self, entity_id: str, *, language: str = "en") -> Sequence[Share]:
         """See ``Profiled``."""
-        return profiles.incoming(self._select, self._names(language), _id(entity_id))
+        return profiles.incoming(self._select, self._names(language), self._id(entity_id), self._words)
 
     def _names(self, language: str) -> profiles.Brief:
         return lambda ids: self._api.brief(ids, _code(language))
 
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
         """See ``KnowledgeBase``. Sent as it is, with the standard prefixes it lacks in front of its first line."""
+        query = add_prefixes(query, self._words.own_prefixes)
         form = check(query, services=self._services, strict=False)
         triples = form in (QueryForm.CONSTRUCT, QueryForm.DESCRIBE)
-        sent = add_prefixes(query)
+        sent = add_prefixes(query, self._words.prefixes)
         try:
             table = self._select(sent, accept=ACCEPT_TRIPLES if triples else ACCEPT_ROWS)
         except QuerySyntaxError as error:
             raise _placed(error, added=len(sent) - len(query)) from error
-        return replace(table, labels=self.labels(_ids_to_label(table), language=language))
+        return replace(table, labels=self.labels(_ids_to_label(table, self._words), language=language))
 
     def _select(self, query: str, *, accept: str = ACCEPT_ROWS) -> AnswerTable:
-        request = Request("sparql", self._endpoints.sparql, {"query": add_prefixes(query)}, accept)
+        request = Request(
+            "sparql", self._endpoints.sparql, {"query": add_prefixes(query, self._words.prefixes)}, accept
+        )
         return self._http.fetch(request, read_query)
 
     def search_neighbors(
@@ -179,8 +202,8 @@ class WikidataKB:
         Those are at most 500 for each direction and, for a hub, as many again of the relations that fit the phrase.
         """
         code = _code(language)
-        asked = _id(entity_id)
-        chosen = _id(relation, "P") if relation else ""
+        asked = self._id(entity_id)
+        chosen = self._id(relation, "P") if relation else ""
         entity = self._api.brief([asked], code).get(asked)
         if entity is None:
             raise no_page(asked)
@@ -199,12 +222,12 @@ class WikidataKB:
 
     def _edges(self, item: str, way: neighbors.Way, relations: Sequence[str], code: str) -> list[neighbors.Found]:
         query = neighbors.edges_query(item, way, relations, languages(code))
-        return neighbors.edges(self._select(query), way)
+        return neighbors.edges(self._select(query), way, self._words)
 
     def _fitting(self, item: str, way: neighbors.Way, phrase: str, code: str) -> list[str]:
         """The relations of a hub that fit a phrase."""
         table = self._select(neighbors.relations_query(item, way))
-        ids = [entity_id(row[0].value) for row in table.rows if row[0] is not None]
+        ids = [self._words.entity_id(row[0].value) for row in table.rows if row[0] is not None]
         return ranking.best_relations(list(self._api.brief(ids, code).values()), phrase)
 
     def vector_query(self, text: str, *, kind: str = "item", limit: int = 10) -> Ranking:
@@ -219,18 +242,17 @@ class WikidataKB:
         """See ``KnowledgeBase``."""
         return {one: entity.label for one, entity in self._api.brief(ids, _code(language)).items() if entity.label}
 
+    def _id(self, text: str, letters: str = "QPL") -> str:
+        """An entity id out of what a model may write: an IRI, a prefixed name, lower case. Raises UnknownId."""
+        found = self._words.written_id(text)
+        if not found or found[0] not in letters:
+            wanted = "a property id such as P127" if letters == "P" else "an id such as Q42, P127 or L7"
+            raise UnknownId(f"{text.strip()[:80]!r} is not {wanted}: search for the name to find its id, and give that")
+        return found
+
     def close(self) -> None:
         """Close the kept connections."""
         self._http.close()
-
-
-def _id(text: str, letters: str = "QPL") -> str:
-    """An entity id out of what a model may write: an IRI, a prefixed name, lower case. Raises UnknownId."""
-    found = entity_id(text)
-    if not found or found[0] not in letters:
-        wanted = "a property id such as P127" if letters == "P" else "an id such as Q42, P127 or L7"
-        raise UnknownId(f"{text.strip()[:80]!r} is not {wanted}: search for the name to find its id, and give that")
-    return found
 
 
 def _code(language: str) -> str:
@@ -246,12 +268,12 @@ def _placed(error: QuerySyntaxError, *, added: int) -> QuerySyntaxError:
     return QuerySyntaxError(f"syntax error{where}: {error}", line=error.line, column=column)
 
 
-def _ids_to_label(table: AnswerTable) -> list[str]:
+def _ids_to_label(table: AnswerTable, words: Vocabulary) -> list[str]:
     """Ids of the entities in a result, from the first and the last rows, as many as are labelled."""
     half = LABELLED // 2
     rows = table.rows if len(table.rows) <= LABELLED else (*table.rows[:half], *table.rows[-half:])
     ids: list[str] = []
     for cell in chain.from_iterable(rows):
         if cell is not None:
-            ids += [entity_id(cell.value)] if cell.type == "uri" else ENTITY_IRI.findall(cell.value)
+            ids += [words.entity_id(cell.value)] if cell.type == "uri" else words.entities_in(cell.value)
     return [one for one in dict.fromkeys(ids) if one][:LABELLED]

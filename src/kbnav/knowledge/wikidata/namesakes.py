@@ -8,16 +8,19 @@ from dataclasses import replace
 from kbnav.answers import AnswerTable
 from kbnav.errors import BadResponse, TellModel
 from kbnav.knowledge.base import Entity
-from kbnav.knowledge.wikidata.profiles import INSTANCE_OF
-from kbnav.knowledge.wikidata.values import entity_id, term_value
+from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, WIKIDATA_VOCABULARY, Vocabulary
+from kbnav.knowledge.wikidata.values import term_value
 
 _TELLING = ("P106", "P569", "P17", "P131", "P577", "P50", "P57", "P175", "P571", "P279")
-"""What tells namesakes apart, best first: occupation, birth, country, place, publication, author, director, performer,
-beginning, wider class."""
+"""What tells namesakes apart, by its ids on Wikidata, best first: occupation, birth, country, place, publication,
+author, director, performer, beginning, wider class."""
 
 
 def told_apart(
-    entities: Sequence[Entity], select: Callable[[str], AnswerTable], languages: Sequence[str]
+    entities: Sequence[Entity],
+    select: Callable[[str], AnswerTable],
+    languages: Sequence[str],
+    words: Vocabulary = WIKIDATA_VOCABULARY,
 ) -> tuple[Entity, ...]:
     """The entities; to those whose name another has, and whose description does not tell them apart, facts are added.
 
@@ -30,10 +33,10 @@ def told_apart(
         for entity, name in zip(entities, names, strict=True)
         if names.count(name) > 1 and (not entity.description or described.count(entity.description) > 1)
     ]
-    if not alike:
+    if not alike or not words.each((INSTANCE_OF, *_TELLING)):
         return tuple(entities)
     try:
-        facts = _facts(select(_query([entity.id for entity in alike], languages)))
+        facts = _facts(select(_query([entity.id for entity in alike], languages, words)), words)
     except (TellModel, BadResponse):
         return tuple(entities)
     return tuple(
@@ -44,9 +47,9 @@ def told_apart(
     )
 
 
-def _query(ids: Sequence[str], languages: Sequence[str]) -> str:
+def _query(ids: Sequence[str], languages: Sequence[str], words: Vocabulary) -> str:
     """SPARQL for the columns ``entity``, ``edge``, ``value`` and ``label``."""
-    edges = " ".join(f"wdt:{one}" for one in (INSTANCE_OF, *_TELLING))
+    edges = " ".join(f"wdt:{one}" for one in words.each((INSTANCE_OF, *_TELLING)))
     labels = " ".join(
         f'OPTIONAL {{ ?value rdfs:label ?l{number} . FILTER(LANG(?l{number}) = "{language}") }}'
         for number, language in enumerate(languages)
@@ -59,18 +62,19 @@ def _query(ids: Sequence[str], languages: Sequence[str]) -> str:
     )
 
 
-def _facts(table: AnswerTable) -> dict[str, str]:
+def _facts(table: AnswerTable, words: Vocabulary) -> dict[str, str]:
     """A class and the most telling fact of each entity, as text."""
     found: dict[str, dict[str, str]] = {}
     for entity, edge, value, label in table.rows:
         if entity is None or edge is None or value is None:
             continue
         name = label.value if label else ""
-        text = term_value(value, lambda one, name=name: name or one).text  # type: ignore[misc]
-        found.setdefault(entity_id(entity.value), {}).setdefault(edge.value.rpartition("/")[2], text)
+        text = term_value(value, lambda one, name=name: name or one, words).text  # type: ignore[misc]
+        found.setdefault(words.entity_id(entity.value), {}).setdefault(edge.value.rpartition("/")[2], text)
+    first, telling = words.of(INSTANCE_OF), words.each(_TELLING)
     return {
         entity: "; ".join(
-            facts[one] for one in (INSTANCE_OF, next((edge for edge in _TELLING if edge in facts), "")) if one in facts
+            facts[one] for one in (first, next((edge for edge in telling if edge in facts), "")) if one in facts
         )
         for entity, facts in found.items()
     }

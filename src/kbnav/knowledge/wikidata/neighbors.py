@@ -8,7 +8,8 @@ from typing import Literal
 
 from kbnav.answers import AnswerTable, Term
 from kbnav.knowledge.base import Edge, Entity
-from kbnav.knowledge.wikidata.values import entity_id, term_value
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, Vocabulary
+from kbnav.knowledge.wikidata.values import term_value
 
 FETCHED = 500
 """Edges fetched for each direction. A hub has millions: the limit is inside, before labels are looked up."""
@@ -67,7 +68,7 @@ def _statement(item: str, direction: Way) -> str:
     return " ".join([*(parts if direction == "out" else reversed(parts)), rank])
 
 
-def edges(table: AnswerTable, direction: Way) -> list[Found]:
+def edges(table: AnswerTable, direction: Way, words: Vocabulary = WIKIDATA_VOCABULARY) -> list[Found]:
     """Each different edge of such a query's result; one that is truthy too is only that."""
     found: dict[tuple[str, Term], Found] = {}
     form = table.columns.index("form") if "form" in table.columns else None
@@ -75,10 +76,10 @@ def edges(table: AnswerTable, direction: Way) -> list[Found]:
     for row in rows:
         cells = dict(zip(table.columns, row, strict=True))
         relation, neighbor, label = cells.get("relation"), cells.get("neighbor"), cells.get("label")
-        if relation is None or neighbor is None or not (property_id := entity_id(relation.value)):
+        if relation is None or neighbor is None or not (property_id := words.entity_id(relation.value)):
             continue
         name = label.value if label else ""
-        value = term_value(neighbor, lambda one, name=name: name or one)  # type: ignore[misc]
+        value = term_value(neighbor, lambda one, name=name: name or one, words)  # type: ignore[misc]
         description = cells.get("description")
         edge = Edge(direction, Entity(property_id, kind="property"), value, indirect=cells.get("form") is not None)
         found.setdefault((property_id, neighbor), (property_id, edge, description.value if description else ""))

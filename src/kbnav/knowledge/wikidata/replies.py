@@ -52,7 +52,10 @@ def _raise_api_error(reply: Reply, error: Mapping[str, Any]) -> None:
 
 
 def siteinfo(reply: Reply) -> Mapping[str, Any] | None:
-    """What a MediaWiki says of itself; None where the reply is none of its action API's. Raises as ``read_api``."""
+    """What a MediaWiki says of itself, ``general`` among it; None where the reply is none of its action API's.
+
+    Raises as ``read_api``.
+    """
     if reply.status == 429:
         check_status(reply)
     if reply.status != 200 and "mediawiki-api-error" not in reply.headers:
@@ -66,5 +69,4 @@ def siteinfo(reply: Reply) -> Mapping[str, Any] | None:
     if "mediawiki-api-error" in reply.headers:
         body = read_api(reply)
     query = body.get("query")
-    general = query.get("general") if isinstance(query, dict) else None
-    return general if isinstance(general, dict) else None
+    return query if isinstance(query, dict) and isinstance(query.get("general"), dict) else None

@@ -10,16 +10,12 @@ from typing import Any
 
 from kbnav.answers import Term
 from kbnav.knowledge.base import Value
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, Vocabulary
 
 ENTITY_ID = re.compile(r"[QPL][1-9][0-9]*(?:-[FS][1-9][0-9]*)?")
 EARTH = "Q2"
 _JULIAN = "Q1985786"
 _DAY = 11
-_WRITTEN_ID = re.compile(
-    r"(?:https?://www\.wikidata\.org/(?:entity|prop(?:/[a-z-]+)*|wiki)/|(?:wdt?|p|ps|pq):)?"
-    r"(?:Property:|Lexeme:|Item:)?(?P<id>[QPL][1-9][0-9]*(?:-[FS][1-9][0-9]*)?)",
-    re.IGNORECASE | re.ASCII,
-)
 _TIME = re.compile(r"(?P<sign>[+-]?)(?P<year>\d{1,16})-(?P<month>\d\d)-(?P<day>\d\d)(?:T(?P<clock>\d\d:\d\d:\d\d)Z?)?")
 _POINT = re.compile(r"(?:<(?P<globe>[^>]+)>\s*)?Point\((?P<east>\S+) (?P<north>\S+)\)", re.IGNORECASE)
 _PREFIX = {"item": "Q", "property": "P", "lexeme": "L"}
@@ -27,12 +23,6 @@ _XSD = "http://www.w3.org/2001/XMLSchema#"
 
 Name = Callable[[str], str]
 """From an entity id to its label, or to the id itself where there is none."""
-
-
-def entity_id(text: str) -> str:
-    """The id in an IRI, a prefixed name or a page name, in upper case; empty where it is none of them."""
-    found = _WRITTEN_ID.fullmatch(text.strip())
-    return found["id"].upper() if found else ""
 
 
 def referenced(value: Any) -> str:
@@ -134,12 +124,12 @@ def coordinate_text(latitude: float, longitude: float, precision: float | None =
     return f"{float(latitude):.{digits}f}, {float(longitude):.{digits}f}"
 
 
-def term_value(term: Term, name: Name) -> Value:
+def term_value(term: Term, name: Name, words: Vocabulary = WIKIDATA_VOCABULARY) -> Value:
     """An RDF term of the query service as a value: entities by label, dates and points as people write them."""
     if term.type == "bnode" or "/.well-known/genid/" in term.value:
         return Value("unknown value", special="unknown")
     if term.type == "uri":
-        entity = entity_id(term.value) if "/entity/" in term.value else ""
+        entity = words.entity_id(term.value) if term.value.startswith(words.concept_base) else ""
         return Value(name(entity), id=entity) if entity else Value(term.value)
     datatype = (term.datatype or "").removeprefix(_XSD)
     if datatype == "dateTime" and (parts := _TIME.match(term.value)):

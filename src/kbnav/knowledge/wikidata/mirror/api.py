@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.documents import Documents
 from kbnav.knowledge.wikidata.mirror.search import Index, Match
@@ -20,6 +21,10 @@ Body = dict[str, Any]
 _HELP = "See the API's documentation, https://www.mediawiki.org/wiki/API, for usage."
 _KINDS = ("item", "property", "lexeme")
 _NAMESPACES = {"0": "item", "120": "property", "146": "lexeme"}
+_SPACES = {
+    number: {"id": int(number), "defaultcontentmodel": f"wikibase-{kind}", "*": {"item": ""}.get(kind, kind.title())}
+    for number, kind in _NAMESPACES.items()
+}
 _PREFIXES = {"item": "", "property": "Property:", "lexeme": "Lexeme:"}
 _PROPS = frozenset({"info", "sitelinks", "aliases", "labels", "descriptions", "claims", "datatype"})
 _ALWAYS = frozenset({"type", "id", "lemmas", "lexicalCategory", "language", "forms", "senses"})
@@ -43,6 +48,9 @@ class ActionApi:
     def __init__(self, documents: Documents, index: Index, info: MirrorInfo) -> None:
         """Answer from the documents and the index of one mirror."""
         self._documents, self._index, self._info = documents, index, info
+        self._site = info.concept_base.removesuffix("/entity/").replace(
+            "http://www.wikidata.org", "https://www.wikidata.org"
+        )
 
     def answer(self, parameters: Parameters) -> tuple[Body, str]:
         """The body for one request, and the code of the error in it (empty: none)."""
@@ -104,11 +112,11 @@ class ActionApi:
             "pageid": int(match.id[1:]),
             "display": display,
             "repository": "wikidata",
-            "url": f"//www.wikidata.org/wiki/{title}",
+            "url": f"{self._site.partition(':')[2]}/wiki/{title}",
         }
         if kind == "property":
             hit["datatype"] = self._documents.datatype(match.id) or "string"
-        hit["concepturi"] = v.WD + match.id
+        hit["concepturi"] = self._info.concept_base + match.id
         hit |= {name: text["value"] for name, text in display.items()}
         hit["match"] = {"type": match.type} | ({"language": match.language} if match.language else {})
         hit["match"]["text"] = match.text
@@ -150,13 +158,15 @@ class ActionApi:
         done: Body = {"batchcomplete": True if second_version else ""}
         if "siteinfo" in _many(parameters.get("meta", "")):
             general = {
-                "sitename": "Wikidata",
+                "sitename": "Wikidata" if self._info.concept_base == WIKIDATA else self._site.partition("://")[2],
                 "generator": "kbnav mirror",
-                "wikibase-conceptbaseuri": v.WD,
+                "server": self._site,
+                "articlepath": "/wiki/$1",
+                "wikibase-conceptbaseuri": self._info.concept_base,
                 "time": self._info.built.strftime("%Y-%m-%dT%H:%M:%SZ"),
                 "readonly": True if second_version else "",
             }
-            return done | {"query": {"general": general}}
+            return done | {"query": {"general": general, "namespaces": _SPACES}}
         lists = _many(parameters.get("list", ""))
         if "search" in lists:
             return done | self._full_text(parameters)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -16,9 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
-from pyoxigraph import Quad, QuerySolutions, RdfFormat, Store
+from pyoxigraph import NamedNode, Quad, QuerySolutions, RdfFormat, Store
 
 from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.entities import entity_quads
 from kbnav.knowledge.wikidata.mirror.search import build_index
@@ -29,6 +31,9 @@ Progress = Callable[[str], None]
 
 _RDF = {".nt": RdfFormat.N_TRIPLES, ".ttl": RdfFormat.TURTLE}
 _JSON = frozenset({".json", ".ndjson", ".jsonl"})
+_CONCEPT_BASE = re.compile(r"https?://[^\s<>\"]+/entity/")
+_PROPERTY = re.compile(rf"({_CONCEPT_BASE.pattern})P[1-9]\d*")
+_DIRECT_CLAIM = NamedNode(f"{v.WIKIBASE}directClaim")
 _REPORT_SECONDS = 5.0
 # Counts and dates hang on an entity's page in the export, and on the entity itself in the query service.
 _PAGE_FACTS = f"""
@@ -39,10 +44,14 @@ SELECT ?entity ?p ?o WHERE {{
 """
 
 
-def build_mirror(sources: Sequence[Path], out: Path, *, progress: Progress | None = None) -> MirrorInfo:
+def build_mirror(
+    sources: Sequence[Path], out: Path, *, concept_base: str = "", progress: Progress | None = None
+) -> MirrorInfo:
     """Build a mirror in the folder ``out`` from N-Triples, Turtle and entity documents in JSON, plain or gzipped.
 
     A mirror that is there already stays as it is until the new one is finished. ``progress`` is given lines to show.
+    ``concept_base`` is what the IRIs of entities begin with; empty: as the properties in the RDF have it, else
+    Wikidata's.
 
     Raises:
         UsageError: a source that is absent or of an unknown kind, something else at ``out``, or a disk that is full.
@@ -53,6 +62,8 @@ def build_mirror(sources: Sequence[Path], out: Path, *, progress: Progress | Non
         _kind(source)
         if not source.is_file():
             raise UsageError(f"{source}: no such file")
+    if concept_base and not _CONCEPT_BASE.fullmatch(concept_base):
+        raise UsageError(f"{concept_base}: a concept base is an IRI that ends in /entity/, as {WIKIDATA}")
     if not sources:
         raise UsageError("nothing to build a mirror from: name at least one file")
     out = out.absolute()
@@ -64,7 +75,7 @@ def build_mirror(sources: Sequence[Path], out: Path, *, progress: Progress | Non
         with _failing_clearly(out):
             made = work / "mirror"
             made.mkdir()
-            info = _build(sources, made, say)
+            info = _build(sources, made, say, concept_base)
             _put_in_place(made, out, work / "replaced")
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -92,18 +103,23 @@ def _check_target(out: Path) -> None:
         raise UsageError(f"{out} is a file: name a folder")
 
 
-def _build(sources: Sequence[Path], made: Path, say: Progress) -> MirrorInfo:
+def _build(sources: Sequence[Path], made: Path, say: Progress, concept_base: str) -> MirrorInfo:
     begin = time.monotonic()
     store = Store(str(made / TRIPLES))
-    read = [_load(store, source, say) for source in sources]
+    by_source = {source: _load(store, source, say, concept_base) for source in sources if _is_rdf(source)}
+    base = concept_base or _base_of(store) or WIKIDATA
+    by_source |= {source: _load(store, source, say, base) for source in sources if not _is_rdf(source)}
+    read = [by_source[source] for source in sources]
     store.bulk_extend(_page_facts(store))
     store.flush()
     store.optimize()
     triples = len(store)
     say(f"{triples:,} triples in {time.monotonic() - begin:.1f} s; indexing names")
-    entities, names = build_index(store, made / NAMES)
+    entities, names = build_index(store, made / NAMES, v.Namespaces.of(base))
     del store  # closes it
-    info = MirrorInfo(built=datetime.now(UTC), triples=triples, entities=entities, names=names, sources=tuple(read))
+    info = MirrorInfo(
+        built=datetime.now(UTC), triples=triples, entities=entities, names=names, sources=tuple(read), concept_base=base
+    )
     (made / META).write_text(info.model_dump_json(indent=1) + "\n", encoding="utf-8")
     say(f"{entities:,} entities with {names:,} names; done in {time.monotonic() - begin:.1f} s")
     return info
@@ -138,15 +154,28 @@ def _kind(source: Path) -> str:
     return suffix
 
 
-def _load(store: Store, source: Path, say: Progress) -> Source:
+def _is_rdf(source: Path) -> bool:
+    return _kind(source) in _RDF
+
+
+def _base_of(store: Store) -> str:
+    """What the IRI of a property of the store begins with; empty where it has none."""
+    for quad in store.quads_for_pattern(None, _DIRECT_CLAIM, None, None):
+        found = _PROPERTY.fullmatch(quad.subject.value) if isinstance(quad.subject, NamedNode) else None
+        if found:
+            return found[1]
+    return ""
+
+
+def _load(store: Store, source: Path, say: Progress, base: str) -> Source:
     """Read one source into the store."""
     begin, before = time.monotonic(), len(store)
     with closing(_Lines(source, say)) as lines:
         try:
-            if _kind(source) in _RDF:
+            if _is_rdf(source):
                 store.bulk_load(cast(BinaryIO, lines), _RDF[_kind(source)])
             else:
-                store.bulk_extend(_document_quads(lines, whole=_kind(source) == ".json"))
+                store.bulk_extend(_document_quads(lines, v.Namespaces.of(base), whole=_kind(source) == ".json"))
         except SyntaxError as error:
             raise DataError(f"{source}:{error.lineno}: {error.msg}") from error
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -194,9 +223,9 @@ class _Lines:
             self._say(f"{self._name}: {self.count:,} lines ({self.count / (now - self._begin):,.0f}/s)")
 
 
-def _document_quads(lines: _Lines, *, whole: bool) -> Iterator[Quad]:
+def _document_quads(lines: _Lines, names: v.Namespaces, *, whole: bool) -> Iterator[Quad]:
     for document in _documents(lines, whole=whole):
-        yield from entity_quads(document)
+        yield from entity_quads(document, names)
 
 
 def _documents(lines: _Lines, *, whole: bool) -> Iterator[Mapping[str, Any]]:

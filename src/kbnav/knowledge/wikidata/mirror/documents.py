@@ -8,8 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pyoxigraph import Literal, NamedNode, Store
+from pyoxigraph import Literal, NamedNode, RdfFormat, Store, Triple, serialize
 
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.entities import article_title, site_of
 from kbnav.knowledge.wikidata.mirror.values import BadValue, Node, Term, decode
@@ -29,17 +30,18 @@ _NAMESPACES = {"item": 0, "property": 120, "lexeme": 146}
 class Documents:
     """Reads entities from a store. Threads may share one."""
 
-    def __init__(self, store: Store) -> None:
-        """Read from ``store``."""
+    def __init__(self, store: Store, concept_base: str = WIKIDATA) -> None:
+        """Read from ``store``, whose entities' IRIs begin with ``concept_base``."""
         self._store = store
+        self._n = v.Namespaces.of(concept_base)
         self._datatypes: dict[str, str] = {}
 
     def resolve(self, entity_id: str) -> str:
         """The id that an id leads to: its own, that of the entity it was merged into, or empty where there is none."""
         for _ in range(8):  # redirects of redirects are rare, and circles are possible
-            subject = NamedNode(v.WD + entity_id)
+            subject = NamedNode(self._n.wd + entity_id)
             moved = self._store.quads_for_pattern(subject, v.SAME_AS, None, None)
-            target = next((v.local_id(_value(quad.object)) for quad in moved), "")
+            target = next((self._n.local_id(_value(quad.object)) for quad in moved), "")
             if not target:
                 return entity_id if self._exists(subject) else ""
             entity_id = target
@@ -49,7 +51,7 @@ class Documents:
         """The datatype of a property's values (``wikibase-item``); empty where the store does not have it."""
         found = self._datatypes.get(property_id)
         if found is None:
-            subject = NamedNode(v.WD + property_id)
+            subject = NamedNode(self._n.wd + property_id)
             types = [quad.object for quad in self._store.quads_for_pattern(subject, v.PROPERTY_TYPE, None, None)]
             found = next((_DATATYPES[_value(term)] for term in types if _value(term) in _DATATYPES), "")
             self._datatypes[property_id] = found
@@ -57,7 +59,7 @@ class Documents:
 
     def names(self, entity_id: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
         """Labels (of a lexeme, its lemmas) and descriptions of an entity, by language."""
-        subject = NamedNode(v.WD + entity_id)
+        subject = NamedNode(self._n.wd + entity_id)
         labels = self._texts(subject, v.RDFS_LABEL) | self._texts(subject, v.LEMMA)
         return labels, self._texts(subject, v.DESCRIPTION)
 
@@ -66,7 +68,7 @@ class Documents:
 
         ``names_only`` leaves an item's or property's statements and sitelinks out: most requests want labels of many.
         """
-        subject = NamedNode(v.WD + entity_id)
+        subject = NamedNode(self._n.wd + entity_id)
         kind = v.entity_kind(entity_id)
         facts = self._facts(subject, _NAMES if names_only and kind != "lexeme" else (None,))
         if not facts and not self._exists(subject):
@@ -92,6 +94,12 @@ class Documents:
             document["sitelinks"] = self._sitelinks(subject)
         return document
 
+    def turtle(self, entity_id: str, prefixes: Mapping[str, str]) -> bytes:
+        """The triples whose subject an entity is, in Turtle that declares ``prefixes``."""
+        quads = self._store.quads_for_pattern(NamedNode(self._n.wd + entity_id), None, None, None)
+        triples = (Triple(quad.subject, quad.predicate, quad.object) for quad in quads)
+        return serialize(triples, format=RdfFormat.TURTLE, prefixes=dict(prefixes)) or b""
+
     def _exists(self, subject: NamedNode) -> bool:
         return next(iter(self._store.quads_for_pattern(subject, None, None, None)), None) is not None
 
@@ -112,7 +120,7 @@ class Documents:
     def _lexeme(self, entity_id: str, facts: Facts) -> dict[str, Any]:
         forms, senses = [], []
         for form, about in self._parts(facts, v.LEXICAL_FORM):
-            features = [v.local_id(_value(term)) for term in about.get(v.GRAMMATICAL_FEATURE.value, ())]
+            features = [self._n.local_id(_value(term)) for term in about.get(v.GRAMMATICAL_FEATURE.value, ())]
             forms.append(
                 {
                     "id": form,
@@ -125,17 +133,17 @@ class Documents:
             senses.append({"id": sense, "glosses": _monolingual(about, v.GLOSS), "claims": self._claims(sense, about)})
         return {
             "lemmas": _monolingual(facts, v.LEMMA),
-            "lexicalCategory": v.local_id(_first(facts, v.LEXICAL_CATEGORY)),
-            "language": v.local_id(_first(facts, v.LANGUAGE)),
+            "lexicalCategory": self._n.local_id(_first(facts, v.LEXICAL_CATEGORY)),
+            "language": self._n.local_id(_first(facts, v.LANGUAGE)),
             "claims": self._claims(entity_id, facts),
             "forms": forms,
             "senses": senses,
         }
 
     def _parts(self, facts: Facts, predicate: NamedNode) -> Iterator[tuple[str, Facts]]:
-        ids = [v.local_id(_value(term)) for term in facts.get(predicate.value, ())]
+        ids = [self._n.local_id(_value(term)) for term in facts.get(predicate.value, ())]
         for part in sorted(filter(None, ids), key=_number):
-            yield part, self._facts(NamedNode(v.WD + part))
+            yield part, self._facts(NamedNode(self._n.wd + part))
 
     def _sitelinks(self, subject: NamedNode) -> dict[str, Any]:
         links = {}
@@ -147,7 +155,7 @@ class Documents:
                 if v.DATASET in facts.get(v.RDF_TYPE.value, ()):  # the entity's own page, not one about it
                     continue
                 title = _first(facts, v.NAME) or article_title(_value(article))
-                badges = [v.local_id(_value(badge)) for badge in facts.get(v.BADGE.value, ())]
+                badges = [self._n.local_id(_value(badge)) for badge in facts.get(v.BADGE.value, ())]
                 links[site] = {"site": site, "title": title, "badges": badges}
         return dict(sorted(links.items()))
 
@@ -157,16 +165,16 @@ class Documents:
         A statement node that says neither a value nor that there is none is left out.
         """
         claims: dict[str, list[dict[str, Any]]] = {}
-        for prop in sorted({_property(iri) for iri in facts} - {""}, key=_number):
+        for prop in sorted({self._property(iri) for iri in facts} - {""}, key=_number):
             statements: list[dict[str, Any]] = []
             told: set[Term] = set()
-            for node in facts.get(v.P + prop, ()):
+            for node in facts.get(self._n.p + prop, ()):
                 about = self._facts(node)
                 main = self._main_snak(prop, about)
                 if main is not None:
-                    told.update(about.get(v.PS + prop, ()))
+                    told.update(about.get(self._n.ps + prop, ()))
                     statements.append(self._statement(_value(node), main, about))
-            truthy = facts.get(v.WDT + prop, ())
+            truthy = facts.get(self._n.wdt + prop, ())
             # A value that is not known is a blank node, another one in each triple; one statement is enough for them.
             vague = any(statement["mainsnak"]["snaktype"] == "somevalue" for statement in statements)
             for term in truthy:
@@ -177,25 +185,25 @@ class Documents:
         return claims
 
     def _main_snak(self, prop: str, about: Facts) -> dict[str, Any] | None:
-        values = about.get(v.PS + prop, ())
+        values = about.get(self._n.ps + prop, ())
         if values:
-            return self._snak(prop, values[0], self._node(values[0], about.get(v.PSV + prop, ())))
-        if NamedNode(v.WDNO + prop) in about.get(v.RDF_TYPE.value, ()):
+            return self._snak(prop, values[0], self._node(values[0], about.get(self._n.psv + prop, ())))
+        if NamedNode(self._n.wdno + prop) in about.get(v.RDF_TYPE.value, ()):
             return self._no_value(prop)
         return None
 
     def _statement(self, iri: str, main: Mapping[str, Any], about: Facts) -> dict[str, Any]:
-        qualifiers = self._snaks(about, v.PQ, v.PQV, no_value=True, main=main["property"])
+        qualifiers = self._snaks(about, self._n.pq, self._n.pqv, no_value=True, main=main["property"])
         statement: dict[str, Any] = {"mainsnak": main, "type": "statement"}
         if qualifiers:
             statement |= {"qualifiers": qualifiers, "qualifiers-order": list(qualifiers)}
-        statement |= {"id": _statement_id(iri), "rank": _RANKS.get(_first(about, v.RANK), "normal")}
+        statement |= {"id": self._statement_id(iri), "rank": _RANKS.get(_first(about, v.RANK), "normal")}
         sources = [term for term in about.get(v.DERIVED_FROM.value, ()) if isinstance(term, NamedNode)]
         references = []
         for source in sources:
-            snaks = self._snaks(self._facts(source), v.PR, v.PRV)
+            snaks = self._snaks(self._facts(source), self._n.pr, self._n.prv)
             if snaks:
-                name = source.value.removeprefix(v.WDREF)
+                name = source.value.removeprefix(self._n.wdref)
                 references.append({"hash": name, "snaks": snaks, "snaks-order": list(snaks)})
         return statement | ({"references": references} if references else {})
 
@@ -210,9 +218,9 @@ class Documents:
                 found[prop] += [self._snak(prop, term, self._node(term, nodes)) for term in terms]
         if no_value:
             for term in about.get(v.RDF_TYPE.value, ()):
-                prop = _value(term).removeprefix(v.WDNO)
+                prop = _value(term).removeprefix(self._n.wdno)
                 # The main value may be the one that does not exist; a qualifier with its property is as good as unseen.
-                if v.is_entity_id(prop) and not (prop == main and v.PS + prop not in about):
+                if v.is_entity_id(prop) and not (prop == main and self._n.ps + prop not in about):
                     found[prop].append(self._no_value(prop))
         return {prop: found[prop] for prop in sorted(found, key=_number)}
 
@@ -229,7 +237,7 @@ class Documents:
             datatype = self.datatype(prop)
             return {"snaktype": "somevalue", "property": prop} | ({"datatype": datatype} if datatype else {})
         try:
-            datatype, value = decode(self.datatype(prop), term, node)
+            datatype, value = decode(self.datatype(prop), term, node, self._n)
         except BadValue:  # a term that no datatype has; its text is still worth showing
             datatype, value = "string", {"value": _value(term), "type": "string"}
         return {"snaktype": "value", "property": prop, "datavalue": value, "datatype": datatype}
@@ -237,6 +245,17 @@ class Documents:
     def _no_value(self, prop: str) -> dict[str, Any]:
         datatype = self.datatype(prop)
         return {"snaktype": "novalue", "property": prop} | ({"datatype": datatype} if datatype else {})
+
+    def _property(self, iri: str) -> str:
+        """The property that a predicate of an entity is about, as ``p:`` or ``wdt:``; empty for other predicates."""
+        for namespace in (self._n.wdt, self._n.p):
+            if iri.startswith(namespace):
+                tail = iri[len(namespace) :]
+                return tail if v.is_entity_id(tail) else ""
+        return ""
+
+    def _statement_id(self, iri: str) -> str:
+        return _STATEMENT_ID.sub(r"\1$", iri.removeprefix(self._n.wds), count=1)
 
 
 def _from_truthy(entity_id: str, prop: str, term: Term, snak: Mapping[str, Any]) -> dict[str, Any]:
@@ -253,21 +272,7 @@ def _belongs(facts: Node, term: Term) -> bool:
 
 def _is_unknown(term: Term) -> bool:
     """Whether a term stands for a value that is not known: a blank node, or what the query service makes of one."""
-    return not isinstance(term, NamedNode | Literal) or (isinstance(term, NamedNode) and term.value.startswith(v.GENID))
-
-
-def _property(iri: str) -> str:
-    """The property that a predicate of an entity is about, as ``p:`` or ``wdt:``; empty for other predicates."""
-    for namespace in (v.WDT, v.P):
-        if iri.startswith(namespace):
-            tail = iri[len(namespace) :]
-            return tail if v.is_entity_id(tail) else ""
-    return ""
-
-
-def _statement_id(iri: str) -> str:
-    name = iri.removeprefix(v.WDS)
-    return _STATEMENT_ID.sub(r"\1$", name, count=1)
+    return not isinstance(term, NamedNode | Literal) or (isinstance(term, NamedNode) and v.GENID in term.value)
 
 
 def _number(entity_id: str) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from kbnav.errors import QueryRefused, QuerySyntaxError
 from kbnav.knowledge.sparql.dialects import DIALECTS, GEO_WIKIDATA
+from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.wikidata.mirror.worker import Form, QueryError, QueryPool
 
@@ -53,13 +54,20 @@ class Reply:
     body: bytes
 
 
-def answer_query(pool: QueryPool, query: str, *, accept: str = "", form: str = "") -> Reply:
+def answer_query(
+    pool: QueryPool,
+    query: str,
+    *,
+    accept: str = "",
+    form: str = "",
+    prefixes: Mapping[str, str] = STANDARD_PREFIXES,
+) -> Reply:
     """Run one query. ``form`` is the ``format`` parameter, which goes before the Accept header.
 
     As on Wikidata, rows come as XML and triples as RDF/XML to clients that ask for nothing.
     """
     try:
-        prepared = prepare(query, MIRROR).text
+        prepared = prepare(query, MIRROR, prefixes=prefixes).text
         wanted = [form.lower(), *_accepted(accept)]
         result = pool.query(prepared, _choose(_FORMS, wanted, "xml"), _choose(_GRAPH_FORMS, wanted, "rdfxml"))
     except (QuerySyntaxError, QueryRefused) as error:

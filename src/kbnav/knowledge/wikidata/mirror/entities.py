@@ -14,6 +14,7 @@ from pyoxigraph import BlankNode, Literal, NamedNode, Quad
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.values import BadValue, Encoded, encode, entity_id
 
+_N = v.UNPLACED
 _INTEGER = NamedNode(f"{v.XSD}integer")
 _DATE_TIME = NamedNode(f"{v.XSD}dateTime")
 _SPECIAL_SITES = {
@@ -37,10 +38,10 @@ _HOST = re.compile(
 )
 
 
-def entity_quads(document: Mapping[str, Any]) -> Iterator[Quad]:
+def entity_quads(document: Mapping[str, Any], names: v.Namespaces = v.OF_WIKIDATA) -> Iterator[Quad]:
     """The triples of one entity document, in the default graph. Raises BadValue where it is not one."""
     try:
-        yield from _entity(document)
+        yield from map(names.placed, _entity(document))
     except (AttributeError, KeyError, TypeError) as error:
         raise BadValue(f"not an entity document: {error!r}") from error
 
@@ -49,7 +50,7 @@ def _entity(document: Mapping[str, Any]) -> Iterator[Quad]:
     found = str(document["id"])
     if not v.is_entity_id(found):
         raise BadValue(f"not an entity's id: {found!r}")
-    subject = NamedNode(v.WD + found)
+    subject = NamedNode(_N.wd + found)
     kind = v.entity_kind(found)
     if kind in v.ENTITY_TYPES:
         yield Quad(subject, v.RDF_TYPE, NamedNode(v.WIKIBASE + v.ENTITY_TYPES[kind]))
@@ -66,7 +67,7 @@ def _entity(document: Mapping[str, Any]) -> Iterator[Quad]:
     yield from _counts(subject, claims, links, document)
     redirects = _map(document.get("redirects"))
     if redirects:
-        yield Quad(NamedNode(v.WD + str(redirects["from"])), v.SAME_AS, subject)
+        yield Quad(NamedNode(_N.wd + str(redirects["from"])), v.SAME_AS, subject)
 
 
 def _map(value: Any) -> Mapping[str, Any]:
@@ -91,19 +92,19 @@ def _texts(subject: NamedNode, predicate: NamedNode, texts: Any) -> Iterator[Qua
 
 
 def _property(found: str, datatype: str) -> Iterator[Quad]:
-    subject = NamedNode(v.WD + found)
+    subject = NamedNode(_N.wd + found)
     if datatype in v.DATATYPES:
         yield Quad(subject, v.PROPERTY_TYPE, NamedNode(v.WIKIBASE + v.DATATYPES[datatype]))
     for name, namespace in (
-        ("directClaim", v.WDT),
-        ("claim", v.P),
-        ("statementProperty", v.PS),
-        ("statementValue", v.PSV),
-        ("qualifier", v.PQ),
-        ("qualifierValue", v.PQV),
-        ("reference", v.PR),
-        ("referenceValue", v.PRV),
-        ("novalue", v.WDNO),
+        ("directClaim", _N.wdt),
+        ("claim", _N.p),
+        ("statementProperty", _N.ps),
+        ("statementValue", _N.psv),
+        ("qualifier", _N.pq),
+        ("qualifierValue", _N.pqv),
+        ("reference", _N.pr),
+        ("referenceValue", _N.prv),
+        ("novalue", _N.wdno),
     ):
         yield Quad(subject, NamedNode(v.WIKIBASE + name), NamedNode(namespace + found))
 
@@ -111,19 +112,19 @@ def _property(found: str, datatype: str) -> Iterator[Quad]:
 def _lexeme(subject: NamedNode, document: Mapping[str, Any]) -> Iterator[Quad]:
     for predicate, field in ((v.LANGUAGE, "language"), (v.LEXICAL_CATEGORY, "lexicalCategory")):
         if document.get(field):
-            yield Quad(subject, predicate, NamedNode(v.WD + str(document[field])))
+            yield Quad(subject, predicate, NamedNode(_N.wd + str(document[field])))
     for form in document.get("forms") or ():
-        node = NamedNode(v.WD + str(form["id"]))
+        node = NamedNode(_N.wd + str(form["id"]))
         yield Quad(subject, v.LEXICAL_FORM, node)
         yield Quad(node, v.RDF_TYPE, NamedNode(f"{v.ONTOLEX}Form"))
         yield Quad(node, v.RDF_TYPE, NamedNode(f"{v.WIKIBASE}Form"))
         for predicate in (v.REPRESENTATION, v.RDFS_LABEL):
             yield from _texts(node, predicate, form.get("representations"))
         for feature in form.get("grammaticalFeatures") or ():
-            yield Quad(node, v.GRAMMATICAL_FEATURE, NamedNode(v.WD + str(feature)))
+            yield Quad(node, v.GRAMMATICAL_FEATURE, NamedNode(_N.wd + str(feature)))
         yield from _claims(node, _map(form.get("claims")))
     for sense in document.get("senses") or ():
-        node = NamedNode(v.WD + str(sense["id"]))
+        node = NamedNode(_N.wd + str(sense["id"]))
         yield Quad(subject, v.LEXICAL_SENSE, node)
         yield Quad(node, v.RDF_TYPE, NamedNode(f"{v.ONTOLEX}LexicalSense"))
         yield Quad(node, v.RDF_TYPE, NamedNode(f"{v.WIKIBASE}Sense"))
@@ -174,7 +175,7 @@ def _sitelink(subject: NamedNode, link: Mapping[str, Any]) -> Iterator[Quad]:
     yield Quad(article, v.IS_PART_OF, NamedNode(f"https://{host}/"))
     yield from _texts(article, v.NAME, {"": {"value": title, "language": language}})
     for badge in link.get("badges") or ():
-        yield Quad(article, v.BADGE, NamedNode(v.WD + str(badge)))
+        yield Quad(article, v.BADGE, NamedNode(_N.wd + str(badge)))
 
 
 def _counts(
@@ -205,26 +206,26 @@ def _claims(subject: NamedNode, claims: Mapping[str, Any]) -> Iterator[Quad]:
 def _statement(
     subject: NamedNode, prop: str, statement: Mapping[str, Any], number: int, *, best: str
 ) -> Iterator[Quad]:
-    entity = subject.value.removeprefix(v.WD)
+    entity = subject.value.removeprefix(_N.wd)
     name = str(statement.get("id") or f"{entity}${_digest([prop, number, statement['mainsnak']])}")
-    node = NamedNode(v.WDS + name.replace("$", "-", 1))
+    node = NamedNode(_N.wds + name.replace("$", "-", 1))
     rank = statement.get("rank", "normal")
-    yield Quad(subject, NamedNode(v.P + prop), node)
+    yield Quad(subject, NamedNode(_N.p + prop), node)
     yield Quad(node, v.RDF_TYPE, v.STATEMENT)
     yield Quad(node, v.RANK, v.RANKS[rank])
-    yield from _snak(node, prop, statement["mainsnak"], v.PS, v.PSV)
+    yield from _snak(node, prop, statement["mainsnak"], _N.ps, _N.psv)
     if rank == best:
         yield Quad(node, v.RDF_TYPE, v.BEST_RANK)
         yield from _truthy(subject, prop, statement["mainsnak"])
     for snak in _snaks(statement.get("qualifiers")):
-        yield from _snak(node, str(snak["property"]), snak, v.PQ, v.PQV)
+        yield from _snak(node, str(snak["property"]), snak, _N.pq, _N.pqv)
     for reference in statement.get("references") or ():
         snaks = _snaks(reference["snaks"])
-        source = NamedNode(v.WDREF + str(reference.get("hash") or _digest(snaks)))
+        source = NamedNode(_N.wdref + str(reference.get("hash") or _digest(snaks)))
         yield Quad(node, v.DERIVED_FROM, source)
         yield Quad(source, v.RDF_TYPE, v.REFERENCE)
         for snak in snaks:
-            yield from _snak(source, str(snak["property"]), snak, v.PR, v.PRV)
+            yield from _snak(source, str(snak["property"]), snak, _N.pr, _N.prv)
 
 
 def _snaks(groups: Any) -> Sequence[Mapping[str, Any]]:
@@ -233,11 +234,11 @@ def _snaks(groups: Any) -> Sequence[Mapping[str, Any]]:
 
 def _truthy(subject: NamedNode, prop: str, snak: Mapping[str, Any]) -> Iterator[Quad]:
     if snak["snaktype"] == "value":
-        yield Quad(subject, NamedNode(v.WDT + prop), _encoded(snak).term)
+        yield Quad(subject, NamedNode(_N.wdt + prop), _encoded(snak).term)
     elif snak["snaktype"] == "somevalue":
-        yield Quad(subject, NamedNode(v.WDT + prop), BlankNode())
+        yield Quad(subject, NamedNode(_N.wdt + prop), BlankNode())
     else:
-        yield Quad(subject, v.RDF_TYPE, NamedNode(v.WDNO + prop))
+        yield Quad(subject, v.RDF_TYPE, NamedNode(_N.wdno + prop))
 
 
 def _snak(subject: NamedNode, prop: str, snak: Mapping[str, Any], simple: str, full: str) -> Iterator[Quad]:
@@ -245,12 +246,12 @@ def _snak(subject: NamedNode, prop: str, snak: Mapping[str, Any], simple: str, f
     if snak["snaktype"] == "somevalue":
         yield Quad(subject, NamedNode(simple + prop), BlankNode())
     elif snak["snaktype"] == "novalue":
-        yield Quad(subject, v.RDF_TYPE, NamedNode(v.WDNO + prop))
+        yield Quad(subject, v.RDF_TYPE, NamedNode(_N.wdno + prop))
     else:
         encoded = _encoded(snak)
         yield Quad(subject, NamedNode(simple + prop), encoded.term)
         if encoded.node:
-            node = NamedNode(v.WDV + _digest([[name, str(term)] for name, term in encoded.node]))
+            node = NamedNode(_N.wdv + _digest([[name, str(term)] for name, term in encoded.node]))
             yield Quad(subject, NamedNode(full + prop), node)
             yield Quad(node, v.RDF_TYPE, NamedNode(v.WIKIBASE + encoded.node_type))
             for name, term in encoded.node:
@@ -259,8 +260,8 @@ def _snak(subject: NamedNode, prop: str, snak: Mapping[str, Any], simple: str, f
 
 def _encoded(snak: Mapping[str, Any]) -> Encoded:
     value = snak["datavalue"]["value"]
-    if isinstance(value, Mapping) and snak["datavalue"].get("type") == "wikibase-entityid":
-        return Encoded(NamedNode(v.WD + entity_id(value)))
+    if isinstance(value, Mapping) and "entity-type" in value:
+        return Encoded(NamedNode(_N.wd + entity_id(value)))
     return encode(str(snak.get("datatype", "")), value)
 
 

@@ -63,7 +63,7 @@ def _double(number: float) -> Literal:
 
 
 def _is_some_value(term: Term) -> Term:
-    unknown = isinstance(term, BlankNode) or (isinstance(term, NamedNode) and term.value.startswith(v.GENID))
+    unknown = isinstance(term, BlankNode) or (isinstance(term, NamedNode) and v.GENID in term.value)
     return Literal("true" if unknown else "false", datatype=NamedNode(f"{v.XSD}boolean"))
 
 

@@ -106,7 +106,7 @@ def _phrases(text: str) -> Iterator[str]:
             yield f'"{" ".join(word[place : place + 2] for place in range(len(word) - 1))}"'
 
 
-def build_index(store: Store, path: Path) -> tuple[int, int]:
+def build_index(store: Store, path: Path, here: v.Namespaces = v.OF_WIKIDATA) -> tuple[int, int]:
     """Write the index of a store; returns the number of entities and of names in it. Raises sqlite3.Error."""
     with closing(sqlite3.connect(path)) as index:
         index.create_function("split", 1, split, deterministic=True)
@@ -118,14 +118,14 @@ def build_index(store: Store, path: Path) -> tuple[int, int]:
                 "INSERT INTO name VALUES (?, ?, ?, ?, ?)",
                 (
                     (fold(text), numbers.setdefault(entity, len(numbers)), language, label, text)
-                    for entity, text, language in _texts(store, predicate)
+                    for entity, text, language in _texts(store, predicate, here)
                 ),
             ).rowcount
         index.executemany(
             "INSERT INTO description VALUES (?, ?)",
-            ((numbers[entity], text) for entity, text, _ in _texts(store, v.DESCRIPTION) if entity in numbers),
+            ((numbers[entity], text) for entity, text, _ in _texts(store, v.DESCRIPTION, here) if entity in numbers),
         )
-        weights = _weights(store, numbers)
+        weights = _weights(store, numbers, here)
         index.executemany(
             "INSERT INTO entity VALUES (?, ?, ?, ?)",
             ((number, entity, v.entity_kind(entity), weights[number]) for entity, number in numbers.items()),
@@ -139,22 +139,22 @@ def build_index(store: Store, path: Path) -> tuple[int, int]:
     return len(numbers), max(names, 0)
 
 
-def _texts(store: Store, predicate: NamedNode) -> Iterator[tuple[str, str, str]]:
+def _texts(store: Store, predicate: NamedNode, here: v.Namespaces) -> Iterator[tuple[str, str, str]]:
     """Entity, text and language of every triple with the predicate."""
     for quad in store.quads_for_pattern(None, predicate, None, None):
-        entity = v.local_id(quad.subject.value) if isinstance(quad.subject, NamedNode) else ""
+        entity = here.local_id(quad.subject.value) if isinstance(quad.subject, NamedNode) else ""
         # Forms and senses of lexemes have labels too, and are no entities of their own to a search.
         if entity and "-" not in entity and isinstance(quad.object, Literal):
             yield entity, quad.object.value, quad.object.language or "und"
 
 
-def _weights(store: Store, numbers: dict[str, int]) -> list[float]:
+def _weights(store: Store, numbers: dict[str, int], here: v.Namespaces) -> list[float]:
     """Logarithms of degrees: truthy statements that an entity is subject, property or value of, and its sitelinks."""
     degrees = [0] * len(numbers)
     predicates = [
         str(row["p"])
         for row in _rows(store, "SELECT DISTINCT ?p WHERE { ?s ?p ?o }")
-        if str(row["p"]).startswith(f"<{v.WDT}")
+        if str(row["p"]).startswith(f"<{here.wdt}")
     ]
     truthy = f"VALUES ?p {{ {' '.join(predicates)} }} ?s ?p ?o"
     ends = [f"SELECT ?{end} (COUNT(*) AS ?n) WHERE {{ {truthy} }} GROUP BY ?{end}" for end in "spo"]
@@ -162,7 +162,7 @@ def _weights(store: Store, numbers: dict[str, int]) -> list[float]:
         for row in _rows(store, query):
             entity, count = row[0], row[1]
             iri = entity.value if isinstance(entity, NamedNode) else ""
-            number = numbers.get(v.local_id(iri) or iri.removeprefix(v.WDT))
+            number = numbers.get(here.local_id(iri) or iri.removeprefix(here.wdt))
             if number is not None and isinstance(count, Literal) and count.value.isdecimal():
                 degrees[number] += int(count.value)
     return [log2(1 + degree) for degree in degrees]

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from kbnav.errors import KbnavError, UsageError
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA, wikibase_prefixes
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.api import ActionApi
 from kbnav.knowledge.wikidata.mirror.documents import Documents
@@ -36,6 +37,7 @@ _IDLE_SECONDS = 60.0
 _POLL = 0.05
 """Seconds between looks for a request to shut down: what closing waits for at most."""
 _JSON = "application/json; charset=utf-8"
+_TURTLE = "text/turtle; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
 _SPARQL_PATHS = frozenset({"/sparql", "/bigdata/namespace/wdq/sparql"})
 _ENTITY_DATA = re.compile(r"/wiki/Special:EntityData/([^/.]+)(?:\.(\w+))?")
@@ -72,7 +74,8 @@ class MirrorServer:
             workers: queries that run at once.
         """
         self.info = read_info(path)
-        self._documents = Documents(open_store(path))
+        self._documents = Documents(open_store(path), self.info.concept_base)
+        self.prefixes = wikibase_prefixes(self.info.concept_base)
         self._index = Index(path)
         self.pool = QueryPool(path / TRIPLES, size=workers, timeout=query_timeout, memory_limit=memory_limit)
         self.api = ActionApi(self._documents, self._index, self.info)
@@ -110,6 +113,11 @@ class MirrorServer:
         target = self._documents.resolve(entity_id) if v.is_entity_id(entity_id) else ""
         document = self._documents.document(target) if target else None
         return None if document is None else _dump({"entities": {target: document}})
+
+    def entity_turtle(self, entity_id: str) -> bytes | None:
+        """The triples of an entity, without those of its statements' nodes, and the usual prefixes."""
+        target = self._documents.resolve(entity_id)
+        return self._documents.turtle(target, self.prefixes) if target else None
 
     def close(self) -> None:
         """Stop listening, drop open connections and end the queries that run."""
@@ -264,17 +272,19 @@ class _Handler(BaseHTTPRequestHandler):
         if not parameters.get("query", "").strip():
             return _failure(400, 'the parameter "query" is missing')
         accept = self.headers.get("Accept", "")
-        pool = self.server.mirror.pool
-        return answer_query(pool, parameters["query"], accept=accept, form=parameters.get("format", ""))
+        mirror = self.server.mirror
+        query, form = parameters["query"], parameters.get("format", "")
+        return answer_query(mirror.pool, query, accept=accept, form=form, prefixes=mirror.prefixes)
 
     def _entity_data(self, entity_id: str, form: str) -> Reply:
-        if form != "json":
-            return _failure(406, "a mirror has entity data as .json only")
+        if form not in ("json", "ttl"):
+            return _failure(406, "a mirror has entity data as .json and .ttl only")
         if not v.is_entity_id(entity_id):
             return _failure(400, f"not an id of an entity: {entity_id[:100]}")
-        body = self.server.mirror.entity_data(entity_id)
+        mirror = self.server.mirror
+        body = mirror.entity_data(entity_id) if form == "json" else mirror.entity_turtle(entity_id)
         missing = _failure(404, f"no entity with the id {entity_id} was found")
-        return missing if body is None else Reply(200, _JSON, body)
+        return missing if body is None else Reply(200, _JSON if form == "json" else _TURTLE, body)
 
     def _refuse(self, status: int, text: str) -> None:
         """Reply without having read the body, which makes the connection useless for another request."""
@@ -312,8 +322,9 @@ def _failure(status: int, text: str) -> Reply:
 
 
 def _about(info: MirrorInfo) -> bytes:
+    whose = "Wikidata" if info.concept_base == WIKIDATA else info.concept_base
     lines = [
-        f"A mirror of Wikidata, built {info.built:%Y-%m-%d}:",
+        f"A mirror of {whose}, built {info.built:%Y-%m-%d}:",
         f"{info.triples:,} triples, {info.entities:,} named entities.",
         "/w/api.php  /wiki/Special:EntityData/  /sparql",
     ]

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pyoxigraph import Store
 
 from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 
 FORMAT = 2
 READABLE = frozenset({1, FORMAT})
@@ -43,6 +44,8 @@ class MirrorInfo(BaseModel):
     names: int
     """Labels and aliases, in all languages."""
     sources: tuple[Source, ...]
+    concept_base: str = WIKIDATA
+    """What the IRIs of its entities begin with."""
 
 
 def read_info(path: Path) -> MirrorInfo:

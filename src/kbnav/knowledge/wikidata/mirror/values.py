@@ -16,12 +16,13 @@ from urllib.parse import quote, unquote
 
 from pyoxigraph import BlankNode, Literal, NamedNode, Triple
 
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 
-GREGORIAN = f"{v.WD}Q1985727"
-JULIAN = f"{v.WD}Q1985786"
-EARTH = f"{v.WD}Q2"
-UNITLESS = f"{v.WD}Q199"
+GREGORIAN = f"{WIKIDATA}Q1985727"
+JULIAN = f"{WIKIDATA}Q1985786"
+EARTH = f"{WIKIDATA}Q2"
+UNITLESS = f"{WIKIDATA}Q199"
 WKT = NamedNode("http://www.opengis.net/ont/geosparql#wktLiteral")
 _DATE_TIME = NamedNode(f"{v.XSD}dateTime")
 _INTEGER = NamedNode(f"{v.XSD}integer")
@@ -63,7 +64,7 @@ def encode(datatype: str, value: Any) -> Encoded:
             return _encode_coordinate(value)
         if "language" in value:
             return Encoded(_text(value["text"], value["language"]))
-        return Encoded(NamedNode(v.WD + entity_id(value)))
+        return Encoded(NamedNode(WIKIDATA + entity_id(value)))
     except (KeyError, TypeError, ValueError) as error:
         raise BadValue(f"not a value of datatype {datatype or 'unknown'}: {value!r}") from error
 
@@ -77,11 +78,13 @@ def entity_id(value: Mapping[str, Any]) -> str:
     return found
 
 
-def decode(datatype: str, term: Term, node: Node | None = None) -> tuple[str, dict[str, Any]]:
+def decode(
+    datatype: str, term: Term, node: Node | None = None, names: v.Namespaces = v.OF_WIKIDATA
+) -> tuple[str, dict[str, Any]]:
     """The datatype and the ``datavalue`` of a term; ``datatype`` empty or unfit for the term: guessed from it."""
-    fitting = datatype if datatype and _fits(datatype, term) else guess_datatype(term)
+    fitting = datatype if datatype and _fits(datatype, term, names) else guess_datatype(term, names)
     if isinstance(term, NamedNode):
-        return fitting, _decode_iri(fitting, term.value)
+        return fitting, _decode_iri(fitting, term.value, names)
     if not isinstance(term, Literal):
         raise BadValue(f"not a value: {term}")
     if fitting == "monolingualtext":
@@ -95,10 +98,10 @@ def decode(datatype: str, term: Term, node: Node | None = None) -> tuple[str, di
     return fitting, {"value": term.value, "type": "string"}
 
 
-def guess_datatype(term: Term) -> str:
+def guess_datatype(term: Term, names: v.Namespaces = v.OF_WIKIDATA) -> str:
     """The most likely datatype of a term whose property is not described in the store."""
     if isinstance(term, NamedNode):
-        found = v.local_id(term.value)
+        found = names.local_id(term.value)
         if found:
             kind = v.entity_kind(found)
             return kind if kind == "entity-schema" else f"wikibase-{kind}"
@@ -118,8 +121,8 @@ def guess_datatype(term: Term) -> str:
     return "quantity" if term.datatype.value in _NUMBERS else "string"
 
 
-def _fits(datatype: str, term: Term) -> bool:
-    guess = guess_datatype(term)
+def _fits(datatype: str, term: Term, names: v.Namespaces) -> bool:
+    guess = guess_datatype(term, names)
     if datatype == guess:
         return True
     if guess == "string":  # a plain text; the datatypes below are written as one
@@ -140,8 +143,8 @@ def _encode_string(datatype: str, value: str) -> NamedNode | Literal:
     return Literal(value)
 
 
-def _decode_iri(datatype: str, iri: str) -> dict[str, Any]:
-    found = v.local_id(iri)
+def _decode_iri(datatype: str, iri: str, names: v.Namespaces) -> dict[str, Any]:
+    found = names.local_id(iri)
     if found and datatype != "url":
         kind = v.entity_kind(found)
         value: dict[str, Any] = {"entity-type": kind, "id": found}

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from typing import Any
 
-from pyoxigraph import NamedNode
+from pyoxigraph import NamedNode, Quad
 
-WD = "http://www.wikidata.org/entity/"
-WDS = "http://www.wikidata.org/entity/statement/"
-WDV = "http://www.wikidata.org/value/"
-WDREF = "http://www.wikidata.org/reference/"
-WDT = "http://www.wikidata.org/prop/direct/"
-WDNO = "http://www.wikidata.org/prop/novalue/"
-P = "http://www.wikidata.org/prop/"
-PS = "http://www.wikidata.org/prop/statement/"
-PSV = "http://www.wikidata.org/prop/statement/value/"
-PQ = "http://www.wikidata.org/prop/qualifier/"
-PQV = "http://www.wikidata.org/prop/qualifier/value/"
-PR = "http://www.wikidata.org/prop/reference/"
-PRV = "http://www.wikidata.org/prop/reference/value/"
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA, wikibase_prefixes
+
 WIKIBASE = "http://wikiba.se/ontology#"
 SCHEMA = "http://schema.org/"
 ONTOLEX = "http://www.w3.org/ns/lemon/ontolex#"
 XSD = "http://www.w3.org/2001/XMLSchema#"
-GENID = "http://www.wikidata.org/.well-known/genid/"
+GENID = "/.well-known/genid/"
+"""In the IRIs that stand for blank nodes, under any host."""
 COMMONS_FILE = "http://commons.wikimedia.org/wiki/Special:FilePath/"
 COMMONS_DATA = "http://commons.wikimedia.org/data/main/"
 
@@ -116,7 +108,45 @@ def entity_kind(entity_id: str) -> str:
     return {"Q": "item", "P": "property", "L": "lexeme", "E": "entity-schema"}[entity_id[0]]
 
 
-def local_id(iri: str) -> str:
-    """The entity id of an IRI in the entity namespace; empty where it is none."""
-    tail = iri[len(WD) :] if iri.startswith(WD) else ""
-    return tail if is_entity_id(tail) else ""
+@dataclass(frozen=True)
+class Namespaces:
+    """The namespaces of one Wikibase, named as their usual prefixes are."""
+
+    wd: str
+    wds: str
+    wdv: str
+    wdref: str
+    wdt: str
+    wdno: str
+    p: str
+    ps: str
+    psv: str
+    pq: str
+    pqv: str
+    pr: str
+    prv: str
+
+    @classmethod
+    def of(cls, concept_base: str) -> Namespaces:
+        """Those that hang on a concept base, as ``https://kb.example/entity/``."""
+        prefixes = wikibase_prefixes(concept_base)
+        return cls(**{name: prefixes[name] for name in cls.__dataclass_fields__})
+
+    def local_id(self, iri: str) -> str:
+        """The entity id of an IRI in the entity namespace; empty where it is none."""
+        tail = iri[len(self.wd) :] if iri.startswith(self.wd) else ""
+        return tail if is_entity_id(tail) else ""
+
+    def placed(self, quad: Quad) -> Quad:
+        """A triple that was made with the IRIs of ``UNPLACED``, with those of this Wikibase."""
+        return Quad(self._placed(quad.subject), self._placed(quad.predicate), self._placed(quad.object))
+
+    def _placed(self, term: Any) -> Any:
+        if not isinstance(term, NamedNode) or not term.value.startswith(_NOWHERE):
+            return term
+        return NamedNode(self.wd.removesuffix("entity/") + term.value[len(_NOWHERE) :])
+
+
+_NOWHERE = "urn:kbnav:unplaced/"
+UNPLACED = Namespaces.of(f"{_NOWHERE}entity/")
+OF_WIKIDATA = Namespaces.of(WIKIDATA)

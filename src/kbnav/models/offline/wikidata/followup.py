@@ -6,12 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from kbnav.knowledge.sparql.vocabulary import FEMALE, MALE, SEX, WIKIDATA_VOCABULARY, Vocabulary
 from kbnav.models.offline.wikidata.evidence import Evidence, Found
 from kbnav.trajectory import Step, Turn
 
-_GENDERS = {"m": "Q6581097", "f": "Q6581072"}
-"""Wikidata's male and female, the values of sex or gender (P21)."""
-_CLASS = re.compile(r"wdt:P279\* wd:Q\d+")
+_GENDERS = {"m": MALE, "f": FEMALE}
+"""The values of sex or gender."""
+_CLASS = re.compile(r"wdt:P\d+\* wd:Q\d+")
+"""The end of a path to a class and what is above it."""
 _NAMED = re.compile(r"(?:^|[:>] |^- )([^:()\[\];\n]{1,80}) \((Q\d+)\)|\b(Q\d+) \(([^()\n]{1,80})\)", re.MULTILINE)
 
 
@@ -20,7 +22,9 @@ def asked_about(turn: Turn) -> list[str]:
     return list(dict.fromkeys(re.findall(r"\bwd:(Q\d+)", _CLASS.sub("", turn.outcome.query))))
 
 
-def referents(history: Sequence[Turn], pronoun: Literal["", "m", "f", "any"]) -> tuple[Found, ...]:
+def referents(
+    history: Sequence[Turn], pronoun: Literal["", "m", "f", "any"], words: Vocabulary = WIKIDATA_VOCABULARY
+) -> tuple[Found, ...]:
     """What a pronoun, or a name left out, may stand for: what the last turn was about, or its answer.
 
     "She" and "he" are the one of them whose gender was seen, or the answer where the question was not about a person.
@@ -33,14 +37,14 @@ def referents(history: Sequence[Turn], pronoun: Literal["", "m", "f", "any"]) ->
     answers = [one for one in seen.results.get(seen.last_query, ()) if one not in about][:1]
     order = [*about, *answers]
     if pronoun in _GENDERS:
-        genders = {one: _gender(seen, one) for one in order}
-        order.sort(key=lambda one: (genders[one] != _GENDERS[pronoun], genders[one] != "" or one in about))
+        genders, wanted = {one: _gender(seen, one, words) for one in order}, words.of(_GENDERS[pronoun])
+        order.sort(key=lambda one: (genders[one] != wanted, genders[one] != "" or one in about))
     names = _names(last.steps)
     return tuple(Found(one, names.get(one, one)) for one in order)
 
 
-def _gender(seen: Evidence, entity: str) -> str:
-    return next((edge.fact.id for edge in seen.edges.get(entity, []) if edge.fact.property_id == "P21"), "")
+def _gender(seen: Evidence, entity: str, words: Vocabulary) -> str:
+    return next((edge.fact.id for edge in seen.edges.get(entity, []) if edge.fact.property_id == words.of(SEX)), "")
 
 
 def _names(steps: Sequence[Step]) -> Mapping[str, str]:

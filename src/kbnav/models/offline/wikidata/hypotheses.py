@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from kbnav.knowledge.sparql.vocabulary import (
+    INSTANCE_OF,
+    OCCUPATION,
+    SUBCLASS_OF,
+    WIKIDATA_VOCABULARY,
+    Vocabulary,
+)
 from kbnav.models.offline.wikidata.evidence import Edge, Evidence, Fact, Found
 from kbnav.models.offline.wikidata.followup import asked_again, referents
 from kbnav.models.offline.wikidata.linking import (
@@ -61,19 +68,27 @@ class Reading:
     seen: Evidence
     mentions: tuple[Mention, ...]
     last: Turn | None = None
+    words: Vocabulary = WIKIDATA_VOCABULARY
 
     @classmethod
-    def of(cls, question: Question, phrases: Sequence[Phrase], seen: Evidence, history: Sequence[Turn]) -> Reading:
+    def of(
+        cls,
+        question: Question,
+        phrases: Sequence[Phrase],
+        seen: Evidence,
+        history: Sequence[Turn],
+        words: Vocabulary = WIKIDATA_VOCABULARY,
+    ) -> Reading:
         """Link the phrases, and a pronoun or a missing name to what the last turn was about."""
         cut = segments(phrases, seen)
         classes = {item.id for one in cut if one.noun for item in one.items[:1]}
         found = [one for one in mentions(cut) if one.best not in classes]
-        before = referents(history, question.pronoun)
+        before = referents(history, question.pronoun, words)
         if before and (question.pronoun or not any(one.score >= SURE for one in found)):
             left_out = Segment(before[0].label, True, False, "exact", before)
             cut.append(left_out)
             found.insert(0, Mention(left_out, before, 2 * SURE))
-        return cls(question, tuple(cut), seen, tuple(found), history[-1] if history else None)
+        return cls(question, tuple(cut), seen, tuple(found), history[-1] if history else None, words)
 
     def besides(self, *named: Mention) -> list[Segment]:
         """The segments without those of the mentions."""
@@ -82,8 +97,14 @@ class Reading:
 
     def class_of_answers(self) -> str:
         """Id of the class that the question asks for members of, as in "which elements"; empty where unknown."""
+        if not _path(self.words, INSTANCE_OF, OCCUPATION):
+            return ""  # nothing says there what a thing is
         nouns = [one for one in self.segments if one.noun and one.rung != "fulltext"]
         return next((item.id for one in nouns for item in one.items if not only_begins(one, item)), "")
+
+    def _is_a(self, kind: str) -> str:
+        """Member of a class or of a subclass; people are members of their occupations."""
+        return f"?answer {_path(self.words, INSTANCE_OF, OCCUPATION)} wd:{kind}"
 
     def _values(self, pattern: str, thought: str, *, number: bool = False) -> Hypothesis:
         """Everything that fits a pattern of ``?answer``, or how many they are."""
@@ -105,7 +126,7 @@ class Reading:
             yield from self._superlatives(focus)
         ranked = []
         for one in focus:
-            ranked += relations(question, self.besides(one.mention), one.entity, self.seen)
+            ranked += relations(question, self.besides(one.mention), one.entity, self.seen, self.words)
         ranked = sorted(
             (one for one in ranked if one.score >= _ENOUGH and _answers(question, one)), key=lambda one: -one.score
         )
@@ -136,7 +157,7 @@ class Reading:
         kind = self.class_of_answers()
         if kind:
             thought = f"{name} fits the question; only members of the class {kind} are asked for."
-            yield self._values(f"{triple} {_is_a(kind)} .", thought)
+            yield self._values(f"{triple} {self._is_a(kind)} .", thought)
         yield from self._chains(relation, mention)
 
     def _members(self, focus: Sequence[Focus]) -> Iterator[Hypothesis]:
@@ -153,7 +174,7 @@ class Reading:
         if self.question.years and not (dated or linked):
             return
         thought = f"Members of the class {kind} that have to do with what the question names."
-        yield self._values(f"{_is_a(kind)} .{linked}{dated}{bounds}", thought)
+        yield self._values(f"{self._is_a(kind)} .{linked}{dated}{bounds}", thought)
 
     def _chains(self, first: Relation, mention: Mention) -> Iterator[Hypothesis]:
         """Paths over further properties, where the question names more than one, from the nearest to the farthest."""
@@ -244,9 +265,11 @@ class Reading:
             thought = f"Checking {relation.label} between {first.mention.text} and {other.text}."
             return Hypothesis(f"ASK {{ {_triple(relation, f'wd:{other.best}')} }}", thought)
         one, two = f"wd:{first.entity}", f"wd:{other.best}"
-        kind = f"{{ {one} (wdt:P31|wdt:P279)/wdt:P279* {two} }}"
+        ways = [f"{one} ?link {two}", f"{two} ?link {one}"]
+        if path := _path(self.words, INSTANCE_OF, SUBCLASS_OF):
+            ways.insert(0, f"{one} {path} {two}")
         return Hypothesis(
-            f"ASK {{ {kind} UNION {{ {one} ?link {two} }} UNION {{ {two} ?link {one} }} }}",
+            f"ASK {{ {' UNION '.join(f'{{ {way} }}' for way in ways)} }}",
             f"Checking whether {first.mention.text} is, or is linked to, {other.text}.",
         )
 
@@ -283,7 +306,7 @@ class Reading:
         bounds = "".join(f" FILTER(YEAR(?value) {sign} {year})" for sign, year in self.question.years)
         linked = [f"?answer ?link wd:{one.entity} . " for one in focus if one.mention.score >= SURE]
         for measure in self._measures(dimension)[:2]:
-            pattern = f"{_is_a(kind)} ; wdt:{measure} ?value .{bounds}"
+            pattern = f"{self._is_a(kind)} ; wdt:{measure} ?value .{bounds}"
             yield Hypothesis(
                 f"SELECT ?answer WHERE {{ {''.join(linked)}{pattern} }} ORDER BY {order}(?value) LIMIT 1",
                 f"Sorting members of the class {kind} by {measure} and taking the first.",
@@ -291,7 +314,7 @@ class Reading:
         named = [one for one in self.segments if not one.noun]
         counted = [hit for hit in property_hits(named).values() if hit.found.datatype == "wikibase-item"]
         for hit in sorted(counted, key=lambda hit: -hit.score)[: 0 if dimension else 1]:
-            pattern = f"{''.join(linked)}{_is_a(kind)} ; wdt:{hit.found.id} ?value ."
+            pattern = f"{''.join(linked)}{self._is_a(kind)} ; wdt:{hit.found.id} ?value ."
             yield Hypothesis(
                 f"SELECT ?answer WHERE {{ {pattern} }} "
                 f"GROUP BY ?answer ORDER BY {order}(COUNT(DISTINCT ?value)) LIMIT 1",
@@ -321,9 +344,11 @@ def _answers(question: Question, relation: Relation) -> bool:
     return question.asks != "time" or question.kind == "yes-no" or not relation.edges or "time" in relation.kinds
 
 
-def _is_a(kind: str) -> str:
-    """Member of a class or of a subclass; people are members of their occupations (P106)."""
-    return f"?answer (wdt:P31|wdt:P106)/wdt:P279* wd:{kind}"
+def _path(words: Vocabulary, *first: str) -> str:
+    """From a thing by one of some properties to a class and all above it; empty where there are none of these."""
+    ways, wider = [f"wdt:{one}" for one in words.each(first)], words.of(SUBCLASS_OF)
+    either = f"({'|'.join(ways)})" if len(ways) > 1 else "".join(ways)
+    return either + (f"/wdt:{wider}*" if wider else "") if ways else ""
 
 
 def _nearest(label: str, cut: Sequence[Segment]) -> str:

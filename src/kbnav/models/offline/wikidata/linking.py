@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, WIKIDATA_VOCABULARY, Vocabulary
 from kbnav.models.offline.lexicon import Lexicon
 from kbnav.models.offline.wikidata.evidence import Edge, Evidence, Found, Search
 from kbnav.models.offline.wikidata.question import Phrase, Question
@@ -14,7 +15,6 @@ from kbnav.relevance import relevance
 
 _RUNGS = {"exact": 1.0, "shorter": 0.85, "fulltext": 0.3, "none": 0.0}
 _PLACES = (1.0, 0.75, 0.55, 0.4)
-_WHAT_IT_IS = frozenset({"P31", "P279"})
 _UNSAID = frozenset({"external-id", "commonsMedia", "url", "math", "globe-coordinate"})
 """Datatypes whose values a question in words hardly asks for, unless a label says so."""
 
@@ -209,13 +209,19 @@ def property_hits(cut: Sequence[Segment]) -> dict[str, Hit]:
     return hits
 
 
-def relations(question: Question, cut: Sequence[Segment], entity: str, seen: Evidence) -> list[Relation]:
+def relations(
+    question: Question,
+    cut: Sequence[Segment],
+    entity: str,
+    seen: Evidence,
+    words: Vocabulary = WIKIDATA_VOCABULARY,
+) -> list[Relation]:
     """Properties that may answer the question, the likeliest first.
 
     ``cut`` are the segments that do not name the entity. A property counts by how well its label fits their words, by
     the searches that found it, and by whether its values are of the kind asked for.
     """
-    hits = property_hits(cut)
+    hits, what_it_is = property_hits(cut), words.each((INSTANCE_OF, SUBCLASS_OF))
     groups: dict[tuple[str, str], list[Edge]] = {}
     for edge in seen.edges.get(entity, []):
         groups.setdefault((edge.fact.property_id, edge.direction), []).append(edge)
@@ -231,7 +237,7 @@ def relations(question: Question, cut: Sequence[Segment], entity: str, seen: Evi
         score += hits[one].score if one in hits else 0.0
         if score > 0 or (question.asks == "time" and "time" in relation.kinds):
             score += _kind_fit(question, relation)
-            score -= 0.6 * (not edges) + 0.5 * (one in _WHAT_IT_IS) + 0.8 * ("category" in label)
+            score -= 0.6 * (not edges) + 0.5 * (one in what_it_is) + 0.8 * ("category" in label)
             ranked.append(Relation(entity, one, label, direction, score, tuple(edges), datatype))
     return sorted(ranked, key=lambda relation: -relation.score)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from kbnav.agents.common.losses import settled
 from kbnav.agents.machine import Reply, State
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, Vocabulary
 from kbnav.models.offline.lexicon import lexicon
 from kbnav.models.offline.wikidata.evidence import Evidence
 from kbnav.models.offline.wikidata.hypotheses import SURE, Focus, Hypothesis, Reading
@@ -30,8 +31,10 @@ class OfflinePolicy:
     question, the history and the observations of every step taken, and those already made are not made again.
     """
 
-    def __init__(self, toolbox: Toolbox) -> None:
+    def __init__(self, toolbox: Toolbox, words: Vocabulary = WIKIDATA_VOCABULARY) -> None:
+        """``words`` are those of the knowledge base that is asked."""
         self._toolbox = toolbox
+        self._words = words
 
     def __call__(self, state: State, context: Context) -> Reply:
         """The first calls of the plan that were not made yet; no call where the plan is at its end."""
@@ -65,7 +68,7 @@ class OfflinePolicy:
         second = [rest for phrase in first for rest in _leftovers(phrase, seen, language)]
         second = [one for one in dict.fromkeys(second) if one not in first][:_SECOND_SEARCHES]
         yield [_search(phrase) for phrase in second]
-        reading = Reading.of(question, _in_order(question, [*first, *second]), seen, state["history"])
+        reading = Reading.of(question, _in_order(question, [*first, *second]), seen, state["history"], self._words)
         tried: set[str] = set()
         for focus in _targets(reading):
             if length < _ROOM:

@@ -1,0 +1,265 @@
+"""What is particular to one Wikibase, as it says of itself: where its IRIs begin, its ids, its pages.
+
+Wikidata's is known. Any other is asked once: its siteinfo, one property as its query service and its RDF have it, and
+which of its properties are Wikidata's instance of, subclass of and so on, by a statement that says so or by the label.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import time
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from kbnav.answers import AnswerTable
+from kbnav.errors import KbnavError, ServiceError
+from kbnav.knowledge.service.exchange import Reply, Request
+from kbnav.knowledge.service.http import HttpClient, is_loopback
+from kbnav.knowledge.service.query_replies import ACCEPT_ROWS, read_query
+from kbnav.knowledge.service.replies import check_status, place
+from kbnav.knowledge.sparql.prefixes import add_prefixes, entity_page
+from kbnav.knowledge.sparql.vocabulary import (
+    CONCEPTS,
+    FEMALE,
+    MALE,
+    SEX,
+    WIKIDATA,
+    WIKIDATA_VOCABULARY,
+    Vocabulary,
+    wikibase_prefixes,
+)
+from kbnav.knowledge.wikidata import replies
+from kbnav.settings import Settings, Wikibase
+
+_LOG = logging.getLogger("kbnav.site")
+_PREFIX = re.compile(r"^\s*@?prefix\s+([\w-]*):\s*<([^<>\s]+)>", re.IGNORECASE | re.MULTILINE)
+_PROPERTY = re.compile(r"(https?://[^\s<>\"]+/entity/)(P[1-9]\d*)")
+_KINDS = {"wikibase-item": "item", "wikibase-property": "property", "wikibase-lexeme": "lexeme"}
+_LETTERS = {"Q": "item", "P": "property", "L": "lexeme"}
+
+
+class Site(BaseModel):
+    """One Wikibase. ``pages`` and ``namespaces`` are by kind: an address that ends before the id, and a number."""
+
+    model_config = ConfigDict(frozen=True)
+
+    concept_base: str = WIKIDATA
+    prefixes: dict[str, str] = {}
+    """Beside those that follow from the concept base, or in their place."""
+    ids: dict[str, str] | None = None
+    pages: dict[str, str] = {}
+    namespaces: dict[str, str] = {"item": "0", "property": "120"}
+    sparql: str = ""
+    """The query service that it names."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Its words."""
+        if self.concept_base == WIKIDATA and not self.prefixes and self.ids is None:
+            return WIKIDATA_VOCABULARY
+        return Vocabulary(self.concept_base, {**wikibase_prefixes(self.concept_base), **self.prefixes}, self.ids)
+
+    def page(self, entity_id: str, otherwise: str) -> str:
+        """The address of an entity's page; that of Wikidata, or a copy of it, begins with ``otherwise``."""
+        start = self.pages.get(_LETTERS.get(entity_id[:1], ""), "")
+        if start:
+            return start + quote(entity_id.replace("-", "#", 1), safe="#")
+        return otherwise + quote(entity_page(entity_id), safe=":#")
+
+
+WIKIDATA_SITE = Site()
+
+
+def siteinfo(http: HttpClient, api: str) -> Mapping[str, Any] | None:
+    """What a wiki says of itself, ``general`` and ``namespaces``; None where no wiki answers.
+
+    Raises what ``read_api`` raises.
+    """
+    params = {"action": "query", "meta": "siteinfo", "siprop": "general|namespaces", "format": "json"}
+    return http.fetch(Request("api", api, params), replies.siteinfo)
+
+
+def concept_base(told: Mapping[str, Any]) -> str:
+    """The concept base that a site names; empty where it is no Wikibase."""
+    base = str(told["general"].get("wikibase-conceptbaseuri") or "")
+    return WIKIDATA if base.partition("://")[2] == WIKIDATA.partition("://")[2] else base
+
+
+def learn(settings: Settings, http: HttpClient, told: Mapping[str, Any]) -> Site:
+    """What is particular to the Wikibase of ``settings.endpoints``, of which ``told`` is the siteinfo.
+
+    It is kept in a file for each host, as long as answers are; ``settings.wikibase`` goes before everything found out.
+    Raises UsageError where the site is no Wikibase.
+    """
+    base = settings.wikibase.concept_base or concept_base(told)
+    if base == WIKIDATA:
+        return _set(WIKIDATA_SITE, settings.wikibase)
+    kept = _kept_at(settings)
+    site = _read(kept, settings.cache_age) if kept else None
+    if site is None:
+        site = _found_out(settings, http, told, base)
+        if kept:
+            _write(kept, site)
+    return _set(site, settings.wikibase)
+
+
+def _set(site: Site, own: Wikibase) -> Site:
+    """A site with what the settings say."""
+    changed: dict[str, Any] = {}
+    if own.concept_base:
+        changed["concept_base"] = own.concept_base
+    if own.prefixes:
+        changed["prefixes"] = {**site.prefixes, **own.prefixes}
+    if own.ids:
+        changed["ids"] = {**(site.ids if site.ids is not None else {one: one for one in CONCEPTS}), **own.ids}
+    return site.model_copy(update=changed) if changed else site
+
+
+def _kept_at(settings: Settings) -> Path | None:
+    """Where a site is kept; a server on this machine is not, for another one may have its port tomorrow."""
+    if settings.cache_age <= 0 or is_loopback(settings.endpoints.api):
+        return None
+    host = re.sub(r"[^\w.-]", "_", urlsplit(settings.endpoints.api).netloc)
+    return settings.home / "sites" / f"{host}.json"
+
+
+def _read(file: Path, age: float) -> Site | None:
+    try:
+        if time() - file.stat().st_mtime < age:
+            return Site.model_validate_json(file.read_bytes())
+    except (OSError, ValidationError):  # it is found out again
+        return None
+    return None
+
+
+def _write(file: Path, site: Site) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(site.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        _LOG.warning("%s cannot be kept (%s); the site will be asked again", file, error)
+
+
+def _found_out(settings: Settings, http: HttpClient, told: Mapping[str, Any], base: str) -> Site:
+    """Ask the site. What it does not answer is left as Wikibase has it by default, and told in the log."""
+    site = Site(concept_base=base, ids={}, sparql=str(told["general"].get("wikibase-sparql") or ""), **_places(told))
+    try:
+        table = _select(settings, http, site, "SELECT ?p WHERE { ?p wikibase:directClaim ?direct } LIMIT 1")
+        found = next((_PROPERTY.fullmatch(row[0].value) for row in table.rows if row[0] is not None), None)
+        if found is None:
+            return site
+        if not settings.wikibase.concept_base:
+            site = site.model_copy(update={"concept_base": found[1]})
+        site = site.model_copy(update={"prefixes": _prefixes(settings, http, site.concept_base, found[2])})
+        return site.model_copy(update={"ids": find_ids(settings, http, site)})
+    except KbnavError as error:
+        _LOG.warning("%s: its properties are not known: %s", urlsplit(settings.endpoints.sparql).netloc, error)
+        return site
+
+
+def _places(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Addresses of pages, and namespaces by kind."""
+    general, spaces = told["general"], told.get("namespaces")
+    server = str(general.get("server") or "")
+    server = f"https:{server}" if server.startswith("//") else server
+    article = server + str(general.get("articlepath") or "/wiki/$1")
+    pages, numbers = {}, {}
+    for number, space in spaces.items() if isinstance(spaces, dict) else ():
+        kind = _KINDS.get(str(space.get("defaultcontentmodel"))) if isinstance(space, dict) else None
+        if kind:
+            name = str(space.get("*") or space.get("name") or "")
+            pages[kind] = article.replace("$1", quote(f"{name}:" if name else "", safe=":"))
+            numbers[kind] = str(number)
+    # The usual ones of a Wikibase that is not Wikidata.
+    return {"pages": pages, "namespaces": {"item": "120", "property": "122", **numbers}}
+
+
+def _select(settings: Settings, http: HttpClient, site: Site, query: str) -> AnswerTable:
+    text = add_prefixes(query, site.vocabulary.prefixes)
+    return http.fetch(Request("sparql", settings.endpoints.sparql, {"query": text}, ACCEPT_ROWS), read_query)
+
+
+def _prefixes(settings: Settings, http: HttpClient, base: str, property_id: str) -> dict[str, str]:
+    """The prefixes that the RDF of a property declares, where they differ from what follows from the concept base."""
+    url = f"{settings.endpoints.entity_data}{property_id}.ttl"
+    try:
+        text = http.fetch(Request("api", url, {}, "text/turtle"), _text)
+    except KbnavError as error:
+        _LOG.warning("no RDF of %s: %s", property_id, error)
+        return {}
+    return rdf_prefixes(text, base)
+
+
+def rdf_prefixes(turtle: str, base: str) -> dict[str, str]:
+    """What the prefixes of an entity's Turtle say beyond ``wikibase_prefixes``: own names, and namespaces elsewhere."""
+    top, known = base.removesuffix("entity/"), wikibase_prefixes(base)
+    declared = dict(_PREFIX.findall(turtle))
+    found = {name: iri for name, iri in declared.items() if name and name not in known}
+    for name, iri in known.items():
+        tail = iri.removeprefix(top)
+        same = [one for one in declared.values() if iri.startswith(top) and one.endswith(f"/{tail}")]
+        if same and iri not in same:
+            found[name] = same[0]
+    return found
+
+
+def _text(reply: Reply) -> str:
+    check_status(reply)
+    if reply.status != 200 or "@prefix" not in reply.text.lower():
+        raise ServiceError(f"{place(reply)} has no Turtle of an entity ({reply.status})")
+    return reply.text
+
+
+def find_ids(settings: Settings, http: HttpClient, site: Site) -> dict[str, str]:
+    """This site's id for each concept that it has: where a statement names Wikidata's id, or by the English label."""
+    ids = _ids(_select(settings, http, site, properties_query()), site)
+    if SEX in ids:
+        ids |= _ids(_select(settings, http, site, values_query(ids[SEX])), site)
+    return ids
+
+
+def properties_query() -> str:
+    """SPARQL for the columns ``concept``, ``found`` and ``how``: properties that are one of ``CONCEPTS``."""
+    ids = [one for one in CONCEPTS if one.startswith("P")]
+    said = " ".join(f'("{one}" <{WIKIDATA}{one}>) ("{one}" "{one}")' for one in ids)
+    named = " ".join(f'("{one}" "{CONCEPTS[one]}"@en)' for one in ids)
+    return (
+        "SELECT DISTINCT ?concept ?found ?how WHERE { "
+        f"{{ VALUES (?concept ?said) {{ {said} }} ?found ?edge ?said ; wikibase:directClaim ?direct . "
+        'BIND("said" AS ?how) } UNION '
+        f"{{ VALUES (?concept ?label) {{ {named} }} ?found rdfs:label ?label ; wikibase:directClaim ?direct . "
+        'BIND("named" AS ?how) } }'
+    )
+
+
+def values_query(sex: str) -> str:
+    """The same for the items male and female, among the values of a property."""
+    named = " ".join(f'("{one}" "{CONCEPTS[one]}"@en)' for one in (MALE, FEMALE))
+    return (
+        f"SELECT DISTINCT ?concept ?found ?how WHERE {{ {{ SELECT DISTINCT ?found WHERE {{ ?x wdt:{sex} ?found }} "
+        f'LIMIT 50 }} VALUES (?concept ?label) {{ {named} }} ?found rdfs:label ?label . BIND("named" AS ?how) }}'
+    )
+
+
+def _ids(table: AnswerTable, site: Site) -> dict[str, str]:
+    """The one id of each concept; what is said goes before what is only named so, and of several none is taken."""
+    words = site.vocabulary
+    found: dict[tuple[str, str], set[str]] = {}
+    for row in table.rows:
+        concept, entity, how = row
+        if concept and entity and how and (one := words.entity_id(entity.value)):
+            found.setdefault((how.value, concept.value), set()).add(one)
+    chosen: dict[str, str] = {}
+    for way in ("named", "said"):
+        chosen |= {concept: min(ids) for (how, concept), ids in found.items() if how == way and len(ids) == 1}
+    return chosen
+
+
+def missing(site: Site, concepts: Sequence[str]) -> list[str]:
+    """Labels of the concepts that a site has no id for."""
+    return [CONCEPTS[one] for one in concepts if not site.vocabulary.of(one)]

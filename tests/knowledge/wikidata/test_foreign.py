@@ -1,0 +1,213 @@
+"""A Wikibase that is not Wikidata: its own IRIs, its own property numbers; and the same questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbnav.agents.common.choice import build_agent
+from kbnav.answers import AnswerTable, Term
+from kbnav.errors import UnknownId, UsageError
+from kbnav.knowledge.base import Profiled
+from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.service.http import HttpClient
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, vocabulary_of
+from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of, open_http
+from kbnav.knowledge.wikidata.mirror.build import build_mirror
+from kbnav.knowledge.wikidata.mirror.server import MirrorServer
+from kbnav.knowledge.wikidata.site import learn, rdf_prefixes, siteinfo
+from kbnav.session import attempt
+from kbnav.settings import Settings, Wikibase
+from tests.knowledge.wikidata.foreign import BASE, build_foreign, foreign_triples
+from tests.knowledge.wikidata.serving import Answer, serving
+
+
+@pytest.fixture(scope="module")
+def mirror(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_foreign(tmp_path_factory.mktemp("foreign") / "mirror")
+
+
+@pytest.fixture(scope="module")
+def settings(mirror: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    return Settings(kb=str(mirror), home=tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(scope="module")
+def kb(settings: Settings) -> Iterator[WikidataKB]:
+    with open_kb(settings) as kb:
+        assert isinstance(kb, WikidataKB)
+        yield kb
+
+
+def told(http: HttpClient, settings: Settings) -> Mapping[str, Any]:
+    found = siteinfo(http, settings.endpoints.api)
+    assert found is not None
+    return found
+
+
+def ids(table: AnswerTable) -> list[str]:
+    return sorted(cell.entity_id or "" for row in table.rows for cell in row if cell)
+
+
+def test_what_it_calls_things_is_found_out_of_its_siteinfo_its_rdf_and_its_labels(kb):
+    words = vocabulary_of(kb)
+    assert words.concept_base == BASE
+    assert words.each(["P31", "P279", "P106", "P21"]) == ("P1", "P2", "P3", "P4")
+    assert words.of("P57") == ""  # director: nothing there is called so
+    assert words.prefixes["pqv"] == "https://kb.example/prop/qualifier/value/"
+    assert words.prefixes["schema"] == "http://schema.org/"
+    assert kb.state()["site"]["concept_base"] == BASE
+
+
+def test_queries_need_no_prefixes_and_results_have_labels(kb):
+    table = kb.execute_query("SELECT ?element { ?element wdt:P5 wd:Q7186 }")
+    assert ids(table) == ["Q1128", "Q979"]
+    assert table.labels == {"Q1128": "radium", "Q979": "polonium"}
+    grouped = kb.execute_query("SELECT (GROUP_CONCAT(STR(?e)) AS ?all) { ?e wdt:P5 wd:Q7186 }")
+    assert grouped.labels == {"Q1128": "radium", "Q979": "polonium"}
+
+
+def test_an_iri_of_wikidata_is_no_entity_of_its_own(kb):
+    assert kb.execute_query("SELECT ?x { VALUES ?x { <http://www.wikidata.org/entity/Q7186> } }").labels == {}
+    with pytest.raises(UnknownId):
+        kb.get_entry("http://www.wikidata.org/entity/Q7186")
+    assert kb.get_entry("https://kb.example/entity/Q7186").entity.label == "Marie Curie"
+    assert kb.get_entry("https://kb.example/wiki/Property:P5").entity.label == "discoverer or inventor"
+
+
+def test_entries_neighbours_examples_and_profiles_speak_of_its_own_properties(kb):
+    assert [one.value.text for one in kb.get_entry("Q7186").statements if one.property.id == "P1"] == ["human"]
+    edges = kb.search_neighbors("Q7186", query="discovered", direction="in").edges
+    assert {(edge.relation.id, edge.neighbor.id, edge.neighbor.text) for edge in edges[:2]} == {
+        ("P5", "Q979", "polonium"), ("P5", "Q1128", "radium"),
+    }  # fmt: skip
+    assert all(example.value.id.startswith("Q") for example in kb.get_property_examples("P5"))
+    assert isinstance(kb, Profiled)
+    profile = kb.property_profile("P5")
+    assert [(one.entity.label, one.count) for one in profile.subject_classes] == [("chemical element", 22)]
+    assert kb.class_profile("Q11344").direct == 39
+    assert kb.incoming("Q11344")[0].entity.id == "P1"
+
+
+def test_pages_of_its_entities_are_its_own(kb):
+    assert kb.page("Q7186") == "https://kb.example/wiki/Q7186"
+    assert kb.page("P5") == "https://kb.example/wiki/Property:P5"
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Which elements were discovered by Marie Curie?", ["Q1128", "Q979"]),
+        ("Who discovered polonium?", ["Q37463", "Q7186"]),
+        ("How many elements were discovered by Marie Curie?", ["2"]),
+    ],
+)
+def test_the_offline_policy_answers_the_same_questions(kb, settings, question, answer):
+    run = attempt(build_agent(kb, settings), question).run
+    table = run.outcome.table
+    assert table is not None
+    assert sorted((cell.entity_id or cell.value) for row in table.rows for cell in row if cell) == answer
+    assert "P31" not in run.outcome.query
+    assert "P61" not in run.outcome.query
+
+
+def test_a_statement_that_names_wikidatas_id_goes_before_a_label(mirror, tmp_path):
+    more = tmp_path / "more.nt"
+    said = '<https://kb.example/entity/P575> <https://kb.example/prop/direct/P9> "P31" .\n'
+    more.write_bytes(foreign_triples() + said.encode())
+    build_mirror([more], tmp_path / "mirror")
+    with open_kb(Settings(kb=str(tmp_path / "mirror"), home=tmp_path)) as kb:
+        assert vocabulary_of(kb).of("P31") == "P575"
+
+
+def test_settings_go_before_what_is_found_out(mirror, tmp_path):
+    own = Wikibase(ids={"P31": "P166", "P57": "P7"}, prefixes={"kb": BASE})
+    with open_kb(Settings(kb=str(mirror), home=tmp_path, wikibase=own)) as kb:
+        assert vocabulary_of(kb).each(["P31", "P57", "P279"]) == ("P166", "P7", "P2")
+        assert ids(kb.execute_query("SELECT ?x { kb:Q979 wdt:P5 ?x }")) == ["Q37463", "Q7186"]
+
+
+def test_a_served_copy_is_another_wikibase_by_its_url_too(mirror, tmp_path):
+    with MirrorServer(mirror) as server, open_kb(Settings(kb=server.url, home=tmp_path)) as kb:
+        assert vocabulary_of(kb).of("P31") == "P1"
+        assert not (tmp_path / "sites").exists()  # another server may have the port tomorrow
+
+
+def test_what_was_found_out_is_kept_for_its_host(mirror, tmp_path, monkeypatch):
+    monkeypatch.setattr("kbnav.knowledge.wikidata.site.is_loopback", lambda _url: False)
+    with MirrorServer(mirror) as server:
+        settings = Settings(endpoints=endpoints_of(server.url), home=tmp_path)
+        http = open_http(settings)
+        first = learn(settings, http, told(http, settings))
+        kept = list((tmp_path / "sites").iterdir())
+        assert len(kept) == 1
+        gone = settings.model_copy(
+            update={"endpoints": settings.endpoints.model_copy(update={"sparql": "http://127.0.0.1:9/"})}
+        )
+        assert learn(gone, http, told(http, settings)) == first
+        http.close()
+
+
+def test_a_usual_wikibase_has_items_in_a_namespace_of_their_own(tmp_path):
+    def answer(asked):
+        if asked.path == "/w/api.php":
+            general = {"server": "//kb.example", "articlepath": "/wiki/$1", "wikibase-conceptbaseuri": BASE}
+            spaces = {
+                "120": {"id": 120, "*": "Item", "defaultcontentmodel": "wikibase-item"},
+                "122": {"id": 122, "*": "Property", "defaultcontentmodel": "wikibase-property"},
+            }
+            return Answer({"query": {"general": general, "namespaces": spaces}})
+        return Answer("down", status=404)
+
+    with serving(answer) as served:
+        settings = Settings(endpoints=endpoints_of(served.url), home=tmp_path, limits={"retries": 0})
+        http = open_http(settings)
+        site = learn(settings, http, told(http, settings))
+        http.close()
+    assert site.page("Q42", "") == "https://kb.example/wiki/Item:Q42"
+    assert site.page("P1", "") == "https://kb.example/wiki/Property:P1"
+    assert site.namespaces == {"item": "120", "property": "122"}
+    assert site.vocabulary.of("P31") == ""  # the query service is down: nothing is invented
+
+
+def test_prefixes_of_the_rdf_are_its_own_names_and_namespaces_elsewhere():
+    turtle = """@prefix kb: <https://kb.example/entity/> .
+@prefix kbt: <https://kb.example/prop/direct/> .
+@prefix wds: <https://other.example/entity/statement/> .
+@prefix rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#> .
+"""
+    assert rdf_prefixes(turtle, BASE) == {
+        "kb": BASE,
+        "kbt": "https://kb.example/prop/direct/",
+        "wds": "https://other.example/entity/statement/",
+    }
+
+
+def test_a_concept_base_that_is_none_is_refused(tmp_path):
+    source = tmp_path / "a.nt"
+    source.write_text("")
+    with pytest.raises(UsageError, match="ends in /entity/"):
+        build_mirror([source], tmp_path / "mirror", concept_base="kb.example")
+
+
+def test_entity_documents_are_placed_under_the_concept_base(tmp_path):
+    source = tmp_path / "a.json"
+    source.write_text(
+        '{"id": "Q1", "labels": {"en": {"language": "en", "value": "one"}}, "claims": {"P1": [{"mainsnak": {"snaktype":'
+        ' "value", "property": "P1", "datatype": "url", "datavalue": {"type": "string", "value":'
+        ' "http://www.wikidata.org/entity/Q2"}}, "rank": "normal"}], "P2": [{"mainsnak": {"snaktype": "value",'
+        ' "property": "P2", "datatype": "wikibase-item", "datavalue": {"type": "wikibase-entityid", "value":'
+        ' {"entity-type": "item", "id": "Q1"}}}, "rank": "normal"}]}}'
+    )
+    build_mirror([source], tmp_path / "mirror", concept_base=BASE)
+    with open_kb(Settings(kb=str(tmp_path / "mirror"), home=tmp_path)) as kb:
+        rows = kb.execute_query("SELECT ?url ?item { wd:Q1 wdt:P1 ?url ; wdt:P2 ?item }").rows
+    assert rows == ((Term("uri", "http://www.wikidata.org/entity/Q2"), Term("uri", f"{BASE}Q1")),)
+
+
+def test_wikidata_needs_no_looking_up(mini_kb):
+    assert vocabulary_of(mini_kb) is WIKIDATA_VOCABULARY
+    assert vocabulary_of(object()) is WIKIDATA_VOCABULARY
