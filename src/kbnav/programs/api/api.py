@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kbnav.errors import BadArguments, KbnavError
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.programs.api.functions import Function
+from kbnav.programs.api.embedding import EmbeddingFunctions
+from kbnav.programs.api.functions import Function, Group
 from kbnav.programs.api.knowledge import KnowledgeFunctions
+from kbnav.programs.api.language import ModelFunctions
 from kbnav.programs.api.open import open_source
 from kbnav.programs.api.shown import shown
 from kbnav.programs.api.strings import StringFunctions
@@ -32,7 +35,7 @@ class ApiLimits:
 
     calls: int = 2_000
     """Calls of all functions together; the next one ends the run."""
-    model_calls: int = 20
+    model_prompts: int = 20
     """Prompts that each language-model function may send, replayed ones too; a call that needs more is refused."""
     seconds: float = 60.0
     """In functions that ask no model; the next call after that ends the run."""
@@ -42,6 +45,32 @@ class ApiLimits:
 
 class OutOfCalls(KbnavError):
     """A limit that ends the run: of calls, or of the time spent in them."""
+
+
+class Feedback:
+    """What a program tells whoever improves it."""
+
+    def __init__(self, limit: int) -> None:
+        """Keeps so many characters."""
+        self._room, self._left_out = limit, 0
+        self._kept: list[str] = []
+
+    def debug(self, *values: object) -> None:
+        """Tell values to whoever improves the program; they come back with the run, cut where they are long."""
+        self.tell(" ".join(shown(value) for value in values))
+
+    def tell(self, text: str) -> None:
+        """Keep a line, as far as there is room for it."""
+        kept = text[: self._room]
+        self._room -= len(kept)
+        self._left_out += len(text) - len(kept)
+        self._kept += [kept] if kept else []
+
+    @property
+    def text(self) -> str:
+        """What was told, and how much of it was left out."""
+        lines = "\n".join(self._kept)
+        return f"{lines}\n[{self._left_out} more characters]" if self._left_out else lines
 
 
 class Api:
@@ -56,93 +85,77 @@ class Api:
     ) -> None:
         """``encoder`` is for texts where the knowledge base has no vectors; without ``model`` nothing asks one."""
         self.limits = limits or ApiLimits()
-        self.encoder, self.model = encoder, model
+        self.model = model
         self._source = open_source(kb)
-        groups: list[KnowledgeFunctions | StringFunctions] = [KnowledgeFunctions(self._source), StringFunctions()]
-        self.functions: tuple[Function, ...] = tuple(function for group in groups for function in group.functions())
-        self._checked = {function.name: function.checked() for function in self.functions}
+        self.owners: Mapping[Group, object] = {
+            "knowledge base": KnowledgeFunctions(self._source),
+            "embedding": EmbeddingFunctions(self._source, encoder),
+            "strings": StringFunctions(),
+        }
+        found = [*KnowledgeFunctions.functions(), *EmbeddingFunctions.functions(), *StringFunctions.functions()]
+        found += ModelFunctions.functions() if model else []
+        self.functions: Mapping[str, Function] = {
+            function.name: function for function in [*found, Function("feedback", Feedback.debug)]
+        }
 
     def open(self, query: str, trace: Trace | None = None) -> Calls:
         """The calls of one run on a query; what a model is asked goes to ``trace``."""
-        return Calls(self, self._checked, query, trace or Trace())
+        return Calls(self, query, trace or Trace())
 
     def unknown(self, ids: Iterable[str]) -> list[str]:
         """Those that are no nodes of the knowledge base."""
         return self._source.unknown(ids)
 
+    @cached_property
     def stubs(self) -> str:
         """All functions as declarations in Python, for a type checker."""
-        return "\n\n".join(["from typing import Literal", *(function.stub() for function in self._offered)]) + "\n"
+        return "\n\n".join(["from typing import Literal", *(one.stub() for one in self.functions.values())]) + "\n"
 
+    @cached_property
     def prompt(self) -> str:
-        """All functions as the writer of a program reads them, group by group."""
+        """All functions as the writer of a program reads them, group by group, with the limits that are enforced."""
         parts: list[str] = []
-        for group in dict.fromkeys(function.group for function in self._offered):
-            parts.append(f"# {group}")
-            parts += [function.stub() for function in self._offered if function.group == group]
-        return "\n\n".join(parts) + "\n"
+        for group in dict.fromkeys(one.group for one in self.functions.values()):
+            limit = f": each may send {self.limits.model_prompts} prompts a query" if group == "language model" else ""
+            parts.append(f"# {group}{limit}")
+            parts += [one.stub() for one in self.functions.values() if one.group == group]
+        return "\n\n".join(parts) + f"\n\n# At most {self.limits.calls} calls of these functions a query.\n"
 
     @property
     def digest(self) -> str:
         """SHA-256 of the version and all that a writer reads."""
-        return hashlib.sha256(f"{API_VERSION}\n{self.prompt()}".encode()).hexdigest()
-
-    @property
-    def _offered(self) -> Sequence[Function]:
-        return (*self.functions, Function("debug", "feedback", debug))
-
-
-def debug(*values: object) -> None:
-    """Tell values to whoever improves the program; they come back with what the run gave, cut where they are long."""
+        return hashlib.sha256(f"{API_VERSION}\n{self.prompt}".encode()).hexdigest()
 
 
 class Calls:
     """The calls that one run of a program makes, counted and held to the limits. Used by one thread."""
 
-    def __init__(self, api: Api, checked: Mapping[str, Callable[..., Any]], query: str, trace: Trace) -> None:
+    def __init__(self, api: Api, query: str, trace: Trace) -> None:
         """``Api.open`` makes one."""
         self.query, self.trace = query, trace
-        self._api, self._checked = api, checked
         self.counts: Counter[str] = Counter()
         self.seconds = 0.0
-        self._debug: list[str] = []
-        self._told = self._left_out = 0
+        self.feedback = Feedback(api.limits.debug_characters)
+        self._functions, self._limits = api.functions, api.limits
+        model = ModelFunctions(api.model, trace, api.limits.model_prompts, self.feedback.tell)
+        self._owners: Mapping[Group, object] = {**api.owners, "feedback": self.feedback, "language model": model}
 
-    @property
-    def names(self) -> frozenset[str]:
-        """Of the functions."""
-        return frozenset({*self._checked, "debug"})
+    def has(self, name: str) -> bool:
+        """Whether there is a function of this name."""
+        return name in self._functions
 
     def call(self, name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         """What a function gives. Raises TellModel for what the program did wrong, OutOfCalls, and StopRun."""
-        limits = self._api.limits
-        if name not in self._checked and name != "debug":
-            raise BadArguments(f"the API has no function {name!r}")
-        if sum(self.counts.values()) >= limits.calls:
-            raise OutOfCalls(f"more than {limits.calls} calls of functions of the API")
-        if self.seconds > limits.seconds:
-            raise OutOfCalls(f"more than {limits.seconds:g} seconds in functions of the API")
+        function = self._functions.get(name)
+        if self.counts.total() >= self._limits.calls:
+            raise OutOfCalls(f"more than {self._limits.calls} calls of functions of the API")
+        if self.seconds > self._limits.seconds:
+            raise OutOfCalls(f"more than {self._limits.seconds:g} seconds in functions of the API")
+        if function is None:
+            raise BadArguments(f"the API has no function {name[:80]!r}")
         self.counts[name] += 1
-        if name == "debug":
-            self.tell(" ".join(shown(value) for value in args))
-            return None
         began = time.perf_counter()
         try:
-            return self._checked[name](args, kwargs or {})
+            return function.call(self._owners[function.group], args, kwargs or {})
         finally:
-            self.seconds += time.perf_counter() - began
-
-    def tell(self, text: str) -> None:
-        """Keep a line of debug output, as far as there is room for it."""
-        room = max(0, self._api.limits.debug_characters - self._told)
-        kept = text[:room]
-        self._told += len(kept)
-        self._left_out += len(text) - len(kept)
-        if kept:
-            self._debug.append(kept)
-
-    @property
-    def debug(self) -> str:
-        """What was told, and how much of it was left out."""
-        lines = "\n".join(self._debug)
-        return f"{lines}\n[{self._left_out} more characters]" if self._left_out else lines
+            self.seconds += 0.0 if function.asks_model else time.perf_counter() - began

@@ -6,72 +6,91 @@ import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
-from pydantic import ConfigDict, ValidationError, validate_call
+from pydantic import ValidationError, validate_call
 
 from kbnav.errors import BadArguments
 
 Group = Literal["knowledge base", "embedding", "strings", "language model", "feedback"]
 
-_PLAIN = {"Count": "int"}
+_PLAIN = {"Count": "int", "WordCount": "int"}
 """Types with bounds, as a writer reads them."""
+MOST_ITEMS, MOST_CHARACTERS = 200_000, 10_000_000
+"""In the arguments of one call, however they are nested; what is shared counts as often as it is met."""
 
 
 @dataclass(frozen=True)
 class Function:
     """One function of the API."""
 
-    name: str
     group: Group
-    run: Callable[..., Any]
-    """Takes plain data, checked against the signature, and gives plain data."""
-
-    @classmethod
-    def of(cls, method: Callable[..., Any], group: Group) -> Function:
-        """A method as a function of the API, under its own name."""
-        return cls(method.__name__, group, method)
+    method: Callable[..., Any]
+    """Takes the object that it belongs to, then plain data as its signature says, and gives plain data."""
+    asks_model: bool = False
 
     @property
+    def name(self) -> str:
+        """As a program calls it."""
+        return self.method.__name__
+
+    @cached_property
     def signature(self) -> str:
         """As in ``related(ids: list[str], limit: int = 100) -> dict[str, list[str]]``."""
-        signature = inspect.signature(self.run)
-        shown = [
-            str(parameter.replace(annotation=inspect.Parameter.empty)) for parameter in signature.parameters.values()
-        ]
-        typed = [
-            _annotated(text, parameter.annotation)
-            for text, parameter in zip(shown, signature.parameters.values(), strict=True)
-        ]
-        return f"{self.name}({', '.join(typed)}) -> {signature.return_annotation}"
+        signature = inspect.signature(self.method)
+        _, *parameters = signature.parameters.values()
+        return f"{self.name}({', '.join(map(_typed, parameters))}) -> {signature.return_annotation}"
 
     @property
     def doc(self) -> str:
         """The docstring."""
-        return inspect.getdoc(self.run) or ""
+        return inspect.getdoc(self.method) or ""
 
     def stub(self) -> str:
         """The function's declaration in Python, without its body."""
         body = textwrap.indent(f'"""{self.doc}"""\n...', "    ")
         return f"def {self.signature}:\n{body}"
 
-    def checked(self) -> Callable[..., Any]:
-        """``run`` behind a check of its arguments, which raises BadArguments."""
-        check = validate_call(config=ConfigDict(arbitrary_types_allowed=False))(self.run)
+    def call(self, owner: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What it gives for arguments from a program. Raises BadArguments for those that it does not take."""
+        if self.group != "feedback":  # which takes anything, and reads only the beginning of it
+            _measure([args, kwargs], [MOST_ITEMS, MOST_CHARACTERS], self.name)
+        try:
+            return self._checked(owner, *args, **kwargs)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            where = ".".join(self._parameter(part) for part in first["loc"][:2])
+            raise BadArguments(f"{self.name}: {where}: {first['msg']}; it is {self.signature}") from None
 
-        def call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-            try:
-                return check(*args, **kwargs)
-            except ValidationError as error:
-                first = error.errors(include_url=False, include_context=False)[0]
-                where = ".".join(str(part) for part in first["loc"])
-                raise BadArguments(f"{self.name}: {where}: {first['msg']}; see {self.signature}") from None
+    @cached_property
+    def _checked(self) -> Callable[..., Any]:
+        return validate_call(self.method)
 
-        return call
+    def _parameter(self, part: int | str) -> str:
+        """Pydantic names arguments by their place where they were given so."""
+        names = list(inspect.signature(self.method).parameters)
+        return names[part] if isinstance(part, int) and part < len(names) else str(part)[:80]
 
 
-def _annotated(shown: str, annotation: object) -> str:
-    """``limit=100`` as ``limit: int = 100``; annotations are strings, as postponed evaluation leaves them."""
-    name, equals, default = shown.partition("=")
-    text = f"{name}: {_PLAIN.get(str(annotation), annotation)}"
-    return f"{text} = {default}" if equals else text
+def _typed(parameter: inspect.Parameter) -> str:
+    """``limit: int = 100``; annotations are strings, as postponed evaluation leaves them."""
+    name, equals, default = str(parameter.replace(annotation=inspect.Parameter.empty)).partition("=")
+    annotation = _PLAIN.get(str(parameter.annotation), parameter.annotation)
+    return f"{name}: {annotation} = {default}" if equals else f"{name}: {annotation}"
+
+
+def _measure(value: Any, room: list[int], name: str, depth: int = 6) -> None:
+    """Walk through arguments, whose parts may be shared a million times or nested for ever, as far as is allowed."""
+    room[0] -= 1
+    if isinstance(value, str | bytes):
+        room[1] -= len(value)
+    if room[0] < 0 or room[1] < 0:
+        raise BadArguments(f"{name}: more than {MOST_ITEMS} values or {MOST_CHARACTERS} characters in one call")
+    if isinstance(value, Mapping | list | tuple | set | frozenset):
+        if depth == 0:
+            raise BadArguments(f"{name}: an argument is nested too deep")
+        for part in value:
+            _measure(part, room, name, depth - 1)
+            if isinstance(value, Mapping):
+                _measure(value[part], room, name, depth - 1)

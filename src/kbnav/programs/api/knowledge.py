@@ -21,23 +21,24 @@ class KnowledgeFunctions:
     def __init__(self, source: Source) -> None:
         self._source = source
 
-    def functions(self) -> Iterator[Function]:
+    @classmethod
+    def functions(cls) -> Iterator[Function]:
         """All of them, in the order in which they are told."""
         for method in (
-            self.ids_by_type,
-            self.types_of,
-            self.names_of,
-            self.texts_of,
-            self.relations_text,
-            self.documents_of,
-            self.field_of,
-            self.related,
-            self.relations_of,
-            self.follow_path,
-            self.find_by_name,
-            self.intersect,
+            cls.ids_by_type,
+            cls.types_of,
+            cls.names_of,
+            cls.texts_of,
+            cls.relations_text,
+            cls.documents_of,
+            cls.field_of,
+            cls.related,
+            cls.relations_of,
+            cls.follow_path,
+            cls.find_by_name,
+            cls.intersect,
         ):
-            yield Function.of(method, "knowledge base")
+            yield Function("knowledge base", method)
 
     def ids_by_type(self, node_type: str, limit: Count = 1000) -> list[str]:
         """Ids of the nodes of a type, the first `limit` of them in a fixed order."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +12,10 @@ from kbnav.knowledge.base import INVERSE, Direction
 from kbnav.knowledge.skb.graph import WAYS, Hop, Nodes
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import get_doc_info, get_rel_info
-from kbnav.programs.api.source import NotHere
+from kbnav.programs.api.source import NotHere, bounded
+
+if TYPE_CHECKING:
+    from kbnav.encoders import Encoder
 
 _TURNED: Mapping[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
 
@@ -23,6 +26,11 @@ class SkbSource:
     def __init__(self, kb: SkbKB) -> None:
         """Works with whatever indexes the SKB has."""
         self._kb, self._skb = kb, kb.skb
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """See ``Source``."""
+        return self._skb.vectors.encoder if self._skb.vectors is not None else None
 
     def unknown(self, ids: Iterable[str]) -> list[str]:
         """See ``Source``."""
@@ -43,15 +51,17 @@ class SkbSource:
 
     def texts(self, ids: Sequence[str], *, own: bool, relations: bool) -> dict[str, str]:
         """See ``Source``: as the SKB's style renders documents."""
-        found = {}
-        for node, number in self._numbered(ids):
-            text = get_doc_info(self._skb, number, add_rel=relations) if own else get_rel_info(self._skb, number)
-            found[node] = text.strip("\n")
-        return found
+        return bounded((node, self._text(number, own, relations)) for node, number in self._numbered(ids))
+
+    def _text(self, number: int, own: bool, relations: bool) -> str:
+        text = get_doc_info(self._skb, number, add_rel=relations) if own else get_rel_info(self._skb, number)
+        return text.strip("\n")
 
     def fields(self, ids: Sequence[str], field: str) -> dict[str, str]:
         """See ``Source``: lists are joined by ``; ``, ``a.b`` is a field of a field."""
-        return {node: _as_text(_field(self._skb.documents[number], field)) for node, number in self._numbered(ids)}
+        return bounded(
+            (node, _as_text(_field(self._skb.documents[number], field))) for node, number in self._numbered(ids)
+        )
 
     def related(self, ids: Sequence[str], relation: str, direction: Direction, limit: int) -> dict[str, list[str]]:
         """See ``Source``: in the order of the build."""

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from kbnav.errors import TellModel
+from kbnav.errors import BadArguments, TellModel
 from kbnav.knowledge.base import Direction
+
+if TYPE_CHECKING:
+    from kbnav.encoders import Encoder
+
+MOST_TEXT = 20_000_000
+"""Characters that one call gives."""
 
 
 class NotHere(TellModel):
@@ -18,6 +24,11 @@ class Source(Protocol):
 
     Ids that are none raise UnknownId; what the knowledge base cannot do raises NotHere. Used by several threads.
     """
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """That of the knowledge base's own vectors; None where it has none."""
+        ...
 
     def unknown(self, ids: Iterable[str]) -> list[str]:
         """Those that are no ids of nodes."""
@@ -70,3 +81,15 @@ class Source(Protocol):
     def similarity(self, query: str, ids: Sequence[str]) -> Mapping[str, float] | None:
         """The cosine of the query with each by the knowledge base's own vectors; None where it has none."""
         ...
+
+
+def bounded(texts: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Texts by id, as they come. Raises BadArguments where they are more than one call may give."""
+    found: dict[str, str] = {}
+    room = MOST_TEXT
+    for node, text in texts:
+        room -= len(text)
+        if room < 0:
+            raise BadArguments(f"the texts have more than {MOST_TEXT} characters: ask for fewer nodes at once")
+        found[node] = text
+    return found

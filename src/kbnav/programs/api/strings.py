@@ -12,10 +12,11 @@ from kbnav.relevance import words
 class StringFunctions:
     """A phrase beside many texts, a number from 0 to 1 for each. Docstrings are what the writer of a program reads."""
 
-    def functions(self) -> Iterator[Function]:
+    @classmethod
+    def functions(cls) -> Iterator[Function]:
         """All of them, in the order in which they are told."""
-        for method in (self.exact_match, self.token_recall, self.token_f1, self.fuzzy):
-            yield Function.of(method, "strings")
+        for method in (cls.exact_match, cls.token_recall, cls.token_f1, cls.fuzzy):
+            yield Function("strings", method)
 
     def exact_match(self, phrase: str, texts: list[str]) -> list[float]:
         """For each text 1.0 where it contains the phrase as whole words, whatever the case, else 0.0."""

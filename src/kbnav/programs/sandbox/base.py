@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 
 from kbnav.errors import BadArguments, KbnavError, QueryTimeout, UnknownId
 from kbnav.programs.api import Api, Calls
+from kbnav.programs.api.language import OverLimit
 from kbnav.programs.api.source import NotHere
 from kbnav.programs.program import Failure, Outcome, Parameter, Problem, Program
 from kbnav.trace import Trace
@@ -73,6 +74,7 @@ def raised_in_program(error: KbnavError) -> tuple[str, str]:
     """The builtin exception that a program sees for an error of the API, by name, and its message."""
     kinds: Sequence[tuple[type[KbnavError], str]] = (
         (NotHere, "NotImplementedError"),
+        (OverLimit, "RuntimeError"),
         (UnknownId, "LookupError"),
         (BadArguments, "ValueError"),
         (QueryTimeout, "TimeoutError"),
@@ -88,7 +90,7 @@ def outcome(
     error: Failure | None = None,
 ) -> Outcome:
     """The outcome of a run that is over."""
-    return Outcome(scores or {}, error, calls.debug, dict(calls.counts), round(seconds, 4), calls.trace.spent)
+    return Outcome(scores or {}, error, calls.feedback.text, dict(calls.counts), round(seconds, 4), calls.trace.spent)
 
 
 def read_scores(

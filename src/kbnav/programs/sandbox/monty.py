@@ -70,7 +70,7 @@ class MontySandbox:
 
     def check(self, program: Program, api: Api) -> tuple[Problem, ...]:
         """See ``Sandbox``: by a type check against the API's signatures, and what the interpreter does not know."""
-        key = program.sha256, api.stubs()
+        key = program.sha256, api.stubs
         with self._lock:
             known = self._problems.get(key)
         if known is None:
@@ -81,7 +81,7 @@ class MontySandbox:
 
     def _checked(self, program: Program, api: Api) -> tuple[Problem, ...]:
         try:
-            with self._session(api, stubs=api.stubs()) as session:
+            with self._session(api, stubs=api.stubs) as session:
                 session.feed_start(program.source)
         except self._monty.MontyTypingError as error:
             return _typing_problems(error)
@@ -141,7 +141,7 @@ class MontySandbox:
             if isinstance(paused, self._monty.FunctionSnapshot):
                 paused = self._answered(paused, calls)
             elif isinstance(paused, self._monty.NameLookupSnapshot):
-                known = not paused.object_id and paused.variable_name in calls.names
+                known = not paused.object_id and calls.has(paused.variable_name)
                 paused = paused.resume(value=_placeholder(paused.variable_name)) if known else paused.resume()
             else:
                 failed: Any = {"exc_type": "RuntimeError", "message": "nothing here runs asynchronously"}
@@ -152,7 +152,7 @@ class MontySandbox:
         if call.is_os_function:
             return call.resume_not_handled()
         name = str(call.function_name)
-        if call.object_id or name not in calls.names:
+        if call.object_id or not calls.has(name):
             return call.resume({"exc_type": "NameError", "message": f"name {name!r} is not defined"})
         try:
             result = calls.call(name, call.args, call.kwargs)
@@ -201,7 +201,7 @@ class _Printed:
         self._calls = calls
 
     def __call__(self, _stream: str, text: str) -> None:
-        self._calls.tell(text.removesuffix("\n"))
+        self._calls.feedback.tell(text.removesuffix("\n"))
 
 
 def _placeholder(name: str) -> Any:
