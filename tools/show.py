@@ -157,7 +157,7 @@ def table_text(table: AnswerTable, shown: Shown, *, name: str = "") -> str:
     if table.boolean is not None:
         return f"{name}: {table.boolean}" if name else str(table.boolean)
     if not table.rows:
-        return "The query ran and returned no rows."
+        return f"The query ran and returned no rows. {table.cut}".rstrip()
     lines = [_row_text(row, table, shown) for row in table.rows]
     first, last = _ends(lines, shown)
     left_out = len(lines) - first - last
@@ -209,12 +209,13 @@ def _about(table: AnswerTable, few: Sequence[int], shown: Shown, name: str) -> l
     hidden = len(table.columns) - len(columns)
     more = f" {hidden} more columns are not shown." if hidden else ""
     if not shown.whole_rows:
-        return [f"{total}.{more}"]
+        return [f"{total}.{more} {table.cut}".rstrip()]
     counts = [(len({row[place] for row in table.rows} - {None}), _empty(table, place)) for place in range(len(columns))]
     if len(table.rows) > 1:
         total += "; distinct: " + ", ".join(f"{one} {own}" for one, (own, _) in zip(columns, counts, strict=True))
     empty = [f"{one} {none}" for one, (_, none) in zip(columns, counts, strict=True) if none]
     lines = [total + (f"; empty: {', '.join(empty)}" if empty else "") + f".{more}"]
+    lines += [f"NOT ALL: {table.cut}"] if table.cut else []
     ids = {table.entity(cell) for place in few for cell in table.rows[place][:_COLUMNS]}
     if table.prefixes is None and any(one and one not in table.labels for one in ids):
         lines.append("Ids that stand alone have no label.")

@@ -83,6 +83,7 @@ class QueryEnding:
             return failed.noted("The final query failed when it was run again.", str(error)), Usage()
         runs_anywhere = context.kb.declared(final) if isinstance(context.kb, Shaped) else final
         outcome = replace(outcome, query=runs_anywhere, table=table).noted(*note)
+        outcome = outcome.noted(table.cut) if table.cut else outcome
         try:
             names = context.kb.labels(ids_in(context.kb, final), language=context.language)
             outcome = replace(outcome, table=replace(table, labels={**table.labels, **names}))

@@ -89,6 +89,7 @@ class AnswerTable:
     no rows but a ``boolean``. A CONSTRUCT or DESCRIBE result has the columns ``subject``, ``predicate`` and ``object``.
     ``labels`` maps entity ids (``Q42``) to labels in the user's language. With ``prefixes`` every IRI is an entity, and
     its id is the ``short_name``; None: only the IRIs of a Wikibase's or an SKB's entities are, and they say the id.
+    ``cut`` is a sentence on rows that the service left out; empty where it gave all, as far as it says.
     """
 
     columns: tuple[str, ...] = ()
@@ -96,6 +97,7 @@ class AnswerTable:
     boolean: bool | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     prefixes: Mapping[str, str] | None = None
+    cut: str = ""
 
     def entity(self, cell: Cell) -> str | None:
         """Id of the entity that a cell is; None where it is none."""

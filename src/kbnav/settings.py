@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BaseModel,
     BeforeValidator,
@@ -44,23 +46,33 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+def without_credentials(address: str) -> str:
+    """The address as it is. Raises ValueError where it holds a user's name or password, which runs would then hold."""
+    if "://" in address and "@" in urlsplit(address).netloc:
+        raise ValueError("an address may not hold a user's name and password: it is saved with every run")
+    return address
+
+
+Address = Annotated[str, AfterValidator(without_credentials)]
+
+
 class Endpoints(Strict):
     """Where a Wikibase is; the defaults are Wikidata's. A local mirror, QLever or any Wikibase works as well."""
 
-    sparql: str = "https://query.wikidata.org/sparql"
-    api: str = "https://www.wikidata.org/w/api.php"
-    entity_data: str = "https://www.wikidata.org/wiki/Special:EntityData/"
-    query_page: str = "https://query.wikidata.org/#"
+    sparql: Address = "https://query.wikidata.org/sparql"
+    api: Address = "https://www.wikidata.org/w/api.php"
+    entity_data: Address = "https://www.wikidata.org/wiki/Special:EntityData/"
+    query_page: Address = "https://query.wikidata.org/#"
     """The query's text, percent-encoded, is put behind it to make a link a person can open."""
-    entity_page: str = "https://www.wikidata.org/wiki/"
-    vector: str = ""
+    entity_page: Address = "https://www.wikidata.org/wiki/"
+    vector: Address = ""
     """Base URL of a Wikidata vector database; empty: ``vector_query`` is not offered."""
 
 
 class SparqlSource(Strict):
     """A SPARQL endpoint with a name, ``[sparql.NAME]`` in ``kbnav.toml``."""
 
-    url: str
+    url: Address
     """Address of its SPARQL protocol."""
     graph: str = ""
     """Default graph; empty: the endpoint's own."""
@@ -216,7 +228,7 @@ class Settings(BaseSettings):
 
     contact: str = ""
     """Operator's e-mail address or page, for the User-Agent; live use of Wikidata needs it."""
-    kb: str = "mini"
+    kb: Address = "mini"
     """``mini`` (the bundled mirror), ``demo`` (the bundled SKB), ``wikidata``, a name of ``sparql``, the folder of an
     SKB or a mirror, or a URL: a SPARQL endpoint's, a served mirror's, or that of a Wikibase with Wikidata's paths."""
     language: str = "auto"

@@ -92,6 +92,7 @@ def result_data(result_id: str, result: Result) -> dict[str, Any]:
         "columns": list(result.table.columns),
         "rows": len(result.table.rows),
         "total": result.total,
+        "cut": result.table.cut,
         "ranking": result.ranking is not None,
         "chart": chart(result),
         "points": points(result),

@@ -61,6 +61,11 @@ class Reply:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     @property
+    def partial(self) -> bool:
+        """Whether the service says, outside the body, that this is a part of the result only: as Virtuoso does."""
+        return self.status == 206 or "x-sparql-maxrows" in self.headers or "x-sql-state" in self.headers
+
+    @property
     def text(self) -> str:
         """The body for messages and patterns, undecodable bytes replaced."""
         return self.body.decode("utf-8", "replace")

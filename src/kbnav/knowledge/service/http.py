@@ -16,6 +16,7 @@ from kbnav.errors import CredentialsError, ServiceError
 from kbnav.knowledge.service.cache import HttpCache
 from kbnav.knowledge.service.exchange import GRACE, Again, Reply, Request
 from kbnav.knowledge.service.limits import Rules, Slot, Throttle
+from kbnav.knowledge.service.redirects import MOST, STATUSES, host_of, next_place, too_many, untrusted
 from kbnav.settings import Settings
 
 _LOG = logging.getLogger("kbnav.http")
@@ -120,7 +121,7 @@ class HttpClient:
             reply = self._send(request)
             value = read(reply)
             slot.failed = False
-        if self._cache and not request.post:
+        if self._cache and not request.post and not reply.partial:
             self._cache.put(request.key, reply.content_type, reply.body)
         return value
 
@@ -133,7 +134,7 @@ class HttpClient:
         else:
             rules = Rules(seconds=limits.query_seconds_per_minute, errors=limits.errors_per_minute)
         longest = limits.query_timeout + GRACE if request.service == "sparql" else limits.request_timeout
-        return self._throttle.slot(f"{urlsplit(request.url).netloc} {self.user_agent}", rules, longest=longest)
+        return self._throttle.slot(f"{host_of(request.url)} {self.user_agent}", rules, longest=longest)
 
     def _send(self, request: Request) -> Reply:
         if request.service == "sparql":
@@ -147,18 +148,27 @@ class HttpClient:
         import requests
 
         place = {"params": request.params} if request.method == "GET" else {"data": request.params}
-        try:
-            response = self._session.request(
-                request.method,
-                request.url,
-                headers={"Accept": request.accept},
-                timeout=self._limits.request_timeout,
-                **place,  # type: ignore[arg-type]
-            )
-        except requests.RequestException as error:
-            raise Again(ServiceError(f"{urlsplit(request.url).netloc} cannot be reached: {_reason(error)}")) from error
-        headers = {name.lower(): value for name, value in response.headers.items()}
-        return Reply(response.status_code, response.content, headers, request.url)
+        url = request.url
+        for _ in range(MOST + 1):
+            try:
+                response = self._session.request(
+                    request.method,
+                    url,
+                    headers={"Accept": request.accept},
+                    timeout=self._limits.request_timeout,
+                    allow_redirects=False,
+                    **place,  # type: ignore[arg-type]
+                )
+            except requests.exceptions.SSLError as error:
+                raise untrusted(url, _reason(error)) from error
+            except requests.RequestException as error:
+                raise Again(ServiceError(f"{host_of(url)} cannot be reached: {_reason(error)}")) from error
+            location = response.headers.get("Location", "")
+            if response.status_code not in STATUSES or not location:
+                headers = {name.lower(): value for name, value in response.headers.items()}
+                return Reply(response.status_code, response.content, headers, request.url)
+            url, place = next_place(response.url, location, request.method), {}
+        raise too_many(request.url)
 
 
 def _reason(error: BaseException) -> str:

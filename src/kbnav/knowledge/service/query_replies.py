@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 from kbnav.answers import XSD_STRING, AnswerTable, Cell, Term
@@ -21,7 +22,8 @@ ACCEPT_TRIPLES = "application/n-triples, text/turtle;q=0.9"
 _RDF_TYPES = {"application/n-triples", "text/turtle", "application/x-turtle", "application/turtle"}
 _TIMEOUT = re.compile(
     r"\bTimeoutException\b|QueryTimeoutException|Query deadline is expired|\bS1T00\b|"
-    r"(?:operation|query|transaction) (?:has )?timed out|cancell?ed due to timeout|time limit|memory limit",
+    r"(?:operation|query|transaction) (?:has )?timed out|cancell?ed due to timeout|time limit|memory limit|"
+    r"estimated execution time",
     re.IGNORECASE,
 )
 _TRACE_START = re.compile(r"^(?:[a-z]\w*\.)+\w*(?:Exception|Error)\b", re.MULTILINE)
@@ -38,17 +40,21 @@ _PLACES = (
     re.compile(r",? *\bline (?P<line>\d+)(?:,? column (?P<column>\d+))?:?", re.IGNORECASE),
 )
 _ECHO = "SPARQL-QUERY: queryStr="
+_VIRTUOSO_ECHO = "\n\nSPARQL query:\n"
+_VIRTUOSO = re.compile(r"^Virtuoso \w{5} Error ")
 
 
-def read_query(reply: Reply) -> AnswerTable:
-    """A reply of a query service, rows, a boolean or triples.
+def read_query(reply: Reply, *, limit: int | None = None) -> AnswerTable:
+    """A reply of a query service, rows, a boolean or triples; where the service says that it cut them, ``cut`` does.
+
+    ``limit`` is the query's own LIMIT: a result that ends there is whole.
 
     Raises QuerySyntaxError, QueryTimeout, QueryRefused, Again, BadResponse and what ``check_status`` raises.
     """
-    if reply.status != 200:
+    if reply.status not in (200, 206):
         raise _failure(reply)
     if reply.content_type in _RDF_TYPES:
-        return _triples(reply)
+        return replace(_triples(reply), cut=_cut(reply, None, limit))
     try:
         document = read_json(reply)
     except BadResponse as error:
@@ -61,7 +67,25 @@ def read_query(reply: Reply) -> AnswerTable:
             if isinstance(document, dict)
             else BadResponse(f"{place(reply)} answers with {type(document).__name__} where a query result is promised")
         )
-    return _without_context(AnswerTable.from_sparql_json(document))
+    table = _without_context(AnswerTable.from_sparql_json(document))
+    meta = document.get("meta")
+    total = meta.get("result-size-total") if isinstance(meta, dict) else None
+    return replace(table, cut=_cut(reply, total, limit, len(table.rows)))
+
+
+def _cut(reply: Reply, total: object, limit: int | None, rows: int = 0) -> str:
+    """Why rows are missing: Virtuoso says it in headers, QLever in ``meta``; empty where nothing is said."""
+    where = place(reply)
+    if reply.status == 206 or reply.headers.get("x-sql-state", "").upper() == "S1TAT":
+        return f"{where} gave only the rows that it had found at its time limit; there may be more."
+    most = reply.headers.get("x-sparql-maxrows", "").strip()
+    if most.isdecimal() and (limit is None or limit > int(most)):
+        return (
+            f"{where} gives at most {int(most):,} rows of a result and left out the rest; count, or page with OFFSET."
+        )
+    if isinstance(total, int) and total > rows and (limit is None or rows < limit):
+        return f"{where} gave {rows:,} of {total:,} rows."
+    return ""
 
 
 def _failure(reply: Reply) -> Exception:
@@ -73,7 +97,9 @@ def _failure(reply: Reply) -> Exception:
         return _syntax_error(reply, message)
     if reply.status == 504:
         return QueryTimeout(TIMED_OUT)
-    if reply.status in (200, 400, 413, 414) or (reply.status == 500 and _ECHO in reply.text):
+    if reply.status in (200, 400, 413, 414) or (
+        reply.status == 500 and (_ECHO in reply.text or _VIRTUOSO.match(reply.text))
+    ):
         return QueryRefused(f"the query service refuses the query: {message}")
     try:
         check_status(reply)
@@ -92,7 +118,7 @@ def _explain(reply: Reply) -> tuple[str, str]:
     echo = text.rfind(_ECHO)
     start = _TRACE_START.search(text, max(echo, 0))
     text = text[start.start() :] if start else text[max(echo, 0) :]
-    text = _TRACE_LINES.split(text, maxsplit=1)[0]
+    text = _TRACE_LINES.split(text, maxsplit=1)[0].partition(_VIRTUOSO_ECHO)[0]
     message = one_line(_EXCEPTIONS.sub("", text), limit=400)
     return message or one_line(text), text
 

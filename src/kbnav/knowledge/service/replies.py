@@ -10,10 +10,10 @@ import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 from kbnav.errors import BadResponse, Banned, CredentialsError, ServiceError
 from kbnav.knowledge.service.exchange import Again, Reply
+from kbnav.knowledge.service.redirects import host_of
 
 _HTML = re.compile(rb"^\s*(?:<!doctype html|<html|<head|<body)", re.IGNORECASE)
 _RETRY_IN = re.compile(r"retry in (\d+) second", re.IGNORECASE)
@@ -63,12 +63,13 @@ def read_json(reply: Reply) -> Any:
         return json.loads(reply.body.decode("utf-8-sig"), strict=False)
     except (ValueError, RecursionError) as error:
         kind = "cut off" if _cut_off(reply.body, error) else "not JSON"
-        raise BadResponse(f"{where} answers with a body that is {kind} ({len(reply.body)} bytes)") from error
+        sent = f", {reply.content_type}" if reply.content_type else ""
+        raise BadResponse(f"{where} answers with a body that is {kind} ({len(reply.body)} bytes{sent})") from error
 
 
 def place(reply: Reply) -> str:
     """The host that answered, for messages."""
-    return urlsplit(reply.url).netloc or "the service"
+    return host_of(reply.url) or "the service"
 
 
 def one_line(text: str, *, limit: int = 200) -> str:

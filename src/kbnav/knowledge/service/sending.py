@@ -6,15 +6,17 @@ import gzip
 import http.client
 import io
 import re
+import ssl
 import urllib.error
 import urllib.request
 import zlib
-from urllib.parse import urlsplit
+from typing import Any
 
 from SPARQLWrapper import POST, SPARQLWrapper
 
-from kbnav.errors import QueryRefused, QueryTimeout, ServiceError
+from kbnav.errors import BadResponse, QueryRefused, QueryTimeout, ServiceError
 from kbnav.knowledge.service.exchange import TIMED_OUT, Again, Reply, Request
+from kbnav.knowledge.service.redirects import MOST, host_of, next_place, untrusted
 
 MAX_BODY = 64 * 1024 * 1024
 
@@ -24,6 +26,21 @@ class _Wrapper(SPARQLWrapper):
         """The prepared request. SPARQLWrapper's own ``query`` drops the status, headers and body of an error."""
         request: urllib.request.Request = self._createRequest()
         return request
+
+
+class _SameHost(urllib.request.HTTPRedirectHandler):
+    max_redirections = MOST
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        """The request to the next place; the parameters that are a query's own are in its address already."""
+        try:
+            target = next_place(req.full_url, newurl, req.get_method())
+        except BadResponse:
+            fp.close()
+            raise
+        return super().redirect_request(req, fp, code, msg, headers, target)
 
 
 def send(request: Request, user_agent: str, *, timeout: float, authorization: str = "") -> Reply:
@@ -43,7 +60,7 @@ def send(request: Request, user_agent: str, *, timeout: float, authorization: st
         wrapper.setMethod(POST)
     wrapper.addCustomHttpHeader("Accept", request.accept)
     wrapper.addCustomHttpHeader("Accept-Encoding", "gzip")
-    place = urlsplit(request.url).netloc
+    place = host_of(request.url)
     try:
         prepared = wrapper.request()
         if authorization:  # urllib leaves such a header behind when it follows a redirect
@@ -52,6 +69,8 @@ def send(request: Request, user_agent: str, *, timeout: float, authorization: st
     except TimeoutError as error:
         raise QueryTimeout(TIMED_OUT) from error
     except urllib.error.URLError as error:
+        if isinstance(error.reason, ssl.SSLError):
+            raise untrusted(request.url, error.reason) from error
         if isinstance(error.reason, TimeoutError):
             raise Again(ServiceError(f"{place} cannot be reached: no connection in {timeout:.0f} s")) from error
         raise Again(ServiceError(f"{place} cannot be reached: {error.reason}")) from error
@@ -61,7 +80,7 @@ def send(request: Request, user_agent: str, *, timeout: float, authorization: st
 
 def _open(request: urllib.request.Request, timeout: float) -> Reply:
     try:
-        response = urllib.request.urlopen(request, timeout=timeout)
+        response = urllib.request.build_opener(_SameHost).open(request, timeout=timeout)
     except urllib.error.HTTPError as error:
         response = error
     with response:

@@ -1,8 +1,9 @@
-"""Take off the LIMIT that was put on a query to look at a few rows first."""
+"""The outermost LIMIT of a query, and taking it off where it was put on to look at a few rows first."""
 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from kbnav.knowledge.sparql.tokens import nesting, tokenize
 
@@ -55,6 +56,17 @@ def drop_probe_limit(query: str, question: str) -> str:
     head, tail = query[: limit.start], query[number.end :]
     # White space goes too, unless something behind would run into what stands before.
     return head.rstrip(" \t\r\n") if not tail.strip() else head + tail
+
+
+def outer_limit(query: str) -> int | None:
+    """The number of the outermost LIMIT; None where there is none. Raises QuerySyntaxError as ``drop_probe_limit``."""
+    tokens = tokenize(query)
+    nested = nesting(query, tokens)
+    outer = [token for index, token in enumerate(tokens) if nested.parent[index] < 0]
+    for token, number in pairwise(outer):
+        if token.is_word("LIMIT") and number.text.isdecimal():
+            return int(number.text)
+    return None
 
 
 def _mentions(question: str, number: int) -> bool:

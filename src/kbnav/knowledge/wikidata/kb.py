@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -30,6 +31,7 @@ from kbnav.knowledge.service.http import HttpClient, is_loopback, user_agent
 from kbnav.knowledge.service.limits import Throttle
 from kbnav.knowledge.service.query_replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
 from kbnav.knowledge.sparql.check import QueryForm, check
+from kbnav.knowledge.sparql.limits import outer_limit
 from kbnav.knowledge.sparql.prefixes import add_prefixes
 from kbnav.knowledge.sparql.vocabulary import Vocabulary
 from kbnav.knowledge.wikidata import examples, neighbors, profiles, vector
@@ -185,7 +187,7 @@ class WikidataKB:
         request = Request(
             "sparql", self._endpoints.sparql, {"query": add_prefixes(query, self._words.prefixes)}, accept
         )
-        return self._http.fetch(request, read_query)
+        return self._http.fetch(request, partial(read_query, limit=outer_limit(query)))
 
     def search_neighbors(
         self,

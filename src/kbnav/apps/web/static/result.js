@@ -53,7 +53,8 @@ export function showResult(result, base, offered) {
   }
   load();
   return h("div", { class: "result" },
-    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Result" }, table), problem, pager,
+    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Result" }, table), problem,
+    result.cut && h("p", { class: "soft" }, result.cut), pager,
     result.chart && drawChart(result.chart), result.points.length > 0 && drawMap(result.points, offered.tiles, offered.tilesCredit));
 }
 
