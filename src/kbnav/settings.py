@@ -43,7 +43,7 @@ OFFLINE = "offline"
 class Strict(BaseModel):
     """A group of settings; a misspelled one is an error."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
 def without_credentials(address: str) -> str:
@@ -72,7 +72,7 @@ class Endpoints(Strict):
 class SparqlSource(Strict):
     """A SPARQL endpoint with a name, ``[sparql.NAME]`` in ``kbnav.toml``."""
 
-    url: Address
+    url: str
     """Address of its SPARQL protocol."""
     graph: str = ""
     """Default graph; empty: the endpoint's own."""
@@ -223,12 +223,17 @@ class Settings(BaseSettings):
     """All settings of kbnav."""
 
     model_config = SettingsConfigDict(
-        env_prefix="KBNAV_", env_nested_delimiter="__", toml_file=SETTINGS_FILE, extra="forbid", populate_by_name=True
+        env_prefix="KBNAV_",
+        env_nested_delimiter="__",
+        toml_file=SETTINGS_FILE,
+        extra="forbid",
+        populate_by_name=True,
+        hide_input_in_errors=True,
     )
 
     contact: str = ""
     """Operator's e-mail address or page, for the User-Agent; live use of Wikidata needs it."""
-    kb: Address = "mini"
+    kb: str = "mini"
     """``mini`` (the bundled mirror), ``demo`` (the bundled SKB), ``wikidata``, a name of ``sparql``, the folder of an
     SKB or a mirror, or a URL: a SPARQL endpoint's, a served mirror's, or that of a Wikibase with Wikidata's paths."""
     language: str = "auto"
