@@ -18,6 +18,7 @@ _UPDATES_AT_START = (*_UPDATES, "ADD", "MOVE", "COPY", "WITH")
 _ESCAPE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})")
 # Some parsers need no space behind a keyword: to them `SERVICEx:y` is a SERVICE, to others a prefixed name.
 _GLUED = re.compile(r"(true|false)?service", re.IGNORECASE)
+_GLUED_PREFIX = re.compile(r"prefix|base", re.IGNORECASE)
 _GLUED_FROM = re.compile(r"from", re.IGNORECASE)
 # Read as an expression, `//` makes no sense to any parser: this is an IRI.
 _PLAIN_IRI = re.compile(r"<[A-Za-z][A-Za-z0-9+.-]*://")
@@ -76,7 +77,9 @@ def _refuse_ambiguous(query: str, tokens: Sequence[Token]) -> None:
     """Refuse glued keywords, and a `<` between operands that some parsers read as the beginning of an IRI."""
     brackets: list[str] = []
     before: Token | None = None
-    for token in tokens:
+    for index, token in enumerate(tokens):
+        if token.kind == "iri" and before and before.kind == "name" and not brackets:
+            _refuse_glued_prefix(query, tokens[max(index - 2, 0)], before)
         if token.kind in ("word", "name") and not token.is_word("SERVICE") and _GLUED.match(token.text):
             raise _refused(
                 query,
@@ -91,6 +94,16 @@ def _refuse_ambiguous(query: str, tokens: Sequence[Token]) -> None:
         elif token.text in (")", "}", "]") and brackets:
             brackets.pop()
         before = token
+
+
+def _refuse_glued_prefix(query: str, before: Token, name: Token) -> None:
+    """To some parsers `PREFIXx: <…>` declares `x:`, and with it what a SERVICE is."""
+    if (
+        not before.is_word("PREFIX")
+        and _GLUED_PREFIX.match(name.text)
+        and not name.text.lower().startswith(("prefix:", "base:"))
+    ):
+        raise _refused(query, name.start, f"`{name.text}` may declare a prefix: put a space behind the keyword")
 
 
 def _odd(iri: str) -> bool:

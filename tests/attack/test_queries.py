@@ -1,0 +1,155 @@
+"""No query that changes data or reaches out runs, through whichever door it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from kbnav.agents.common.choice import build_agent
+from kbnav.errors import QueryRefused, QuerySyntaxError
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.bundled import bundled_mirror
+from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.sparql.check import check
+from kbnav.knowledge.sparql.guard import guard
+from kbnav.knowledge.wikidata.mirror.server import MirrorServer
+from kbnav.session import use
+from kbnav.settings import Settings
+from tests.apps.test_mcp import called, served
+from tests.apps.web.parts import Server, Visit, web_settings
+from tests.attack.queries import HARMLESS, LABEL, hostile
+
+Door = Callable[[str], str]
+"""Sends a query and says what came of it: ``refused``, or ``ran``."""
+
+
+@pytest.fixture(scope="module")
+def trap() -> Iterator[tuple[str, list[str]]]:
+    """A server that is never to be asked, and what it was asked."""
+    seen: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.path)
+            self.send_error(404)
+
+        do_POST = do_GET
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/sparql", seen
+    server.shutdown()
+    server.server_close()
+
+
+def _told(call: Callable[[str], object]) -> Door:
+    def door(query: str) -> str:
+        try:
+            call(query)
+        except (QueryRefused, QuerySyntaxError):
+            return "refused"
+        return "ran"
+
+    return door
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Door]]:
+    home = tmp_path_factory.mktemp("home")
+    with ExitStack() as opened:
+        found: dict[str, Door] = {}
+        for name in ("mini", "demo"):
+            settings = Settings(kb=name, home=home)
+            kb = opened.enter_context(open_kb(settings))
+            agent = build_agent(kb, settings, "")
+            found[f"library, {name}"] = _told(kb.execute_query)
+            found[f"tool, {name}"] = _by_tool(agent)
+        server = opened.enter_context(MirrorServer(bundled_mirror(home)))
+        found["a mirror's own endpoint"] = _by_http(server.endpoints.sparql)
+        page = opened.enter_context(Server(web_settings(home, "mini", "demo")))
+        visit = Visit(page.url)
+        for name in ("mini", "demo"):
+            found[f"page, {name}"] = _by_page(visit, name)
+        yield found
+
+
+def _by_tool(agent: Any) -> Door:
+    def door(query: str) -> str:
+        seen, _ = use(agent, "execute_query", {"query": query})
+        return "ran" if seen.ok else "refused"
+
+    return door
+
+
+def _by_page(visit: Visit, kb: str) -> Door:
+    def door(query: str) -> str:
+        status = visit("POST", "/api/queries", {"query": query, "kb": kb}).status_code
+        return {200: "ran", 422: "refused"}.get(status, str(status))
+
+    return door
+
+
+def _by_http(url: str) -> Door:
+    def door(query: str) -> str:
+        return "ran" if requests.post(url, data={"query": query}, timeout=30).ok else "refused"
+
+    return door
+
+
+def test_there_are_enough_of_them():
+    assert len(hostile("http://a.example/")) >= 200
+
+
+@pytest.mark.parametrize(
+    "door",
+    [*(f"{way}, {kb}" for way in ("library", "tool", "page") for kb in ("mini", "demo")), "a mirror's own endpoint"],
+)
+def test_no_door_lets_any_through(doors: dict[str, Door], trap: tuple[str, list[str]], door: str, tmp_path: Path):
+    place, seen = trap
+    slipped = [query for query in hostile(place) if doors[door](query) != "refused"]
+    assert slipped == []
+    assert seen == []
+    for query in HARMLESS:
+        assert doors[door](query) == "ran", query
+
+
+def test_the_guard_alone_refuses_what_reaches_out(trap: tuple[str, list[str]]):
+    allowed = [LABEL[1:-1]]
+    passed = []
+    for query in hostile(trap[0]):
+        try:
+            guard(query, allowed)
+        except (QueryRefused, QuerySyntaxError):
+            continue
+        passed.append(query)
+    assert passed == []
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_the_check_refuses_them_for_either_kind_of_store(trap: tuple[str, list[str]], strict: bool):
+    for query in hostile(trap[0]):
+        with pytest.raises((QueryRefused, QuerySyntaxError)):
+            check(query, services=[LABEL[1:-1]], strict=strict)
+
+
+def test_none_passes_over_mcp(mini_kb: KnowledgeBase, tmp_path: Path, trap: tuple[str, list[str]]):
+    place, seen = trap
+    queries = [{"query": query, "thought": ""} for query in (*hostile(place), *HARMLESS)]
+    told: list[tuple[bool, str]] = []
+    with served(Settings(home=tmp_path), mini_kb) as url:
+        for start in range(0, len(queries), 4):
+            told += asyncio.run(called(url, "execute_query", *queries[start : start + 4]))
+    assert [text for wrong, text in told[: -len(HARMLESS)] if not wrong] == []
+    assert [text for wrong, text in told[-len(HARMLESS) :] if wrong] == []
+    assert seen == []
