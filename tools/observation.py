@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from kbnav.answers import AnswerTable
 from kbnav.errors import KbnavError, QueryTimeout
 from kbnav.knowledge.base import Entry, KnowledgeBase
+from kbnav.knowledge.service.metering import Meter
 from kbnav.trajectory import Fact, Step, Usage
 
 
@@ -83,6 +84,8 @@ class Context:
     """Steps of the run whose queries ran, by the number of their result, those taken back too."""
     earlier: tuple[str, ...] = ()
     """The conversation's earlier questions, oldest first."""
+    meter: Meter = field(default_factory=Meter)
+    """What the run has asked of services, and may."""
     given: Mapping[str, str] = field(default_factory=dict)
     """Entities that came with the question, labels by id: what an evaluation gives of the gold answer."""
 

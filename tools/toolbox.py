@@ -176,6 +176,8 @@ class Toolbox:
 
     def run(self, context: Context, name: str, thought: str, arguments: Mapping[str, Any]) -> Observation:
         """Call a tool with validated arguments; what the model can mend becomes the observation."""
+        if name in _CAPABILITIES and (spent := context.meter.spent):
+            return Observation(spent, ok=False)
         try:
             seen = self._tools[name].function(context, thought, **arguments)
         except TellModel as error:

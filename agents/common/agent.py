@@ -9,6 +9,7 @@ from types import MappingProxyType
 from kbnav.agents.common.demonstrations import Demonstrations
 from kbnav.agents.machine import Ending, Machine, Policy, RunContext
 from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.service.metering import Meter, metered
 from kbnav.prompts import prompt_hashes
 from kbnav.settings import Settings
 from kbnav.tools.observation import Context, Pruner, Shown
@@ -54,7 +55,9 @@ class Agent:
 
     def context(self, question: str, language: str, given: Mapping[str, str] = MappingProxyType({})) -> RunContext:
         """What one run's nodes are given; ``given`` are entities that came with the question, labels by id."""
-        return RunContext(Context(self.kb, question, language, self.prune, self.shown, given=given))
+        meter = Meter(self.settings.budget.requests)
+        kb = metered(self.kb, meter)
+        return RunContext(Context(kb, question, language, self.prune, self.shown, meter=meter, given=given))
 
     def prompt_hashes(self) -> dict[str, str]:
         """SHA-256 of the agent's prompt files, and of the examples in them."""

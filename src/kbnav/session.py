@@ -257,6 +257,7 @@ def _record(agent: Agent, state: Any, context: RunContext, started: datetime, se
         replayed_seconds=round(used.replayed_seconds, 3),
         cost=cost_of(used, price),
         replayed_cost=cost_of(replayed, price) if used.replayed else None,
+        requests=context.tools.meter.sent,
         seconds=round(seconds, 3),
         started=started.isoformat(timespec="seconds"),
         history=tuple(state["history"]),

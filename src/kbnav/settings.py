@@ -109,6 +109,8 @@ class Limits(Strict):
     query_seconds_per_minute: float = 60.0
     errors_per_minute: int = 30
     vector_requests_per_minute: int = 30
+    api_requests_per_minute: int = Field(default=180, ge=0)
+    """Requests to the action APIs of all of Wikimedia's wikis together, or of another host; 0: no limit."""
     query_timeout: float = 60.0
     request_timeout: float = 30.0
     retries: int = 4
@@ -133,6 +135,8 @@ class Budget(Strict):
     """Whether a turn may hold several calls; False: only the first is taken."""
     free_finish: bool = True
     """Whether finishing costs no action: when all are used, the policy is asked once more, and may only finish."""
+    requests: int = Field(default=400, ge=0)
+    """Requests to the knowledge base that a question may cost; 0: as many as it takes."""
     told: bool = True
     """Whether a model is told at every turn how many actions it has used."""
 
@@ -285,6 +289,9 @@ class Settings(BaseSettings):
     """Tools that are not offered."""
     with_tools: tuple[str, ...] = ()
     """Tools of other packages, by name, or of one's own, as ``module:function``, that are offered besides."""
+
+    access_token: SecretStr = SecretStr("")
+    """OAuth 2 token, owner-only, of an account of the wiki of ``endpoints.api``, which raises its limit."""
 
     home: Path = Field(default_factory=lambda: Path.home() / ".local" / "state" / "kbnav")
     """Folder of saved runs, chat sessions and the HTTP cache."""

@@ -236,6 +236,8 @@ class Run:
     cost: float | None = None
     replayed_cost: float | None = None
     """What the replayed replies once cost; no part of ``cost``."""
+    requests: Mapping[str, int] = field(default_factory=dict)
+    """Requests sent for it, by service; what a cache answered is none."""
     seconds: float = 0.0
     started: str = ""
     history: tuple[Turn, ...] = ()

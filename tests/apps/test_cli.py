@@ -74,7 +74,9 @@ def test_a_model_answers_in_its_own_words_and_its_tokens_are_saved(kbnav, home):
     assert "Sie entdeckte Polonium und Radium." in out
     assert "→" not in out
     assert re.search(
-        r"^3 steps, \d+\.\d s, 4 model calls, 400 \+ 80 tokens, cost not known \(setting prices\); every", out, re.M
+        r"^3 steps, \d+\.\d s, \d+ requests, 4 model calls, 400 \+ 80 tokens, cost not known \(setting prices\); every",
+        out,
+        re.M,
     )
     asked_for_words = stub.requests[-1]
     assert "in the language of the question (code de)" in asked_for_words["messages"][0]["content"]

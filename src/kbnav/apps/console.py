@@ -218,6 +218,8 @@ def spent_words(run: Run) -> str:
     if run.discarded:
         parts.append(f"{len(run.discarded)} taken back")
     parts.append(f"{run.seconds:.1f} s")
+    if asked := sum(run.requests.values()):
+        parts.append(f"{asked} request{'s' if asked != 1 else ''}")
     if run.usage.calls:
         calls = f"{run.usage.calls} model call{'s' if run.usage.calls != 1 else ''}"
         parts.append(f"{calls}, {run.usage.prompt:,} + {run.usage.completion:,} tokens")
@@ -259,6 +261,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "tokens": {"prompt": run.usage.prompt, "completion": run.usage.completion},
         "cost": run.cost,
         "seconds": run.seconds,
+        "requests": dict(run.requests),
     }
 
 

@@ -153,13 +153,16 @@ def _wiki(settings: Settings) -> Wiki:
     from kbnav.apps.bot.wiki import Wiki
     from kbnav.errors import CredentialsError, UsageError
     from kbnav.knowledge.service.http import HttpClient
+    from kbnav.knowledge.service.limits import Throttle
 
     rules = settings.bot
     if not (rules.api and rules.user):
         raise UsageError("the bot needs bot.api (api.php of the wiki) and bot.user (Account@name) in kbnav.toml")
     if not rules.password.get_secret_value():
         raise CredentialsError("the bot needs its password: set KBNAV_BOT__PASSWORD")
-    http = HttpClient(settings, cache=None, throttle=None, urls=[rules.api])
+    # Wikimedia counts no requests of accounts with the bot flag.
+    throttle = None if rules.flagged else Throttle(settings.home / "limits.sqlite")
+    http = HttpClient(settings, cache=None, throttle=throttle, urls=[rules.api])
     wiki = Wiki(
         rules.api,
         http,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,6 +34,7 @@ from kbnav.knowledge.endpoint.names import LABELS, Names, namespace_of, words_of
 from kbnav.knowledge.endpoint.vocabulary import Word
 from kbnav.knowledge.service.exchange import Request
 from kbnav.knowledge.service.http import HttpClient
+from kbnav.knowledge.service.metering import Meter
 from kbnav.knowledge.service.query_replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
 from kbnav.knowledge.sparql.check import QueryForm, check
 from kbnav.knowledge.sparql.prefixes import add_prefixes, names_in
@@ -361,6 +363,12 @@ class EndpointKB:
     def close(self) -> None:
         """Close the kept connections."""
         self._http.close()
+
+    def metered(self, meter: Meter) -> EndpointKB:
+        """See ``Metered``."""
+        other = copy.copy(self)
+        other._http = self._http.metered(meter)
+        return other
 
 
 def _iris(table: AnswerTable) -> list[str]:

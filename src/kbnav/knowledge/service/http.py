@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ipaddress
 import logging
 import random
@@ -16,10 +17,18 @@ from kbnav.errors import CredentialsError, ServiceError
 from kbnav.knowledge.service.cache import HttpCache
 from kbnav.knowledge.service.exchange import GRACE, Again, Reply, Request
 from kbnav.knowledge.service.limits import Rules, Slot, Throttle
+from kbnav.knowledge.service.metering import Meter
 from kbnav.knowledge.service.redirects import MOST, STATUSES, host_of, next_place, too_many, untrusted
 from kbnav.settings import Settings
 
 _LOG = logging.getLogger("kbnav.http")
+_WIKIMEDIA = tuple(
+    f".{name}.org"
+    for name in (
+        "wikidata", "wikipedia", "wikimedia", "wiktionary", "wikisource", "wikibooks", "wikiquote", "wikinews",
+        "wikiversity", "wikivoyage", "mediawiki", "wikifunctions",
+    )
+)  # fmt: skip
 T = TypeVar("T")
 
 
@@ -67,6 +76,7 @@ class HttpClient:
         throttle: Throttle | None,
         urls: Sequence[str] | None = None,
         authorization: str = "",
+        api_token: str = "",
         sleep: Callable[[float], None] = time.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
@@ -75,6 +85,8 @@ class HttpClient:
         self.user_agent = user_agent(settings, urls)
         self._limits = settings.limits
         self._authorization = authorization
+        self._api_token, self._api = api_token, settings.endpoints.api
+        self._meter: Meter | None = None
         self._cache = cache
         self._throttle = throttle
         self._sleep = sleep
@@ -100,6 +112,12 @@ class HttpClient:
                 _LOG.warning("%s; trying again in %.0f s (%d of %d)", again, seconds, attempt, self._limits.retries)
                 self._sleep(seconds)
 
+    def metered(self, meter: Meter) -> HttpClient:
+        """The same client, connections and all, with what it sends counted."""
+        other = copy.copy(self)
+        other._meter = meter
+        return other
+
     def close(self) -> None:
         """Close the kept connections."""
         self._session.close()
@@ -118,6 +136,8 @@ class HttpClient:
     def _once(self, request: Request, read: Callable[[Reply], T]) -> T:
         with self._slot(request) as slot:
             slot.failed = True
+            if self._meter:
+                self._meter.count(request.service)
             reply = self._send(request)
             value = read(reply)
             slot.failed = False
@@ -127,14 +147,18 @@ class HttpClient:
 
     def _slot(self, request: Request) -> AbstractContextManager[Slot]:
         limits = self._limits
-        if self._throttle is None or request.service == "api":
+        place = host_of(request.url)
+        if self._throttle is None or (request.service == "api" and is_loopback(request.url)):
             return nullcontext(Slot())
-        if request.service == "vector":
+        if request.service == "api":
+            place = f"api of {_wikis(place)}"
+            rules = Rules(requests=limits.api_requests_per_minute or None)
+        elif request.service == "vector":
             rules = Rules(requests=limits.vector_requests_per_minute)
         else:
             rules = Rules(seconds=limits.query_seconds_per_minute, errors=limits.errors_per_minute)
         longest = limits.query_timeout + GRACE if request.service == "sparql" else limits.request_timeout
-        return self._throttle.slot(f"{host_of(request.url)} {self.user_agent}", rules, longest=longest)
+        return self._throttle.slot(f"{place} {self.user_agent}", rules, longest=longest)
 
     def _send(self, request: Request) -> Reply:
         if request.service == "sparql":
@@ -147,6 +171,9 @@ class HttpClient:
     def _send_by_requests(self, request: Request) -> Reply:
         import requests
 
+        sent = {"Accept": request.accept}
+        if self._api_token and request.service == "api" and _same_site(request.url, self._api):
+            sent["Authorization"] = f"Bearer {self._api_token}"
         place = {"params": request.params} if request.method == "GET" else {"data": request.params}
         url = request.url
         for _ in range(MOST + 1):
@@ -154,7 +181,7 @@ class HttpClient:
                 response = self._session.request(
                     request.method,
                     url,
-                    headers={"Accept": request.accept},
+                    headers=sent,
                     timeout=self._limits.request_timeout,
                     allow_redirects=False,
                     **place,  # type: ignore[arg-type]
@@ -165,10 +192,19 @@ class HttpClient:
                 raise Again(ServiceError(f"{host_of(url)} cannot be reached: {_reason(error)}")) from error
             location = response.headers.get("Location", "")
             if response.status_code not in STATUSES or not location:
-                headers = {name.lower(): value for name, value in response.headers.items()}
-                return Reply(response.status_code, response.content, headers, request.url)
+                told = {name.lower(): value for name, value in response.headers.items()}
+                return Reply(response.status_code, response.content, told, request.url)
             url, place = next_place(response.url, location, request.method), {}
         raise too_many(request.url)
+
+
+def _wikis(host: str) -> str:
+    """Those that count requests together: all of Wikimedia's wikis, or the host by itself."""
+    return "wikimedia" if host.endswith(_WIKIMEDIA) else host
+
+
+def _same_site(one: str, other: str) -> bool:
+    return urlsplit(one)[:2] == urlsplit(other)[:2]
 
 
 def _reason(error: BaseException) -> str:

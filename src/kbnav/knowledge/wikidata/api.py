@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,16 +42,22 @@ class ActionApi:
         self._url = url
         self._http = http
         self._clock = clock
-        self._impatient_until = -math.inf
+        self._impatient_until = [-math.inf]
+
+    def over(self, http: HttpClient) -> ActionApi:
+        """The same API by another client; what is known of its lag is shared."""
+        other = copy.copy(self)
+        other._http = http
+        return other
 
     def call(self, **params: str) -> Mapping[str, Any]:
         """One request; ``params`` as the API has them. Raises what ``read_api`` raises."""
         plain = {**params, "format": "json"}
-        if self._clock() >= self._impatient_until:
+        if self._clock() >= self._impatient_until[0]:
             try:
                 return self._http.fetch(Request("api", self._url, {**plain, "maxlag": MAXLAG}), read_api)
             except Lagged:
-                self._impatient_until = self._clock() + IMPATIENT
+                self._impatient_until[0] = self._clock() + IMPATIENT
         return self._http.fetch(Request("api", self._url, plain), read_api)
 
     def document(self, entity_id: str, language: str) -> Mapping[str, Any]:

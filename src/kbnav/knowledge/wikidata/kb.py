@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,6 +30,7 @@ from kbnav.knowledge.service.cache import HttpCache
 from kbnav.knowledge.service.exchange import Request
 from kbnav.knowledge.service.http import HttpClient, is_loopback, user_agent
 from kbnav.knowledge.service.limits import Throttle
+from kbnav.knowledge.service.metering import Meter
 from kbnav.knowledge.service.query_replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
 from kbnav.knowledge.sparql.check import QueryForm, check
 from kbnav.knowledge.sparql.limits import outer_limit
@@ -79,7 +81,8 @@ def open_http(settings: Settings, *, url: str = "", authorization: str = "") -> 
     cached = settings.cache_age > 0 and not mirror and not authorization
     cache = HttpCache(settings.home / "http-cache.sqlite", age=settings.cache_age) if cached else None
     throttle = None if all(map(is_loopback, urls)) else Throttle(settings.home / "limits.sqlite")
-    return HttpClient(settings, cache=cache, throttle=throttle, urls=urls, authorization=authorization)
+    token = "" if url else settings.access_token.get_secret_value()
+    return HttpClient(settings, cache=cache, throttle=throttle, urls=urls, authorization=authorization, api_token=token)
 
 
 class WikidataKB:
@@ -251,6 +254,13 @@ class WikidataKB:
             wanted = "a property id such as P127" if letters == "P" else "an id such as Q42, P127 or L7"
             raise UnknownId(f"{text.strip()[:80]!r} is not {wanted}: search for the name to find its id, and give that")
         return found
+
+    def metered(self, meter: Meter) -> WikidataKB:
+        """See ``Metered``."""
+        other = copy.copy(self)
+        other._http = self._http.metered(meter)
+        other._api = self._api.over(other._http)
+        return other
 
     def close(self) -> None:
         """Close the kept connections."""

@@ -44,6 +44,8 @@ def _raise_api_error(reply: Reply, error: Mapping[str, Any]) -> None:
         raise Again(ServiceError(f"{where}: {code}: {info}"), retry_after(reply))
     if code in ("no-such-entity", "no-such-entity-link", "unknown-entity"):
         raise UnknownId(info or "no such entity")
+    if code.startswith("mwoauth-"):
+        raise CredentialsError(f"{where} does not take the access token: {code}: {info}; check access_token")
     if code in _LOGIN_CODES:
         raise CredentialsError(f"{where} refuses the request: {code}: {info}")
     if _ARGUMENT_CODES.match(code):

@@ -1,0 +1,125 @@
+"""The action API's limits: requests a minute over all wikis, a token that raises them, a budget for each question."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kbnav.agents.common.choice import build_agent
+from kbnav.errors import CredentialsError
+from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.service.exchange import Request
+from kbnav.knowledge.service.http import HttpClient
+from kbnav.knowledge.service.limits import Throttle
+from kbnav.knowledge.service.metering import Meter, metered
+from kbnav.knowledge.wikidata.kb import endpoints_of
+from kbnav.knowledge.wikidata.replies import read_api
+from kbnav.session import attempt
+from kbnav.settings import Budget, Limits, Settings
+from kbnav.trajectory import to_json
+from tests.knowledge.service.test_limits import Clock
+from tests.knowledge.wikidata.serving import Answer, serving
+
+WIKI = "https://www.wikidata.org/w/api.php"
+
+
+class Counted(HttpClient):
+    """Sends nothing: what is of interest is when."""
+
+    def _send_by_requests(self, request):
+        self.sent.append((request.url, self._clock.now))
+        from kbnav.knowledge.service.exchange import Reply
+
+        return Reply(200, b"{}", {"content-type": "application/json"}, request.url)
+
+
+def counted(tmp_path, clock, **limits) -> Counted:
+    throttle = Throttle(tmp_path / "limits.sqlite", clock=clock, sleep=clock.sleep)
+    settings = Settings(contact="a@example.org", limits=Limits(**limits), home=tmp_path)
+    client = Counted(settings, cache=None, throttle=throttle)
+    client.sent, client._clock = [], clock
+    return client
+
+
+def ask(client: HttpClient, url: str, times: int = 1) -> None:
+    for _ in range(times):
+        client.fetch(Request("api", url, {"action": "query"}), read_api)
+
+
+def test_requests_to_all_wikis_of_wikimedia_count_together(tmp_path):
+    clock = Clock()
+    client = counted(tmp_path, clock, api_requests_per_minute=5)
+    ask(client, WIKI, 3)
+    ask(client, "https://en.wikipedia.org/w/api.php", 2)
+    assert clock.now == 1000
+    ask(client, WIKI)
+    assert clock.now >= 1060
+    # Another site counts for itself.
+    ask(client, "https://kb.example/w/api.php", 5)
+    assert clock.now < 1062
+
+
+def test_180_requests_a_minute_are_sent_by_two_workers_together_unless_told_otherwise(tmp_path):
+    clock = Clock()
+    one, two = counted(tmp_path, clock), counted(tmp_path, clock)
+    ask(one, WIKI, 100)
+    ask(two, WIKI, 80)
+    assert clock.now == 1000
+    ask(two, WIKI)
+    assert clock.now >= 1060
+
+
+def test_no_limit_is_a_setting_too(tmp_path):
+    clock = Clock()
+    ask(counted(tmp_path, clock, api_requests_per_minute=0), WIKI, 300)
+    assert clock.now == 1000
+
+
+def test_a_token_goes_to_its_own_api_alone_and_is_never_saved(tmp_path):
+    with serving(lambda _: Answer({"entities": {}})) as own, serving(lambda _: Answer({})) as other:
+        settings = Settings(endpoints=endpoints_of(own.url), access_token="very-secret", home=tmp_path)
+        client = HttpClient(settings, cache=None, throttle=None, api_token="very-secret")
+        ask(client, f"{own.url}/w/api.php")
+        ask(client, f"{other.url}/w/api.php")
+    assert own.asked[0].headers["authorization"] == "Bearer very-secret"
+    assert "authorization" not in other.asked[0].headers
+    assert "very-secret" not in json.dumps(settings.public())
+
+
+def test_a_token_that_is_refused_stops_the_run_and_says_which_setting(tmp_path):
+    error = {"error": {"code": "mwoauth-invalid-authorization", "info": "The authorization headers are not valid"}}
+    with serving(lambda _: Answer(error)) as served:
+        settings = Settings(endpoints=endpoints_of(served.url), home=tmp_path)
+        client = HttpClient(settings, cache=None, throttle=None, api_token="old")
+        with pytest.raises(CredentialsError, match="access_token"):
+            ask(client, f"{served.url}/w/api.php")
+
+
+def test_the_token_of_the_settings_is_used_and_no_run_holds_it(mini_home, tmp_path):
+    settings = Settings(kb="mini", home=mini_home, access_token="very-secret")
+    with open_kb(settings) as kb:
+        run = attempt(build_agent(kb, settings), "Who discovered polonium?").run
+    assert "very-secret" not in to_json(run)
+
+
+def test_a_run_says_how_many_requests_it_cost(mini_kb, mini_home):
+    run = attempt(build_agent(mini_kb, Settings(home=mini_home)), "Who discovered polonium?").run
+    assert set(run.requests) == {"api", "sparql"}
+    again = attempt(build_agent(mini_kb, Settings(home=mini_home)), "Who discovered polonium?").run
+    assert again.requests == run.requests  # each run counts its own
+
+
+def test_beyond_its_budget_of_requests_a_question_looks_nothing_up(mini_kb, mini_home):
+    settings = Settings(home=mini_home, budget=Budget(requests=1))
+    run = attempt(build_agent(mini_kb, settings), "Who discovered polonium?").run
+    refused = [step for step in run.steps if "used up" in step.observation]
+    assert refused
+    assert not any(step.ok for step in refused)
+    assert run.outcome.table is None
+
+
+def test_names_are_asked_for_fifty_at_a_time(mini_kb):
+    meter = Meter()
+    metered(mini_kb, meter).labels([f"Q{number}" for number in range(1, 121)])
+    assert meter.sent == {"api": 3}
