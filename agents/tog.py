@@ -20,17 +20,18 @@ from kbnav.agents.common.beam import (
     best_links,
     best_of_each,
     chains,
+    fact_words,
     fresh,
     kept_facts,
     offered,
     support,
+    tied,
 )
 from kbnav.agents.common.demonstrations import Demonstrations, open_demonstrations
 from kbnav.agents.common.options import TogOptions
 from kbnav.agents.common.planned import PLAN, Planned, open_match
 from kbnav.agents.common.scores import bm25_scores, embedding_scores, read_scores
 from kbnav.agents.common.walking import (
-    ANSWERS,
     FREE,
     PROMPTS,
     WalkEnding,
@@ -54,6 +55,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.options import read_options
 from kbnav.prompts import render
+from kbnav.relevance import relevance
 from kbnav.settings import Budget, Settings
 from kbnav.tools.generating import recall
 from kbnav.tools.observation import Context, Shown
@@ -70,10 +72,13 @@ if TYPE_CHECKING:
 
 NAME = "tog"
 _TOPICS = 3
+_LINKS = 20
+"""Links that are kept of one depth, and so the most answers."""
 _SAID = 3
 """Links that the last step names."""
 _DOCUMENTS = 10
 """Nodes whose documents are shown before it is asked whether the links suffice."""
+_TIED = "; of equal scores, those whose words fit the question better, then by id"
 _FLOOR = 0.01
 """The score of a text that shares no word with the question, where words score: last, but not impossible."""
 
@@ -179,7 +184,8 @@ class TogPolicy:
         names = {fact.source: fact.source_name or fact.source for fact in found}
         lines = [(names[fact.source], relation_text(fact)) for fact in found]
         scored = self._scored(state, "tog/relations.md", texts, self.options.width, known, relations=lines)
-        chosen = best_of_each(found, scored.scores, self.options.width)
+        fit = relevance(state["question"], texts)
+        chosen = best_of_each(found, scored.scores, self.options.width, fit)
         if scored.low or not chosen or room(state, self.budget) < 1:
             return self._again(state, scored.usage, "No relation of the nodes reached seems to lead to an answer.")
         ways = [
@@ -198,7 +204,9 @@ class TogPolicy:
         found = fresh((fact for step in last for fact in step.facts), earlier)
         reached = {node for step in state["path"] for node in step.call.arguments.get("entity_ids", ())}
         links, scored = self._links(state, last, found, earlier)
-        kept = [link.fact for link in best_links(links, reached)][:ANSWERS]
+        drawn = self.options.reasoning == "relations"
+        best = best_links(links, reached, "" if drawn else state["question"])[:_LINKS]
+        kept = [link.fact for link in best]
         usage = scored.usage
         if scored.low or not kept:
             return self._again(state, usage, "No link found seems to help.")
@@ -212,7 +220,8 @@ class TogPolicy:
         beam = [node for node in beam if node not in reached][: self.options.width]
         names = names_of(kept)
         said = ", ".join(names[node] for node in beam) or "nothing new"
-        return self._explore(state, beam, f"Not enough yet; going on from {said} ({scored.how}).", usage)
+        how = scored.how + (_TIED if not drawn and tied(best, beam, reached) else "")
+        return self._explore(state, beam, f"Not enough yet; going on from {said} ({how}).", usage)
 
     def _links(
         self, state: State, last: Sequence[Step], found: Sequence[Fact], earlier: Sequence[Fact]
@@ -224,14 +233,14 @@ class TogPolicy:
             for way in step.call.arguments["ways"]
         }
         if self.options.reasoning == "relations":
-            drawn = random.Random(f"{state['question']} {len(state['path'])}").sample(found, min(ANSWERS, len(found)))
+            drawn = random.Random(f"{state['question']} {len(state['path'])}").sample(found, min(_LINKS, len(found)))
             # Draws are put in order by their relations alone, in the order drawn.
             links = [Weighed(fact, ways.get((fact.source, fact.relation), 0.0)) for fact in drawn]
             return links, Scored({}, "drawn at random")
-        texts = [f"{fact.relation_name or fact.relation} {fact.target_name}".replace("_", " ") for fact in found]
+        texts = [fact_words(fact) for fact in found]
         about = excerpts(self.kb, (fact.target for fact in found), state["question"])
         lines = [told(fact, about.get(fact.target, "")) for fact in found]
-        scored = self._scored(state, "tog/entities.md", texts, ANSWERS, earlier, facts=lines)
+        scored = self._scored(state, "tog/entities.md", texts, _LINKS, earlier, facts=lines)
         weighed = [
             Weighed(found[place], ways.get((found[place].source, found[place].relation), 0.0) * score)
             for place, score in scored.scores.items()

@@ -24,9 +24,9 @@ import numpy as np
 
 from kbnav import encoders
 from kbnav.knowledge.skb import embedding, text, vectors
+from kbnav.knowledge.skb.both import CANDIDATES
 from kbnav.knowledge.skb.documents import aliases, plain_text
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion, relative_score_fusion
-from kbnav.knowledge.skb.kb import CANDIDATES
 from kbnav.knowledge.skb.records import ALIAS_FIELDS
 from kbnav.knowledge.skb.schema import NodeText
 

@@ -8,7 +8,7 @@ from kbnav.errors import BadArguments
 from kbnav.knowledge.skb.kb import as_skb
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import cut, entity_name
-from kbnav.tools.walking import fact_of, neighborhood, once, relation_text, told
+from kbnav.tools.walking import fact_of, neighborhood, once, qualifiers, relation_text, told
 from kbnav.trajectory import Fact
 
 _SAMPLED = 2_000
@@ -83,8 +83,8 @@ def follow_relations(context: Context, thought: str, ways: list[Way]) -> Observa
         if found.total > len(found.edges):
             head += f", those {len(found.edges)} that fit the question best"
         lines.append(f"{head}.")
-        for edge in found.edges:
-            fact = fact_of(found.entity, edge)
+        for edge, more in zip(found.edges, qualifiers(context, found.entity, found.edges), strict=True):
+            fact = fact_of(found.entity, edge)._replace(qualifiers=more)
             lines.append(f"- {told(fact, edge.neighbor.description)}")
             facts.append(fact)
     return Observation("\n".join(lines), nodes=once(fact.target for fact in facts), facts=tuple(facts))

@@ -11,20 +11,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kbnav.answers import Ranking
-from kbnav.knowledge.base import INVERSE, Direction, Edge, Entity, KnowledgeBase, Neighborhood
+from kbnav.errors import TellModel
+from kbnav.knowledge.base import INVERSE, Direction, Edge, Entity, KnowledgeBase, Neighborhood, kb_kind
+from kbnav.knowledge.wikidata.values import term_value
 from kbnav.prompts import render
 from kbnav.tools.observation import Context, Observation
-from kbnav.tools.show import cut, entity_name
+from kbnav.tools.show import cut, entity_name, value_text
 from kbnav.trajectory import Fact, Usage
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
 
+PAGE = 50
+"""Links that one call shows, where none are chosen."""
 CANDIDATES = 100
 """Neighbours that a model chooses from; of more, those whose names and documents fit the question best."""
 NOT_THERE = "not in the knowledge base"
 """Said of a name that a model gives and no entity has."""
 _NUMBER = re.compile(r"\d+")
+_ITEM = re.compile(r"[QPL]\d+$")
 ITEM_MARK = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
 """What an item of a list begins with, in a model's reply."""
 
@@ -55,49 +60,72 @@ class WalkingTools:
         entity_id: str,
         relation: str = "",
         direction: Direction = "both",
+        query: str = "",
+        limit: int = 0,
+        offset: int = 0,
     ) -> Observation:
         """Find what a node is linked to. Of many neighbours, those are kept that matter most for the question.
 
         Args:
-            thought: Why this step comes next, and which neighbours are wanted; the neighbours are chosen by it.
+            thought: Why this step comes next.
             entity_id: The id of the node, as results show it.
             relation: The name or id of a relation, to see only its links; with ^ before it, links that come in.
             direction: "out" for links that leave the node, "in" for links that point to it, or "both".
+            query: Which neighbours are wanted, in words; they are chosen by it. Another query is another action.
+            limit: How many links to see, at most 50, in the order of their fit with none chosen; 0: the best.
+            offset: How many of the links in that order to pass over, to see those behind them.
         """
-        query = f"{context.question} {thought}" if self.ask else context.question
-        found = neighborhood(context, entity_id, relation, direction, query, CANDIDATES)
+        offset = max(0, offset)
+        paged = limit > 0 or offset > 0
+        page = min(limit, PAGE) if limit > 0 else PAGE
+        wanted = f"{context.question} {query}" if self.ask else query or context.question
+        found = neighborhood(context, entity_id, relation, direction, wanted, offset + page if paged else CANDIDATES)
         if not found.edges:
             return Observation(f"{entity_name(found.entity)} has no such link.")
-        edges, usage, said = self._kept(context, thought, found)
-        facts = tuple(fact_of(found.entity, edge) for edge in edges)
-        told_of = [told(fact, edge.neighbor.description) for fact, edge in zip(facts, edges, strict=True)]
-        head = f"{entity_name(found.entity)}: {found.total} link{'s' if found.total != 1 else ''}"
-        if found.total > len(edges):
-            head += f", {len(edges)} kept {said}"
-        lines = [f"{head}.", *(f"- {line}" for line in told_of)]
-        return Observation("\n".join(lines), usage=usage, nodes=once(fact.target for fact in facts), facts=facts)
+        qualified = qualifiers(context, found.entity, found.edges)
+        facts = [
+            fact_of(found.entity, edge)._replace(qualifiers=more)
+            for edge, more in zip(found.edges, qualified, strict=True)
+        ]
+        lines = [told(fact, edge.neighbor.description) for fact, edge in zip(facts, found.edges, strict=True)]
+        if paged:
+            places: Sequence[int] = range(len(facts))[offset:]
+            usage = Usage()
+            said = f", {offset + 1} to {offset + len(places)} in the order of their fit" if places else ", no more"
+        else:
+            places, usage, said = self._kept(context, query, found, lines)
+        shown = [facts[place] for place in places]
+        head = f"{entity_name(found.entity)}: {found.total} link{'s' if found.total != 1 else ''}{said}."
+        if not paged and len(shown) < found.total:
+            head += f" limit={min(found.total, PAGE)} shows more."
+        observed = "\n".join([head, *(f"- {lines[place]}" for place in places)])
+        return Observation(observed, usage=usage, nodes=once(fact.target for fact in shown), facts=tuple(shown))
 
-    def _kept(self, context: Context, thought: str, found: Neighborhood) -> tuple[Sequence[Edge], Usage, str]:
-        """The edges that a model keeps, best first (ToG's way, as in PASemiQA, section 4.2)."""
+    def _kept(
+        self, context: Context, query: str, found: Neighborhood, lines: Sequence[str]
+    ) -> tuple[Sequence[int], Usage, str]:
+        """Places of the edges that a model keeps, best first (ToG's way, as in PASemiQA, section 4.2)."""
         if self.ask is not None and found.total <= self.short:
-            return found.edges, Usage(), ""
-        if len(found.edges) <= self.keep or self.ask is None:
-            return found.edges[: self.keep], Usage(), "by their ranking against the question"
+            return range(len(lines)), Usage(), ""
+        some = range(min(self.keep, len(lines)))
+        cut = f", {len(some)} kept" if len(some) < found.total else ""
+        if len(lines) <= self.keep or self.ask is None:
+            return some, Usage(), cut and f"{cut} by their ranking against the question"
         prompt = render(
             "walking/neighbors.md",
             question=context.question,
-            thought=thought,
+            wanted=query,
             entity=entity_name(found.entity),
-            facts=[told(fact_of(found.entity, edge), edge.neighbor.description) for edge in found.edges],
+            facts=lines,
             keep=self.keep,
         )
         text, usage = self.ask(prompt, "keep neighbours")
-        chosen = list(dict.fromkeys(int(number) for number in _NUMBER.findall(text)))
-        kept = [found.edges[number - 1] for number in chosen if 0 < number <= len(found.edges)][: self.keep]
+        chosen = dict.fromkeys(int(number) - 1 for number in _NUMBER.findall(text))
+        kept = [place for place in chosen if 0 <= place < len(lines)][: self.keep]
         if not kept:
-            unread = "by their ranking, because the model named none"
-            return found.edges[: self.keep], usage, unread
-        return kept, usage, f"of the best {len(found.edges)}" if found.total > len(found.edges) else "as most related"
+            return some, usage, f"{cut} by their ranking, because the model named none"
+        best = f"of the best {len(lines)}" if found.total > len(lines) else "as most related"
+        return kept, usage, f", {len(kept)} kept {best}" if len(kept) < found.total else ""
 
 
 def neighborhood(
@@ -136,7 +164,8 @@ def fact_text(fact: Fact) -> str:
     name = f"-- {fact.relation_name or fact.relation.removeprefix(INVERSE)}"
     ends = end_text(fact.source, fact.source_name), end_text(fact.target, fact.target_name)
     first, last = reversed(ends) if fact.relation.startswith(INVERSE) else ends
-    return f"{first} {name} --> {last}" + (" [generated]" if fact.generated else "")
+    more = f" [{fact.qualifiers}]" if fact.qualifiers else ""
+    return f"{first} {name} --> {last}{more}" + (" [generated]" if fact.generated else "")
 
 
 def told(fact: Fact, line: str) -> str:
@@ -144,6 +173,52 @@ def told(fact: Fact, line: str) -> str:
     if not line:
         return fact_text(fact)
     return f"{fact_text(fact)}{f'; {fact.target_name}' if fact.relation.startswith(INVERSE) else ''}: {line}"
+
+
+def qualifiers(context: Context, entity: Entity, edges: Sequence[Edge]) -> list[str]:
+    """What the statements behind some edges say more, ``property: value; …`` of each; empty where there are none.
+
+    One query for all, where the knowledge base is Wikidata's kind and can be queried; edges to values that are no
+    entities are left out. What a query cannot tell in time is left out too.
+    """
+    if kb_kind(context.kb) != "wikibase" or "execute_query" not in context.kb.capabilities:
+        return [""] * len(edges)
+    ends = [_statement(entity, edge) for edge in edges]
+    wanted = list(dict.fromkeys(one for one in ends if one))
+    if not wanted:
+        return [""] * len(edges)
+    rows = " ".join(f"(wd:{source} p:{relation} ps:{relation} wd:{target})" for source, relation, target in wanted)
+    query = (
+        f"SELECT ?s ?p ?o ?statement ?qualifier ?value WHERE {{ VALUES (?s ?p ?ps ?o) {{ {rows} }} "
+        "?s ?p ?statement . ?statement ?ps ?o . ?statement ?pq ?value . ?qualifier wikibase:qualifier ?pq } LIMIT 1000"
+    )
+    try:
+        table = context.kb.execute_query(query, language=context.language)
+        ids = {cell.entity_id for row in table.rows for cell in row[4:] if cell and cell.entity_id}
+        names = {**context.kb.labels(sorted(ids - set(table.labels)), language=context.language), **table.labels}
+    except TellModel:
+        return [""] * len(edges)
+    found: dict[Key, dict[str, dict[str, None]]] = {}
+    for s, p, o, statement, qualifier, value in table.rows:
+        if s and p and o and statement and qualifier and value:
+            key = (s.entity_id or "", p.value.rpartition("/")[2], o.entity_id or "")
+            name = names.get(qualifier.entity_id or "", qualifier.entity_id or "")
+            read = term_value(value, lambda one: names.get(one, one))
+            line = f"{name}: {value_text(read, 100)}"
+            found.setdefault(key, {}).setdefault(statement.value, {})[line] = None
+    told_of = {
+        key: " or ".join("; ".join(sorted(one)) for one in statements.values()) for key, statements in found.items()
+    }
+    return [told_of.get(one, "") if one else "" for one in ends]
+
+
+Key = tuple[str, str, str]
+"""Subject, property and object of a statement."""
+
+
+def _statement(entity: Entity, edge: Edge) -> Key | None:
+    ends = (entity.id, edge.neighbor.id) if edge.direction == "out" else (edge.neighbor.id, entity.id)
+    return (ends[0], edge.relation.id, ends[1]) if all(_ITEM.match(one) for one in ends) else None
 
 
 def excerpts(kb: KnowledgeBase, ids: Iterable[str], about: str) -> Mapping[str, str]:

@@ -56,11 +56,21 @@ def offered(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]:
     return [fact for fact in dict.fromkeys(facts) if (fact.source, fact.relation) not in back]
 
 
-def best_of_each(facts: Sequence[Fact], scores: Mapping[int, float], width: int) -> list[tuple[int, float]]:
-    """Places of the ``width`` best of every source, best first; those scored 0 are none."""
+def best_of_each(
+    facts: Sequence[Fact], scores: Mapping[int, float], width: int, fit: Sequence[float] = ()
+) -> list[tuple[int, float]]:
+    """Places of the ``width`` best of every source, best first; those scored 0 are none.
+
+    Of equal scores those come first that ``fit`` the question better, by place; then those of earlier ids.
+    """
     taken: dict[str, int] = {}
     chosen = []
-    for place, score in sorted(scores.items(), key=lambda pair: -pair[1]):
+
+    def order(pair: tuple[int, float]) -> tuple[float, float, str, str]:
+        place, score = pair
+        return -score, -fit[place] if fit else 0.0, facts[place].source, facts[place].relation
+
+    for place, score in sorted(scores.items(), key=order):
         source = facts[place].source
         if score > 0 and taken.get(source, 0) < width:
             taken[source] = taken.get(source, 0) + 1
@@ -68,23 +78,46 @@ def best_of_each(facts: Sequence[Fact], scores: Mapping[int, float], width: int)
     return chosen
 
 
-def best_links(links: Iterable[Weighed], reached: Collection[str]) -> list[Weighed]:
+def best_links(links: Iterable[Weighed], reached: Collection[str], question: str = "") -> list[Weighed]:
     """Links by the scores of the nodes they lead to, best first; those scored 0 are none.
 
     A node counts for more the more of the nodes reached link to it, as independent evidence does: its score is
-    1 - (1 - a)(1 - b)… over the best link from each. A link that joins two nodes reached comes before others as good.
+    1 - (1 - a)(1 - b)… over the best link from each. A link that joins two nodes reached comes before others as good;
+    then those whose relation and names fit the ``question`` better, then those to earlier ids. Without a question
+    equal ones stay as they come.
     """
     counting = [link for link in links if link.score > 0]
+    whole = _node_scores(counting)
+    if question:  # the sort below keeps the order of equals
+        fit = relevance(question, [fact_words(link.fact) for link in counting])
+        by_fit = sorted(range(len(counting)), key=lambda place: (-fit[place], counting[place].fact.target))
+        counting = [counting[place] for place in by_fit]
+    return sorted(counting, key=lambda link: (-whole[link.fact.target], link.fact.target not in reached, -link.score))
+
+
+def tied(links: Sequence[Weighed], beam: Sequence[str], reached: Collection[str]) -> bool:
+    """Whether a node that was left out of a beam is scored as the last one in it is."""
+    whole = _node_scores(links)
+    out = [score for node, score in whole.items() if node not in beam and node not in reached]
+    return bool(beam) and whole[beam[-1]] in out
+
+
+def _node_scores(links: Sequence[Weighed]) -> dict[str, float]:
+    """The scores of the nodes that links lead to, as ``best_links`` has them."""
     best: dict[str, dict[str, float]] = {}
-    for fact, score in counting:
+    for fact, score in links:
         sources = best.setdefault(fact.target, {})
         sources[fact.source] = max(sources.get(fact.source, 0.0), score)
     missing = dict.fromkeys(best, 1.0)
     for target, sources in best.items():
         for score in sources.values():
             missing[target] *= 1 - min(score, 1.0)
-    whole = {target: 1 - left for target, left in missing.items()}
-    return sorted(counting, key=lambda link: (-whole[link.fact.target], link.fact.target not in reached, -link.score))
+    return {target: 1 - left for target, left in missing.items()}
+
+
+def fact_words(fact: Fact) -> str:
+    """The words of a link by which it is compared with a question."""
+    return f"{fact.relation_name or fact.relation} {fact.target_name}".replace("_", " ")
 
 
 def chains(known: Sequence[Fact], last: Iterable[Fact]) -> list[str]:

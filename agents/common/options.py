@@ -32,8 +32,8 @@ class PasemiqaOptions(PlanOptions, DemonstratedOptions):
     """By words and meaning, or by meaning alone as in the paper."""
     rounds: int = Field(default=10, ge=1, le=50)
     """All the rounds it may take (T)."""
-    short: int = Field(default=0, ge=0)
-    """Links of one node up to so many are all shown, without a call that asks which to keep; 0 as in the paper."""
+    short: int = Field(default=SHORT, ge=0)
+    """Links of one node up to so many are all shown, without a call that asks which to keep; the paper's is 0."""
 
     @property
     def kept(self) -> int:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from kbnav.agents.common.walking import call_for
 from kbnav.agents.machine import Policy, Reply, State
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant
+from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant, unmatched_names
+from kbnav.knowledge.skb.names import normalise
 from kbnav.planning.base import Plan, PlannedPath, Planner
 from kbnav.planning.open import open_planner
 from kbnav.planning.options import PlanOptions
@@ -25,15 +26,21 @@ from kbnav.trajectory import Step
 PLAN = "plan"
 NO_PLAN = "There is no plan (planner=none): trained=FOLDER gives one, or another planner."
 """What is said of a run without one."""
+_UNKNOWN, _NEAR = 3, 3
+"""Names that no node has which are told, and nodes that are told as near to each."""
 _EARLIER = 3
 """Nodes of the answer before that a question may go on from."""
 
 
 class Matched(NamedTuple):
-    """The nodes of a question; ``named``: it names some, whether these were found by name or by meaning."""
+    """The nodes of a question; ``named``: it names some, as they are called or nearly so.
+
+    ``notes`` say which of its names no node has, or has only as another name.
+    """
 
     nodes: Sequence[str]
     named: bool
+    notes: Sequence[str] = ()
 
 
 Match = Callable[[str], Matched]
@@ -73,11 +80,12 @@ class Planned:
 
     def _nodes(self, state: State) -> tuple[Sequence[str], list[str]]:
         """The nodes to begin with and a note; a question that names none goes on from the answer before."""
-        nodes, named = self.match(state["question"])
+        nodes, named, notes = self.match(state["question"])
         earlier = [] if named else _earlier(state)
         if earlier:
-            return earlier, [FROM_BEFORE]
-        return nodes, ["The question names no node; these are the nearest by meaning."] if nodes and not named else []
+            return earlier, [*notes, FROM_BEFORE]
+        nearest = ["The question names no node; these are the nearest by meaning."] if nodes and not named else []
+        return nodes, [*notes, *nearest]
 
 
 @dataclass(frozen=True)
@@ -117,10 +125,39 @@ def open_match(kb: SkbKB, variant: Variant, nearest: int = NEAREST) -> Match:
 
     def match(question: str) -> Matched:
         found = matcher.match(question)
-        named = found if by_name is matcher else by_name.match(question)
-        return Matched(_in_turn(found), any(node.how != "embedding" for node in named))
+        exact = found if by_name is matcher else by_name.match(question)
+        named = [node for node in exact if node.how != "embedding"]
+        unknown = _unknown(kb, question, named)
+        near = [node for _, nodes in unknown for node in nodes] if variant == "hybrid" else []
+        notes = [*_otherwise(named), *(note for note, _ in unknown)]
+        nodes = list(dict.fromkeys([*_in_turn(named), *near])) if variant == "hybrid" else []
+        return Matched(nodes or _in_turn(found), bool(named or near), notes)
 
     return match
+
+
+def _otherwise(nodes: Sequence[MatchedNode]) -> list[str]:
+    """What of the question stands for a node whose own name it is not, such as an alias or a plural."""
+    first: dict[int, MatchedNode] = {}
+    for node in nodes:
+        first.setdefault(node.end, node)
+    return [
+        f"“{node.text}” is taken for {node.name} ({node.id})."
+        for node in first.values()
+        if node.text and normalise(node.text) != normalise(node.name)
+    ]
+
+
+def _unknown(kb: SkbKB, question: str, found: Sequence[MatchedNode]) -> list[tuple[str, list[str]]]:
+    """The names in a question that no node has: what is said of each, and the nodes that are spelled most like it."""
+    if kb.skb.names is None:
+        return []
+    told = []
+    for name in unmatched_names(question, found)[:_UNKNOWN]:
+        near = [kb.skb.id(match.number) for match in kb.skb.names.search(name, limit=_NEAR)]
+        listed = ", ".join(f"{one.label} ({node})" for node, one in kb.entities(near).items())
+        told.append((f"No node is called “{name}”{f'; nearest by name: {listed}' if listed else ''}.", near))
+    return told
 
 
 def _in_turn(nodes: Sequence[MatchedNode]) -> list[str]:

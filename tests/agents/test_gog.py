@@ -18,6 +18,10 @@ from kbnav.apps.console import answer_json, print_run
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.session import Chat, ask, sqlite_sessions
 from kbnav.settings import Settings
+from kbnav.tools.observation import Context, Shown
+from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.relations import follow_relations
+from kbnav.tools.walking import WalkingTools
 from kbnav.trajectory import Call, Fact, Run, Step, load_run
 from tests.agents.walkers import Script, settings
 from tests.models.stub import ModelStub, completion
@@ -305,6 +309,39 @@ def test_a_short_list_is_shown_whole_and_only_of_a_long_one_it_is_asked_which_to
         run, _, script = asked(village, tmp_path, look, finish("p1"), model_says="1", k=1, short=short)
         assert script.purposes == purposes
         assert len(run.path[1].facts) == shown
+
+
+def test_a_second_look_for_others_is_no_repeat_and_limit_and_offset_show_all_links_in_order(village, tmp_path):
+    looks = [
+        says(("search_neighbors", {"entity_id": "p1", "query": query, **more}))
+        for query, more in (
+            ("a red one", {}), ("a green one", {}), ("", {"limit": 2}), ("", {"limit": 2, "offset": 2}),
+            ("a red one", {}),
+        )
+    ]  # fmt: skip
+    run, _, script = asked(village, tmp_path, *looks, finish("p1"), model_says=["1", "2"], k=1, short=0)
+    assert [step.call.arguments["query"] for step in run.discarded if step.dropped == "repeat"] == ["a red one"]
+    assert "What is wanted now: a green one" in script.prompts[1]
+    assert len(script.prompts) == 2  # a page is shown as it is, without asking
+    first, second = (step for step in run.steps if step.call.arguments.get("limit") == 2)
+    assert first.observation.splitlines()[0] == "Ann Reed (p1): 3 links, 1 to 2 in the order of their fit."
+    assert second.observation.splitlines()[0] == "Ann Reed (p1): 3 links, 3 to 3 in the order of their fit."
+    assert {fact.target for fact in (*first.facts, *second.facts)} == {"h1", "h2", "h3"}
+
+
+def test_facts_of_wikidata_come_with_the_qualifiers_of_their_statements(mini_kb):
+    context = Context(mini_kb, "When did Marie Curie win?", "en", prune_by_ranking(Shown()))
+    seen = WalkingTools().search_neighbors(context, "why", "Q7186", relation="P166")
+    assert (
+        "- Marie Curie (Q7186) -- award received --> Nobel Prize in Physics (Q38104) [point in time: 1903; "
+        "together with: Henri Becquerel (Q41269); together with: Pierre Curie (Q37463)]"
+    ) in seen.text
+    (chemistry,) = (fact for fact in seen.facts if fact.target == "Q44585")
+    assert chemistry.qualifiers == "point in time: 1911"
+    back = WalkingTools().search_neighbors(context, "why", "Q44585", relation="^P166")
+    assert "award received --> Nobel Prize in Chemistry (Q44585) [point in time: 1911]" in back.text
+    followed = follow_relations(context, "why", [{"entity_id": "Q7186", "relation": "P26"}])
+    assert "Pierre Curie (Q37463) [end time: 1906-04-19; start time: 1895-07-26]" in followed.text
 
 
 def test_the_policys_temperature_is_0_unless_one_is_set(village, tmp_path):

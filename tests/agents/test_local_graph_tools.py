@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from benchmarks.near_verbatim import drawn, rank
 
-from kbnav.agents.common.schema import TUPLES, Schema
+from kbnav.agents.common.planned import open_match
+from kbnav.agents.common.schema import ALL_TUPLES, TUPLES, Schema
 from kbnav.agents.skb import SKB_TOOLS
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.excerpts import excerpt
 from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.kb import SkbKB, as_skb
+from kbnav.knowledge.skb.matching import NodeMatcher, unmatched_names
 from kbnav.knowledge.skb.relations import RelationNames
 from kbnav.knowledge.skb.store import SKB
 from kbnav.tools.observation import Context, Observation, Shown
@@ -192,3 +194,65 @@ def test_several_nodes_are_looked_at_in_one_call_and_what_is_cut_is_named(tmp_pa
     assert not lost.ok
     assert lost.text.count("there is no relation 'eats'") == 1
     kb.close()
+
+
+def test_up_to_thirty_kinds_of_links_the_prompt_lists_them_all(tmp_path):
+    nodes: list[dict[str, object]] = [{"id": f"n{n}", "type": "thing", "name": f"Node {n}"} for n in range(3)]
+    for count, listed in ((ALL_TUPLES, ALL_TUPLES), (ALL_TUPLES + 1, TUPLES)):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        kb = skb_of(folder, nodes, [("n0", f"way {n}", "n1") for n in range(count)])
+        told = Schema(kb)("Which way?")
+        assert (len(told["tuples"]), told["more_tuples"]) == (listed, count - listed)
+        kb.close()
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("Which ship built by Marit Skarow was painted yellow?", ["Marit Skarow"]),
+        ('Who owns the "old forge", and what does Radium do?', ["old forge", "Radium"]),
+        ("Radium was found in the United States of America. By whom?", ["United States of America"]),
+        ("Is it Berlin, Paris or New York?", ["Berlin", "Paris", "New York"]),
+        ("what is it?", []),
+    ],
+)
+def test_names_in_a_question_are_those_with_capitals_or_in_quotation_marks(question, names):
+    assert unmatched_names(question, []) == names
+
+
+def test_a_name_that_no_node_has_is_said_with_the_nearest_which_are_begun_with(demo_kb):
+    match = open_match(demo_kb, "hybrid")
+    found = match("Which ship built by Marit Skarow was painted yellow?")
+    assert (list(found.nodes), found.named) == (["person:marit-skarrow"], True)
+    assert found.notes == ["No node is called “Marit Skarow”; nearest by name: Marit Skarrow (person:marit-skarrow)."]
+    assert match("Who works at Gullwing Yard?").notes == ["No node is called “Gullwing Yard”."]
+    assert match("Who lives in the Hythe?").notes == ["“the Hythe” is taken for Averhythe (place:averhythe)."]
+    assert match("Which ship was built by Marit Skarrow?").notes == []
+
+
+def test_a_sentence_of_a_document_from_memory_finds_its_node_though_others_are_called_by_its_words(tmp_path):
+    """Each word of the sentence is the name of a node, and so would count twice if names did."""
+    words = "a tall clock with a painted moon that loses four minutes in every wet week".split()  # noqa: SIM905
+    nodes: list[dict[str, object]] = [{"id": word, "type": "word", "name": word} for word in dict.fromkeys(words)]
+    nodes += [
+        {"id": f"{word}{n}", "type": "word", "name": f"{word} clock"} for word in dict.fromkeys(words) for n in (2, 3)
+    ]
+    told = "It loses four minutes."
+    nodes += [{"id": f"m{n}", "type": "thing", "name": "painted clock moon", "description": told} for n in range(3)]
+    nodes.append({"id": "x", "type": "thing", "name": "Grandfather", "description": " ".join(words)})
+    kb = skb_of(tmp_path, nodes, [])
+    asked = "a tall clock with a painted sun that loses four minutes every wet week"
+    assert kb.skb.text is not None
+    assert kb.skb.id(kb.skb.text.search(asked)[0][0]) != "x"  # as questions that name things are searched
+    assert kb.text_query(asked).ids[0] == "x"
+    assert kb.search_entities(asked).entities[0].id == "x"
+    assert kb.text_query("clock").ids[0].startswith("clock")  # a short text asks for what is called so
+    kb.close()
+
+
+def test_every_sentence_of_the_demo_with_two_words_changed_finds_its_node_among_the_first_three(demo_kb):
+    asked = drawn(as_skb(demo_kb, "this test"), 60)
+    ranks = [rank(demo_kb.vector_query(one.text, limit=20).ids, one.right) for one in asked]
+    assert len(asked) == 60
+    assert all(1 <= place <= 3 for place in ranks)

@@ -71,17 +71,18 @@ def test_of_many_neighbours_the_model_keeps_k_by_number(village, tmp_path):
     run, _ = asked(
         village,
         tmp_path,
-        says(("search_neighbors", {"entity_id": "p1"}), thought="A red one."),
+        says(("search_neighbors", {"entity_id": "p1", "query": "A red one."})),
         finish(),
         kept=kept,
         k=2,
+        short=0,
     )
     assert "Links of Ann Reed (p1):\n1. " in kept.prompts[0]
     assert "What is wanted now: A red one." in kept.prompts[0]
     offered = [line.split(". ", 1)[1] for line in kept.prompts[0].splitlines() if line[:1].isdigit()]
     assert len(offered) == 3  # she owns two houses and painted one
     lines = run.path[1].observation.splitlines()
-    assert lines[0] == "Ann Reed (p1): 3 links, 2 kept as most related."
+    assert lines[0] == "Ann Reed (p1): 3 links, 2 kept as most related. limit=3 shows more."
     assert [line for line in lines if line.startswith("- ")] == [f"- {offered[1]}", f"- {offered[0]}"]
     assert len(run.path[1].nodes) == len(run.path[1].facts) == 2
     assert run.usage.calls == 4
@@ -90,7 +91,7 @@ def test_of_many_neighbours_the_model_keeps_k_by_number(village, tmp_path):
 @pytest.mark.parametrize("reply", ["", "none of these", "0", "77"])
 def test_a_reply_that_keeps_nothing_readable_leaves_the_ranking_and_says_so(village, tmp_path, reply):
     run, _ = asked(
-        village, tmp_path, says(("search_neighbors", {"entity_id": "p1"})), finish(), kept=Script([reply]), k=1
+        village, tmp_path, says(("search_neighbors", {"entity_id": "p1"})), finish(), kept=Script([reply]), k=1, short=0
     )
     assert "1 kept by their ranking, because the model named none" in run.path[1].observation
 
@@ -164,9 +165,9 @@ def test_a_node_that_no_result_has_shown_is_not_accepted(village, tmp_path):
 @pytest.mark.parametrize(
     ("options", "searched", "queried", "matched"),
     [
-        ({"k": 2}, 2, 2, 2),
-        ({"k": 2, "query_k": 3}, 2, 3, 2),
-        ({"k": 2, "search_k": 1}, 1, 2, 2),
+        ({"k": 2, "short": 0}, 2, 2, 2),
+        ({"k": 2, "query_k": 3, "short": 0}, 2, 3, 2),
+        ({"k": 2, "search_k": 1, "short": 0}, 1, 2, 2),
         ({"match_k": 4}, 3, 7, 4),  # of three links, of seven nodes
     ],
 )

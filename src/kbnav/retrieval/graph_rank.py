@@ -20,9 +20,10 @@ from pydantic import Field
 
 from kbnav.answers import Ranking
 from kbnav.encoders import Vectors
+from kbnav.knowledge.skb.both import LSA_WEIGHT, WEIGHT
 from kbnav.knowledge.skb.fusion import relative_score_fusion
 from kbnav.knowledge.skb.graph import Hop
-from kbnav.knowledge.skb.kb import LSA_WEIGHT, WEIGHT, SkbKB
+from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.schema import LSA
 from kbnav.knowledge.skb.text import TextIndex
 from kbnav.knowledge.skb.vectors import VectorIndex

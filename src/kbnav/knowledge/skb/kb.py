@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -24,12 +24,12 @@ from kbnav.knowledge.base import (
     Statement,
     Value,
 )
+from kbnav.knowledge.skb.both import CANDIDATES, search_both
 from kbnav.knowledge.skb.excerpts import excerpt
-from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion, relative_score_fusion
+from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.rdf import local_names
 from kbnav.knowledge.skb.relations import Relations
 from kbnav.knowledge.skb.rendering import get_doc_info
-from kbnav.knowledge.skb.schema import LSA
 from kbnav.knowledge.skb.sparql import SparqlStore, Vocabulary, node_ids
 from kbnav.knowledge.skb.store import SKB
 from kbnav.relevance import relevance
@@ -38,14 +38,6 @@ EDGES_PER_RELATION = 50
 """Edges of one relation and direction that an entry lists; ``omitted`` counts the rest."""
 RANKED_BY_NAME = 2_000
 """Edges whose names are compared with a phrase one by one; of more, only the indexes' best are."""
-CANDIDATES = 200
-"""Nodes that an index may propose for a phrase."""
-WEIGHT, LSA_WEIGHT = 1.0, 0.5
-"""Of a ranking by vectors beside BM25's, which is 1: of trained encoders, and of ``lsa``, which knows no synonyms.
-
-Measured by benchmarks/skb_fusion.py, see docs/skb-agent.md: with these no set of questions is served worse than by BM25
-alone, which is not so where ranks are summed (``reciprocal_rank_fusion``), nor with a weight of 1 for ``lsa``.
-"""
 
 
 class SkbKB:
@@ -133,7 +125,7 @@ class SkbKB:
         named = self.skb.names.search(query, limit=limit) if self.skb.names else []
         exact = [match.number for match in named if match.how != "fuzzy"]
         near = [match.number for match in named if match.how == "fuzzy"]
-        fused = reciprocal_rank_fusion([near, [number for number, _ in self._by_text(query)]])
+        fused = reciprocal_rank_fusion([near, [number for number, _ in search_both(self.skb, query)]])
         others = [number for number, _ in fused if number not in exact]
         wanted = [] if kind == "property" else [*exact, *others][:limit]
         found = tuple(self._described(number, query) for number in wanted)
@@ -262,7 +254,7 @@ class SkbKB:
         if cosine and self.skb.vectors is not None:
             hits = self.skb.vectors.search(text, limit=limit, ranges=ranges, among=numbers)
         else:
-            hits = self._by_text(text, ranges=ranges, among=numbers)[:limit]
+            hits = search_both(self.skb, text, ranges=ranges, among=numbers)[:limit]
         found = [(self._entity(node), score) for node, score in hits]
         return Ranking(tuple(Ranked(entity.id, score, entity.label, entity.kind) for entity, score in found))
 
@@ -288,21 +280,6 @@ class SkbKB:
             self.skb.documents[node], str(self.skb.nodes.names[node]), about=about, without=self.skb.meta.alias_fields
         )
 
-    def _by_text(
-        self,
-        text: str,
-        *,
-        ranges: Sequence[tuple[int, int]] | None = None,
-        among: Collection[int] | None = None,
-        depth: int = CANDIDATES,
-    ) -> list[tuple[int, float]]:
-        """Nodes by BM25 and by meaning, best first, by whichever index there is."""
-        weight = LSA_WEIGHT if self.skb.meta.encoder == LSA else WEIGHT
-        both = [(self.skb.text, 1.0), (self.skb.vectors, weight)]
-        indexes = [(index, weight) for index, weight in both if index is not None]
-        hits = [index.search(text, limit=depth, ranges=ranges, among=among) for index, _ in indexes]
-        return relative_score_fusion(hits, weights=[weight for _, weight in indexes], depth=depth)
-
     def _entity(self, node: int) -> Entity:
         kind = self.skb.type_name(node)
         return Entity(self.skb.id(node), self.skb.nodes.label(node), kind, kind)
@@ -319,7 +296,7 @@ class SkbKB:
         by_node: dict[int, list[_Edge]] = {}
         for edge in edges:
             by_node.setdefault(edge[2], []).append(edge)
-        hits = self._by_text(query, among=by_node, depth=max(CANDIDATES, limit)) if edges else []
+        hits = search_both(self.skb, query, among=by_node, depth=max(CANDIDATES, limit)) if edges else []
         by_text = [edge for node, _ in hits for edge in by_node[node]]
         near = edges if len(edges) <= RANKED_BY_NAME else by_text
         texts = [f"{self.skb.relation_names[kind]} {self.skb.nodes.label(other)}" for _, kind, other in near]

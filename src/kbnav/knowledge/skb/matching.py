@@ -46,6 +46,10 @@ MOST_OF_ONE_NAME = 50
 _LONGEST_QUESTION = 500
 """Words that are read."""
 _FUNCTION = frozenset(FUNCTION_WORDS["en"].split())
+_QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]{2,80})[\"“”»]")
+_WORD = re.compile(r"\w[\w’'-]*")
+_INSIDE = frozenset(["of", "the", "de", "la", "von", "van", "der", "den", "del", "di", "du"])
+"""Words in lower case that a name may have between others."""
 _QUOTES = {'"': '"', "“": "”", "„": "“”", "«": "»", "‘": "’", "'": "'"}
 _UNSPACED = re.compile(f"[{SCRIPTS['han']}{SCRIPTS['ja']}{SCRIPTS['th']}]")
 
@@ -65,6 +69,8 @@ class MatchedNode:
     score: float = 1.0
     start: int = 0
     end: int = 0
+    text: str = ""
+    """What names it, as the question has it."""
 
 
 @dataclass(frozen=True)
@@ -192,9 +198,53 @@ class NodeMatcher:
         self, number: int, how: Literal["exact", "normalised", "embedding"], score: float, span: _Span | None = None
     ) -> MatchedNode:
         start, end = (span.words[0].start, span.words[-1].end) if span else (0, 0)
-        return MatchedNode(
-            self._skb.id(number), self._skb.nodes.label(number), self._skb.type_name(number), how, score, start, end
-        )
+        entity = self._skb.id(number), self._skb.nodes.label(number), self._skb.type_name(number)
+        return MatchedNode(*entity, how, score, start, end, span.text if span else "")
+
+
+def unmatched_names(question: str, found: Sequence[MatchedNode]) -> list[str]:
+    """What a question writes as a name, in quotation marks or with capitals, and no node was found by; in its order.
+
+    One word that begins a sentence has its capital from there, and is no name.
+    """
+    taken = [(node.start, node.end) for node in found if node.end]
+    quoted = [match.span(1) for match in _QUOTED.finditer(question)]
+    spans = sorted(quoted + [span for span in _capitalised(question) if not _within(span, quoted)])
+    return [question[start:end] for start, end in spans if not _within((start, end), taken)]
+
+
+def _within(span: tuple[int, int], others: Sequence[tuple[int, int]]) -> bool:
+    """Whether a part of the text overlaps one of others."""
+    return any(start < span[1] and span[0] < end for start, end in others)
+
+
+def _capitalised(question: str) -> Iterator[tuple[int, int]]:
+    """Where words with capitals follow each other, short ones such as "of" between them."""
+    run: list[re.Match[str]] = []
+    inside: list[re.Match[str]] = []
+    for word in _WORD.finditer(question):
+        last = [*run, *inside][-1:]
+        if last and question[last[0].end() : word.start()].strip():  # a comma or a full stop ends a name
+            yield from _name_of(question, run)
+            run, inside = [], []
+        if word[0][0].isupper():
+            run, inside = [*run, *inside, word], []
+        elif run and word[0] in _INSIDE:
+            inside.append(word)
+        else:
+            yield from _name_of(question, run)
+            run, inside = [], []
+    yield from _name_of(question, run)
+
+
+def _name_of(question: str, run: Sequence[re.Match[str]]) -> Iterator[tuple[int, int]]:
+    """The name that a run of words is, without words such as "Which" before it; none, where nothing is left."""
+    kept = list(run)
+    begins = bool(kept) and question[: kept[0].start()].rstrip()[-1:] in ("", ".", "!", "?", ":")
+    while kept and normalise(kept[0][0]) in _FUNCTION:
+        kept, begins = kept[1:], False
+    if kept and not (begins and len(kept) == 1) and len(normalise(question[kept[0].start() : kept[-1].end()])) > 1:
+        yield kept[0].start(), kept[-1].end()
 
 
 def _spans(question: str, names: NameIndex) -> Iterator[_Span]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -133,6 +134,14 @@ class TextIndex:
     def holders(self, word: str) -> int:
         """How many nodes have a word, in any of its forms; of several words, the rarest counts."""
         return min((self._searcher.doc_freq("body", term) for term in self.words(word)), default=0)
+
+    def shares(self, query: str, texts: Iterable[str]) -> list[float]:
+        """How much of a query each text has, from 0 to 1: its words in any of their forms, rare ones counting more."""
+        wanted = set(self.words(query))
+        holders = {word: self._searcher.doc_freq("body", word) for word in wanted}
+        weights = {word: math.log(1 + (self.nodes - held + 0.5) / (held + 0.5)) for word, held in holders.items()}
+        whole = sum(weights.values()) or 1.0
+        return [sum(weights[word] for word in wanted.intersection(self.words(text))) / whole for text in texts]
 
     def search(
         self,
