@@ -90,6 +90,8 @@ class SparqlSource(Strict):
     """Environment variable that holds a bearer token."""
     query_page: str = ""
     """Address of a page that opens a query; the query's text, percent-encoded, is put behind it."""
+    dialect: Literal["auto", "wdqs", "qlever", "virtuoso", "oxigraph", "sparql11"] = "auto"
+    """What its engine understands; ``auto``: found out by a few queries, and kept under ``home`` for 30 days."""
 
 
 class Wikibase(Strict):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,13 +101,20 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
     """
     from kbnav.knowledge.endpoint.access import authorization, checked_url
     from kbnav.knowledge.endpoint.kb import Address, EndpointKB
+    from kbnav.knowledge.service.exchange import Reply, Request
+    from kbnav.knowledge.service.probing import any_status, kept
     from kbnav.knowledge.wikidata.kb import open_http
 
     url = checked_url(source.url)
     http = open_http(settings, url=url, authorization=authorization(source))
     services = (*settings.services, *source.services)
     address = Address(url, name, source.graph, source.prefixes, source.labels, services, source.query_page)
-    return EndpointKB(address, http)
+
+    def ask(query: str) -> Reply:
+        # Posted, so that no cache keeps the error that an engine answers with.
+        return http.fetch(Request("sparql", url, {"query": query}, post=True), any_status)
+
+    return EndpointKB(address, http, partial(kept, url, source.dialect, settings.home, ask))
 
 
 def is_skb(folder: Path) -> bool:

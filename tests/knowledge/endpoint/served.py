@@ -55,7 +55,7 @@ class _Handler(BaseHTTPRequestHandler):
         options: dict[str, Any] = {"default_graph": pyoxigraph.NamedNode(graph)} if graph else {}
         try:
             result = self.served.store.query(query, **options)
-        except (SyntaxError, ValueError) as error:
+        except (SyntaxError, ValueError, RuntimeError) as error:
             return self._send(400, "text/plain", f"MalformedQueryException: {error}")
         if isinstance(result, pyoxigraph.QueryTriples):
             return self._send(200, TRIPLES, result.serialize(format=pyoxigraph.RdfFormat.N_TRIPLES))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -36,8 +36,11 @@ from kbnav.knowledge.service.exchange import Request
 from kbnav.knowledge.service.http import HttpClient
 from kbnav.knowledge.service.metering import Meter
 from kbnav.knowledge.service.query_replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
-from kbnav.knowledge.sparql.check import QueryForm, check
+from kbnav.knowledge.sparql.check import QueryForm
+from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect, text_search
+from kbnav.knowledge.sparql.limits import outer_limit
 from kbnav.knowledge.sparql.prefixes import add_prefixes, names_in
+from kbnav.knowledge.sparql.rewriting import prepare
 
 LABELLED = 100
 """Things of one result that are labelled, those of the first and the last rows."""
@@ -72,10 +75,14 @@ class Address:
 class EndpointKB:
     """A SPARQL endpoint; ``http`` carries the policy, the credentials and the cache. Serves all threads."""
 
-    def __init__(self, address: Address, http: HttpClient) -> None:
+    def __init__(
+        self, address: Address, http: HttpClient, dialect: Callable[[], Dialect] = lambda: DIALECTS["sparql11"]
+    ) -> None:
+        """``dialect`` finds out what the engine understands; it is asked when that is first needed."""
         self.name = address.name or address.url
         self._address = address
         self._http = http
+        self._find_dialect = dialect
         self._lock = threading.RLock()
         self._kept: dict[Any, Any] = {}
 
@@ -103,6 +110,10 @@ class EndpointKB:
             if key not in self._kept:
                 self._kept[key] = find()
             return self._kept[key]
+
+    @property
+    def _dialect(self) -> Dialect:
+        return self._once("dialect", self._find_dialect)  # type: ignore[no-any-return]
 
     @property
     def _names(self) -> Names:
@@ -166,6 +177,13 @@ class EndpointKB:
         return SearchResult(tuple(entities), tuple(properties), rung=rung, matched=matched, dropped=dropped)
 
     def _containing(self, words: Sequence[str]) -> AnswerTable:
+        """Labels with all the words by the engine's text index, or with any of them by reading every label."""
+        if self._dialect.text and self._labels.predicates:
+            predicates = [f"<{one}>" for one in self._labels.predicates]
+            pattern = text_search(self._dialect, "?s", predicates, "?l", " ".join(words))
+            bounded = f"SELECT ?s ?l WHERE {{ {pattern} FILTER(isIRI(?s)) }} LIMIT {search.CANDIDATES}"
+            if pattern and (found := self._select(bounded)).rows:
+                return found
         return self._select(search.containing_query(words, self._labels.predicates))
 
     def _like(self, found: Any, phrase: str, code: str, limit: int) -> list[Entity]:
@@ -237,12 +255,12 @@ class EndpointKB:
         return neighbors.examples(table, shown.property(iri), subject, shown.value, limit)
 
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
-        """See ``KnowledgeBase``. Prefixes that it lacks are declared in front of its first line."""
+        """See ``KnowledgeBase``. In the engine's dialect, with the prefixes that it lacks declared in front."""
         sent = self.declared(query)
         try:
-            form = check(sent, services=self._address.services, strict=False)
-            triples = form in (QueryForm.CONSTRUCT, QueryForm.DESCRIBE)
-            table = self._select(sent, accept=ACCEPT_TRIPLES if triples else ACCEPT_ROWS)
+            prepared = prepare(sent, self._dialect, services=self._address.services, prefixes=self._names.prefixes)
+            triples = prepared.form in (QueryForm.CONSTRUCT, QueryForm.DESCRIBE)
+            table = self._select(prepared.text, accept=ACCEPT_TRIPLES if triples else ACCEPT_ROWS)
         except QuerySyntaxError as error:
             raise _placed(error, sent.count("\n") - query.count("\n")) from error
         half = LABELLED // 2
@@ -255,7 +273,8 @@ class EndpointKB:
         parameters = {"query": query}
         if self._address.graph:
             parameters["default-graph-uri"] = self._address.graph
-        return self._http.fetch(Request("sparql", self._address.url, parameters, accept), read_query)
+        reader = partial(read_query, limit=outer_limit(query))
+        return self._http.fetch(Request("sparql", self._address.url, parameters, accept), reader)
 
     def search_neighbors(
         self,

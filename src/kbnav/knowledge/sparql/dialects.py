@@ -40,7 +40,8 @@ class Dialect:
     federation: bool = True
     """Whether it asks other endpoints by SERVICE; which of them may be asked is not decided here."""
     narrow_integers: bool = True
-    """Whether it casts by ``xsd:int``, ``xsd:long`` and the like; else ``xsd:integer`` is taken, the same number."""
+    """Whether it casts by ``xsd:int``, ``xsd:long`` and the like, which the standard does not have (section 17.5); else
+    ``xsd:integer`` is taken, which gives the same number."""
     geo: Mapping[GeoFunction, str] = field(default_factory=lambda: MappingProxyType({}))
     """Expressions with ``{0}`` and ``{1}`` for points: kilometres between two, latitude and longitude of one."""
     functions: frozenset[str] = frozenset()
@@ -93,7 +94,7 @@ DIALECTS: Mapping[DialectName, Dialect] = MappingProxyType(
             row_limit=10_000,
         ),
         "oxigraph": Dialect("oxigraph", "Oxigraph", lateral=True, narrow_integers=False),
-        "sparql11": Dialect("sparql11", "SPARQL 1.1"),
+        "sparql11": Dialect("sparql11", "SPARQL 1.1", narrow_integers=False),
     }
 )
 
@@ -110,8 +111,8 @@ def dialect_named(name: str) -> Dialect:
 def text_search(dialect: Dialect, subject: str, predicates: Sequence[str], label: str, phrase: str) -> str:
     """A group pattern that binds ``subject`` and ``label`` to what is named by words of a phrase.
 
-    Every word has to be in the label, in any order and case; with a text index as whole words (the last one may go on),
-    without as a part of the text, which reads every label: put a LIMIT behind it.
+    Every word has to be in the label, in any order and case: with a text index as the beginning of a word, without as a
+    part of the text, which reads every label. Put a LIMIT behind it.
 
     Args:
         dialect: decides the form.
@@ -127,28 +128,26 @@ def text_search(dialect: Dialect, subject: str, predicates: Sequence[str], label
     if not words:
         return ""
     named = f"{subject} {'|'.join(predicates)} {label} ."
+    lucene = " AND ".join(f"{word}*" for word in words)
     match dialect.text:
         case "virtuoso":
-            # A word of fewer than four letters before `*` is an error there.
-            parts = [*words[:-1], words[-1] + "*" if len(words[-1]) > 3 else words[-1]]
-            return f'{named} {label} <bif:contains> "{" AND ".join(_quoted(part) for part in parts)}" .'
+            # Before it there has to be a pattern of one predicate; fewer than four letters before `*` are an error.
+            parts = (f"'{word}*'" if len(word) > 3 else f"'{word}'" for word in words)
+            found = f'{label} <bif:contains> "{" AND ".join(parts)}" .'
+            return " UNION ".join(f"{{ {subject} {one} {label} . {found} }}" for one in predicates)
         case "qlever":
-            words = [*words[:-1], words[-1] + "*"]
             contains = "<http://qlever.cs.uni-freiburg.de/builtin-functions/contains-"
-            found = f'{label}_text {contains}entity> {label} . {label}_text {contains}word> "{" ".join(words)}" .'
-            return f"{named} {found}"
+            text = f"{label}_text"
+            wanted = " ".join(f"{word}*" for word in words)
+            return f'{named} {text} {contains}entity> {label} . {text} {contains}word> "{wanted}" .'
         case "jena":
-            lucene = " AND ".join([*words[:-1], words[-1] + "*"])
-            parts = [
-                f'{{ ({subject} {label}_score {label}) <http://jena.apache.org/text#query> ({one} "{lucene}") . }}'
-                for one in predicates
-            ]
-            return " UNION ".join(parts)
+            query = "<http://jena.apache.org/text#query>"
+            return " UNION ".join(
+                f'{{ ({subject} {label}_score {label}) {query} ({one} "{lucene}") . }}' for one in predicates
+            )
         case "stardog":
-            lucene = " AND ".join([*words[:-1], words[-1] + "*"])
             return f'{named} {label} <tag:stardog:api:property:textMatch> "{lucene}" .'
         case "graphdb" if dialect.index_name:
-            lucene = " AND ".join([*words[:-1], words[-1] + "*"])
             connector = "http://www.ontotext.com/connectors/lucene"
             asked = f'[] a <{connector}/instance#{dialect.index_name}> ; <{connector}#query> "{lucene}" ; '
             return f"{asked}<{connector}#entities> {subject} . {named} {_contains(label, words[:1])}"
@@ -157,7 +156,3 @@ def text_search(dialect: Dialect, subject: str, predicates: Sequence[str], label
 
 def _contains(label: str, words: Sequence[str]) -> str:
     return " ".join(f'FILTER(CONTAINS(LCASE(STR({label})), "{word}"))' for word in words)
-
-
-def _quoted(word: str) -> str:
-    return f"'{word}'"

@@ -1,0 +1,125 @@
+"""The dialect of an endpoint, found out from replies as its engine gives them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyoxigraph
+import pytest
+
+from kbnav.errors import BadResponse, CredentialsError, UsageError
+from kbnav.knowledge.service.exchange import Reply
+from kbnav.knowledge.service.probing import AGE, any_status, kept, probe
+
+ROWS = "application/sparql-results+json"
+STORE = pyoxigraph.Store()
+STORE.load(
+    b'<http://ex/a> <http://www.w3.org/2000/01/rdf-schema#label> "Marie Curie" .', format=pyoxigraph.RdfFormat.TURTLE
+)
+
+
+def engine(
+    error: str, *, server: str = "", meta: bool = False, knows: str = "", status: int = 400, text: str = ""
+) -> Callable[[str], Reply]:
+    """A stand-in: an Oxigraph that answers an extension as ``knows`` has it, and everything else with ``error``."""
+
+    def ask(query: str) -> Reply:
+        asked.append(query)
+        headers = {"content-type": ROWS} | ({"server": server} if server else {})
+        if "INCLUDE" in query and knows != "named":
+            return Reply(status, error.encode(), {"content-type": "text/plain"}, "http://host/sparql")
+        if "LATERAL" in query and knows != "lateral":
+            return Reply(status, error.encode(), {"content-type": "text/plain"}, "http://host/sparql")
+        if text and text in query:
+            found: dict[str, object] = {"s": {"type": "uri", "value": "http://ex/a"}}
+            body = {"head": {"vars": ["s"]}, "results": {"bindings": [found]}}
+            return Reply(200, json.dumps(body).encode(), headers, "http://host/sparql")
+        if "listConnectors" in query:
+            name = {"name": {"type": "uri", "value": "http://www.ontotext.com/connectors/lucene/instance#labels"}}
+            body = {"head": {"vars": ["name"]}, "results": {"bindings": [name]}}
+            return Reply(200, json.dumps(body).encode(), headers, "http://host/sparql")
+        plain = "SELECT ?x { VALUES ?x { 1 } }" if "INCLUDE" in query else query
+        result = STORE.query(plain)
+        assert isinstance(result, pyoxigraph.QuerySolutions)
+        document = json.loads(result.serialize(format=pyoxigraph.QueryResultsFormat.JSON) or b"")
+        if meta:
+            document["meta"] = {"query-time-ms": 1, "result-size-total": len(document["results"]["bindings"])}
+        return Reply(200, json.dumps(document).encode(), headers, "http://host/sparql")
+
+    asked: list[str] = []
+    ask.asked = asked  # type: ignore[attr-defined]
+    return ask
+
+
+VIRTUOSO = "Virtuoso 37000 Error SP030: SPARQL compiler, line 0: Bad character '%' (0x25) in SPARQL expression at '%'"
+GRAPHDB = 'MALFORMED QUERY: Encountered " "with" "WITH "" at line 1, column 11.'
+
+
+@pytest.mark.parametrize(
+    ("ask", "name", "said", "text"),
+    [
+        (engine("", knows="named"), "wdqs", "Blazegraph", ""),
+        (engine("", meta=True, text="contains-word"), "qlever", "QLever", "qlever"),
+        (engine("", meta=True), "qlever", "QLever", ""),
+        (engine(VIRTUOSO, server="Virtuoso/07.20.3229 (Linux) x86_64-pc-linux-gnu"), "virtuoso", "Virtuoso", ""),
+        (engine(VIRTUOSO, text="bif:contains"), "virtuoso", "Virtuoso", "virtuoso"),
+        (engine("error at 1:11: expected WHERE"), "oxigraph", "Oxigraph", ""),
+        (engine("", server="Oxigraph/0.5.2"), "oxigraph", "Oxigraph", ""),
+        (engine('Parse error: Encountered "WITH"', text="text#query"), "sparql11", "Apache Jena", "jena"),
+        (engine(GRAPHDB, text="connectors/lucene#query"), "sparql11", "GraphDB or RDF4J", "graphdb"),
+        (engine("com.complexible.stardog.plan: QE0PE2", text="textMatch"), "sparql11", "Stardog", "stardog"),
+        (engine("no", knows="lateral"), "sparql11", "SPARQL 1.1", ""),
+        (engine("Internal error", status=500), "sparql11", "SPARQL 1.1", ""),
+    ],
+)
+def test_an_engine_is_known_by_what_it_answers(ask: Callable[[str], Reply], name: str, said: str, text: str) -> None:
+    found = probe(ask)
+    assert (found.name, found.text) == (name, text)
+    assert found.engine.startswith(said)
+    assert len(ask.asked) <= 6  # type: ignore[attr-defined]
+    assert found.index_name == ("labels" if text == "graphdb" else "")
+
+
+def test_lateral_is_used_where_an_unknown_engine_has_it() -> None:
+    assert [probe(engine("no", knows=one)).lateral for one in ("", "lateral")] == [False, True]
+
+
+def test_what_is_no_query_service_is_told_and_not_taken_for_an_engine() -> None:
+    page = Reply(200, b"<!DOCTYPE html><title>Hello</title>", {"content-type": "text/html"}, "http://host/")
+    with pytest.raises(BadResponse, match="web page"):
+        probe(lambda _: page)
+    with pytest.raises(CredentialsError):
+        any_status(Reply(401, b"", {}, "http://host/"))
+    assert any_status(Reply(400, b"no", {}, "http://host/")).status == 400
+
+
+def test_what_was_found_out_is_kept_per_endpoint_and_asked_again_after_a_month(tmp_path: Path) -> None:
+    now = [1000.0]
+    ask = engine(GRAPHDB, text="connectors/lucene#query")
+
+    def dialect(url: str = "http://host/sparql"):
+        return kept(url, "auto", tmp_path, ask, clock=lambda: now[0])
+
+    first = dialect()
+    asked = len(ask.asked)  # type: ignore[attr-defined]
+    assert dialect() == first
+    assert len(ask.asked) == asked  # type: ignore[attr-defined]
+    dialect("http://other/sparql")
+    assert len(ask.asked) == 2 * asked  # type: ignore[attr-defined]
+    now[0] += AGE + 1
+    assert dialect() == first
+    assert len(ask.asked) == 3 * asked  # type: ignore[attr-defined]
+    for file in (tmp_path / "dialects").iterdir():
+        file.write_text("{damaged")
+    assert dialect() == first
+
+
+def test_a_named_dialect_is_not_probed(tmp_path: Path) -> None:
+    def never(_: str) -> Reply:
+        raise AssertionError
+
+    assert kept("http://host/", "qlever", tmp_path, never).name == "qlever"
+    with pytest.raises(UsageError, match="no dialect"):
+        kept("http://host/", "qlevr", tmp_path, never)
