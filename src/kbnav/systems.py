@@ -186,6 +186,11 @@ BUILT_IN: tuple[SystemEntry, ...] = (
         "kbnav.planning.plan_rank:build_plan_rank", "retriever", "kbnav.planning.plan_rank:PlanRankOptions", ("skb",),
         uses=("training",),
     ),
+    SystemEntry(
+        "agent-retriever", "Ranks by programs that were written for groups of queries, improved, and frozen.",
+        "kbnav.programs.retriever:build_agent_retriever", "retriever",
+        "kbnav.programs.retriever:AgentRetrieverOptions", ("skb",), ("training",), ("model",),
+    ),
     _retriever(
         "graph-rank", "Follows the relations that the query names, without a model.", "graph_rank:build_graph_rank",
         "GraphRankOptions", uses=("vectors",),

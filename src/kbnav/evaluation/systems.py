@@ -11,6 +11,7 @@ from kbnav import systems
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.retrieval.attempt import KEPT, model_name
 from kbnav.retrieval.attempt import attempt as attempt_ranking
+from kbnav.retrieval.base import TrainedRetriever
 from kbnav.settings import Settings
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ class System:
     ask_given: Callable[[str, Mapping[str, str]], Attempt] | None = None
     """The same with entities of the gold answer, labels by id; None where it cannot be given any."""
     leave_out: Callable[[Iterable[tuple[str, str]]], object] = lambda questions: None  # noqa: ARG005
-    """Takes questions, by id and text, out of the examples in its prompts. Raises UsageError where too few are left."""
+    """Takes questions, by id and text, out of the examples in its prompts. Raises UsageError where too few are left, and
+    where the system was trained on one of them."""
 
 
 def agent_system(agent: Agent) -> System:
@@ -52,7 +54,8 @@ def agent_system(agent: Agent) -> System:
 def retrieval_system(retriever: Retriever, kb: KnowledgeBase, settings: Settings, *, k: int = KEPT) -> System:
     """Any retriever as a system."""
     ask = partial(attempt_ranking, retriever, kb, settings, k=k)
-    return System(retriever.name, model_name(retriever, settings), ask, retriever.prompts)
+    system = System(retriever.name, model_name(retriever, settings), ask, retriever.prompts)
+    return replace(system, leave_out=retriever.refuse_seen) if isinstance(retriever, TrainedRetriever) else system
 
 
 def build_system(name: str, kb: KnowledgeBase, settings: Settings) -> System:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from typing import Protocol, runtime_checkable
 
 from kbnav.answers import Ranking
 from kbnav.trace import Trace
@@ -24,4 +24,13 @@ class Retriever(Protocol):
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """The ``k`` best nodes with their scores, fewer where fewer match; what was done goes to ``trace``."""
+        ...
+
+
+@runtime_checkable
+class TrainedRetriever(Retriever, Protocol):
+    """A retrieval system that knows which questions it was trained on."""
+
+    def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
+        """Raise UsageError where one of the questions, by id and text, was used in training."""
         ...

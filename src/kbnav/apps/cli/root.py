@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from kbnav.apps.cli import bot, evaluation, mirror, planner, skb
+from kbnav.apps.cli import bot, evaluation, mirror, planner, programs, skb
 from kbnav.apps.cli.ask import ask
 from kbnav.apps.cli.chat import chat
 from kbnav.apps.cli.completion import completion, get_ready
@@ -39,6 +39,7 @@ app.add_typer(mirror.app, name="mirror", rich_help_panel="Knowledge bases")
 app.add_typer(skb.app, name="skb", rich_help_panel="Knowledge bases")
 app.add_typer(evaluation.app, name="eval", rich_help_panel="Evaluation")
 app.add_typer(planner.app, name="planner", rich_help_panel="Evaluation")
+app.add_typer(programs.app, name="programs", rich_help_panel="Evaluation")
 app.add(config, section="This program")
 app.add(completion, section="This program")
 

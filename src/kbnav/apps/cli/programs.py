@@ -1,0 +1,315 @@
+"""``kbnav programs``: groups of questions, programs trained for them, what they are and what they score."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kbnav.apps.cli.arguments import BaseUrlOption, DataOption, DatasetGiven, JsonOption, ModelOption, load
+from kbnav.apps.cli.help import Commands
+from kbnav.apps.cli.terminal import print_json
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.skb.kb import SkbKB
+    from kbnav.programs.groups import Group
+    from kbnav.programs.loop import Plan
+    from kbnav.programs.steps import Step
+    from kbnav.programs.trials import TrainingQuery
+    from kbnav.settings import Settings
+
+app = Commands("Programs that rank nodes: written by a model, improved on questions, frozen (agent-retriever).")
+
+KbOption = Annotated[str, typer.Option("--kb", metavar="KB", help="Folder of the SKB, or demo.")]
+FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="What kbnav programs train wrote.")]
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What is learned from, and by whom."""
+
+    validation: Annotated[
+        str, typer.Option("--validation", metavar="DATASET", help="Questions that programs are chosen by.")
+    ]
+    most: Annotated[
+        int, typer.Option("--groups", metavar="N", min=1, help="Groups at most, each with a program of its own.")
+    ] = 6
+    smallest: Annotated[
+        int, typer.Option("--smallest", metavar="N", min=1, help="Validation questions that a group needs.")
+    ] = 20
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first so many training questions.")
+    ] = None
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of groups, batches and examples.")] = 0
+    model: ModelOption = None
+    base_url: BaseUrlOption = None
+    data: DataOption = None
+
+
+@dataclass(frozen=True)
+class Course:
+    """How the training goes."""
+
+    steps: Annotated[int, typer.Option("--steps", metavar="N", min=1, help="Of each group.")] = 20
+    batch: Annotated[int, typer.Option("--batch", metavar="N", min=1, help="Training questions of a step.")] = 25
+    patience: Annotated[
+        int, typer.Option("--patience", metavar="N", min=1, help="Steps without gain before the writer starts anew.")
+    ] = 10
+    significance: Annotated[
+        float, typer.Option("--significance", metavar="P", min=0, max=1, help="What the paired test must give.")
+    ] = 0.1
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--without",
+            metavar="PART",
+            help="Leave out contrast, memory, groups, model-functions, relations or improvement; repeatable.",
+        ),
+    ] = None
+    max_cost: Annotated[
+        float | None, typer.Option("--max-cost", metavar="DOLLARS", min=0, help="End at so many US dollars in all.")
+    ] = None
+    max_seconds: Annotated[
+        float | None, typer.Option("--max-seconds", metavar="SECONDS", min=0, help="End after so much time.")
+    ] = None
+    sandbox: Annotated[str, typer.Option("--sandbox", metavar="NAME", help="Where programs run.")] = "monty"
+    api_model: Annotated[
+        str,
+        typer.Option("--api-model", metavar="MODEL", help="The model that programs ask; default: they ask none."),
+    ] = ""
+
+    def plan(self, seed: int) -> Plan:
+        """How to train. Raises UsageError for a part that there is not."""
+        from kbnav.errors import UsageError
+        from kbnav.programs.loop import PARTS, Plan
+
+        unknown = [part for part in self.without or () if part not in PARTS]
+        if unknown:
+            raise UsageError(f"--without {unknown[0]}: there are {', '.join(PARTS)}")
+        return Plan(
+            self.steps,
+            self.batch,
+            self.patience,
+            significance=self.significance,
+            seed=seed,
+            cost=self.max_cost,
+            seconds=self.max_seconds,
+            without=frozenset(self.without or ()),  # type: ignore[arg-type]
+        )
+
+
+def groups(kb: KbOption, questions: DatasetGiven, learned: Learned, as_json: JsonOption = False) -> None:
+    """Divide questions into groups that one program each can serve; on made questions, say how near the truth they are.
+
+    With --model by patterns that the model sees, else by the words that many questions share.
+    """
+    from kbnav.programs.build import find_groups
+    from kbnav.programs.groups import agreement
+
+    settings = load(kb=kb, data=learned.data, model=learned.model, base_url=learned.base_url)
+    training, validation = _queries(questions.name, settings, learned.limit), _queries(learned.validation, settings)
+    found = find_groups(settings, training, validation, learned.most, learned.smallest, learned.seed)
+    templates = {one.id: one.template for one in training if one.template}
+    likeness = None
+    if templates:
+        likeness = agreement({name: group.id for group in found.groups for name in group.training}, templates)
+    if as_json:
+        told = [{"id": one.id, "pattern": one.pattern, "training": len(one.training)} for one in found.groups]
+        print_json({"groups": told, "agreement": likeness, "cost": found.cost})
+        return
+    for group in found.groups:
+        print(_group_line(group))
+    if likeness is not None:
+        print(f"agreement with the templates they were made from (adjusted Rand index): {likeness:.2f}")
+
+
+def train(
+    kb: KbOption,
+    questions: DatasetGiven,
+    learned: Learned,
+    course: Course,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FOLDER", help="Of the training; an unfinished one in it is gone on with.")
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Write and improve a program for each group of questions, and freeze the best; run it again to go on after a kill.
+
+    Without --model a stand-in writes: templates whose parameters are searched.
+    """
+    from kbnav.apps.eval_console import stop_on_signals
+    from kbnav.programs.build import Wanted, train_programs
+
+    settings = load(kb=kb, data=learned.data, model=learned.model, base_url=learned.base_url)
+    wanted = Wanted(
+        _queries(questions.name, settings, learned.limit),
+        _queries(learned.validation, settings),
+        course.plan(learned.seed),
+        most=learned.most,
+        smallest=learned.smallest,
+        sandbox=course.sandbox,
+        api_model=course.api_model,
+    )
+    with stop_on_signals() as stop, _open(settings) as opened:
+        found = train_programs(opened, settings, wanted, out, listener=_told, stopped=stop.is_set)
+    if as_json:
+        print_json({"out": str(out), "ended": found.ended, "cost": found.cost})
+        return
+    _print_frozen(out)
+    if found.cost:
+        print(f"{found.cost:.2f} US dollars in all")
+
+
+def show(
+    folder: FolderArgument,
+    group: Annotated[str | None, typer.Option("--group", metavar="ID", help="Only this group, as g1.")] = None,
+    steps: Annotated[bool, typer.Option("--steps", help="Every step of the training, with what it cost.")] = False,
+    curve: Annotated[
+        Path | None, typer.Option("--curve", metavar="FILE", help="Write validation MRR over steps as CSV.")
+    ] = None,
+    plots: Annotated[
+        Path | None, typer.Option("--plots", metavar="FOLDER", help="Write the same as a PNG; needs kbnav[plot].")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print frozen programs with their numbers, and how they came about."""
+    from kbnav.programs.frozen import read_frozen
+
+    found = read_frozen(folder)
+    chosen = [one for one in found.groups if group in (None, one.record.id)]
+    if curve or plots:
+        from kbnav.evaluation.program_curve import write_curve, write_curve_plot
+
+        if curve:
+            write_curve(folder, curve)
+        if plots:
+            write_curve_plot(folder, plots)
+    if as_json:
+        print_json(found.about.model_dump(mode="json"))
+        return
+    _print_frozen(folder, group)
+    for one in chosen:
+        if steps:
+            _print_steps(folder, one.record.id)
+        if one.program is not None:
+            changed = ", ".join(f"{name}={value}" for name, value in one.parameters.items())
+            print(f"\n# {one.record.id}: {one.record.pattern}\n# parameters: {changed or 'its own'}\n")
+            print(one.program.source)
+
+
+def evaluate(
+    folder: FolderArgument,
+    kb: KbOption,
+    questions: DatasetGiven,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first so many questions.")
+    ] = None,
+    model: ModelOption = None,
+    base_url: BaseUrlOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Score frozen programs beside their first stage on questions of no training, over all and by group.
+
+    The p-values are those of a paired test by MRR.
+    """
+    from kbnav.evaluation.program_scores import score_programs
+    from kbnav.programs.retriever import AgentRetriever, AgentRetrieverOptions, build_agent_retriever
+
+    settings = load(kb=kb, data=data, model=model, base_url=base_url)
+    asked = _queries(questions.name, settings, limit)
+    with _open(settings) as opened:
+        built: AgentRetriever = build_agent_retriever(opened, settings, AgentRetrieverOptions(trained=str(folder)))
+        scores = score_programs(built, asked)
+    if as_json:
+        print_json([one.as_dict() for one in scores])
+        return
+    for one in scores:
+        print(one.line())
+
+
+def _told(group: Group, step: Step) -> None:
+    """A line for each step, on standard error."""
+    heat = step.heats[-1] if step.heats else None
+    raced = f"; raced {heat.queries}: {heat.mean:.3f} against {heat.best:.3f}, p {heat.p:.3f}" if heat else ""
+    ran = f"batch {step.metrics['mrr']:.3f}, best {step.best_on_batch or 0:.3f}" if step.metrics else "did not run"
+    wrong = f"; {step.error.splitlines()[0][:120]}" if step.error else ""
+    said = "accepted" if step.accepted else "not accepted"
+    spent = step.paid.calls + step.api_paid.calls
+    paid = f"; {spent} calls, {step.cost:.4f} $" if spent else ""
+    line = f"{group.id} step {step.number} {step.action}: {ran}{raced}: {said}{wrong}{paid}"
+    print(line, file=sys.stderr, flush=True)
+
+
+def _print_frozen(folder: Path, only: str | None = None) -> None:
+    from kbnav.programs.frozen import read_frozen
+
+    about = read_frozen(folder).about
+    print(f"{folder}: {len(about.groups)} groups, trained on {len(about.training):,} questions of {about.skb}")
+    print(f"of the validation answers {about.oracle:.1%} are among the candidates")
+    for one in about.groups:
+        if only not in (None, one.id):
+            continue
+        first = f"first stage {one.first['mrr']:.3f}"
+        if one.program:
+            print(f"{one.id}: MRR {one.scores['mrr']:.3f}, {first} on {one.queries}, p {one.p:.4f}; {one.pattern}")
+        else:
+            print(f"{one.id}: no program is better than the first stage ({first} on {one.queries}); {one.pattern}")
+
+
+def _print_steps(folder: Path, group: str) -> None:
+    from kbnav.programs.train import read_groups, read_steps
+
+    for one in read_groups(folder).groups:
+        if one.id != group:
+            continue
+        for step in read_steps(folder, one):
+            tokens = step.paid.prompt + step.paid.completion + step.api_paid.prompt + step.api_paid.completion
+            again = step.replayed.calls + step.api_replayed.calls
+            mrr = f"{step.validation['mrr']:.3f}" if step.validation else "–"
+            print(
+                f"  step {step.number} {step.action}: validation MRR {mrr}{', accepted' if step.accepted else ''}; "
+                f"{step.paid.calls + step.api_paid.calls} calls paid, {again} replayed, {tokens:,} tokens, "
+                f"{step.cost:.4f} $, {step.seconds:.1f} s"
+            )
+
+
+def _group_line(group: Group) -> str:
+    return f"{group.id}: {len(group.training)} to train, {len(group.validation)} to validate; {group.pattern}"
+
+
+def _queries(name: str, settings: Settings, limit: int | None = None) -> list[TrainingQuery]:
+    """The questions of a dataset that have gold nodes. Raises UsageError where none has."""
+    from kbnav.errors import UsageError
+    from kbnav.evaluation.evaluate import find_dataset
+    from kbnav.programs.trials import TrainingQuery
+
+    dataset = find_dataset(name, settings.data)
+    found = [
+        TrainingQuery(one.id, one.text(), one.nodes, str(one.meta.get("template", "")))
+        for one in dataset.questions
+        if one.nodes
+    ]
+    if not found:
+        raise UsageError(f"no question of {name} has gold nodes")
+    return found[:limit]
+
+
+@contextmanager
+def _open(settings: Settings) -> Iterator[SkbKB]:
+    from kbnav.knowledge.open import open_kb
+    from kbnav.knowledge.skb.kb import as_skb
+
+    with open_kb(settings) as kb:
+        yield as_skb(kb, "programs")
+
+
+app.add(groups)
+app.add(train)
+app.add(show)
+app.add(evaluate, "eval")

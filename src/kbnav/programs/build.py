@@ -1,0 +1,139 @@
+"""A training put together over one knowledge base: its parts, its writer, what the writer is told of the knowledge base."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.models.chat import cost_of
+from kbnav.models.offline.skb.reading import read
+from kbnav.programs.groups import MOST, SMALLEST, groups_by_model, groups_by_words, one_group
+from kbnav.programs.loop import Part, Plan, Prices, Workshop
+from kbnav.programs.open import Parts, bound_to, open_parts
+from kbnav.programs.standin_writer import StandInWriter
+from kbnav.programs.train import Grouped, Listener, Order, Trained, train
+from kbnav.programs.trials import Bench, TrainingQuery
+from kbnav.programs.writer import ModelWriter, Setting, Writer
+from kbnav.prompts import prompt_hashes
+from kbnav.retrieval.expand.documents import structures
+from kbnav.settings import OFFLINE, Settings
+from kbnav.trace import Trace
+
+_TUPLES = 80
+"""Relations that the writer is told of."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be trained. ``api_model`` is the model that programs ask; empty: they ask none."""
+
+    training: Sequence[TrainingQuery]
+    validation: Sequence[TrainingQuery]
+    plan: Plan
+    most: int = MOST
+    smallest: int = SMALLEST
+    sandbox: str = "monty"
+    api_model: str = ""
+
+
+def train_programs(
+    kb: SkbKB,
+    settings: Settings,
+    wanted: Wanted,
+    folder: Path,
+    *,
+    listener: Listener = lambda group, step: None,  # noqa: ARG005
+    stopped: Callable[[], object] = lambda: False,
+) -> Trained:
+    """Train programs with the settings' model as the writer; a stand-in writes where there is none.
+
+    Raises UsageError, CredentialsError, and what the model's calls raise; what was done until then is kept.
+    """
+    plan = wanted.plan
+    parts = open_parts(kb, settings, sandbox=wanted.sandbox, api_model=wanted.api_model, without=plan.without)
+    writer = _writer(kb, settings, parts)
+    most = 1 if "groups" in plan.without else wanted.most
+    order = Order(
+        kb.name,
+        wanted.training,
+        wanted.validation,
+        plan,
+        bound_to(kb, parts),
+        {"writer": writer.name, "programs": wanted.api_model},
+        {**(prompt_hashes("agent_retriever") if settings.model != OFFLINE else {}), **parts.prompts},
+        {"most": most, "smallest": wanted.smallest},
+    )
+    with parts.sandbox() as sandbox:
+        shop = Workshop(
+            Bench(
+                lambda query: parts.first(query, None),
+                lambda program, query, nodes, given: sandbox.run(program, query, nodes, parts.api, parameters=given),
+            ),
+            writer,
+            check=lambda program: sandbox.check(program, parts.api),
+            label=lambda node: kb.skb.nodes.label(kb.skb.number(node)),
+            named=lambda text: [mention.text for mention in read(text, kb.skb, "en").mentions],
+            prices=Prices(settings.prices.get(settings.model), settings.prices.get(wanted.api_model)),
+            stopped=stopped,
+        )
+
+        def grouped() -> Grouped:
+            return find_groups(settings, wanted.training, wanted.validation, most, wanted.smallest, plan.seed)
+
+        return train(order, folder, shop, grouped, listener=listener)
+
+
+def find_groups(
+    settings: Settings,
+    training: Sequence[TrainingQuery],
+    validation: Sequence[TrainingQuery],
+    most: int,
+    smallest: int,
+    seed: int,
+) -> Grouped:
+    """Groups by the settings' model, or without one by words. Raises as the model's calls do."""
+    if most == 1:
+        return Grouped(tuple(one_group(training, validation)))
+    if settings.model == OFFLINE:
+        return Grouped(tuple(groups_by_words(training, validation, most=most, smallest=smallest, seed=seed)))
+    from kbnav.models.calls import open_calls
+
+    calls, trace = open_calls(settings), Trace()
+    found = groups_by_model(
+        training,
+        validation,
+        lambda prompt, own, purpose: calls.ask(prompt, own, purpose=purpose),
+        trace,
+        most=most,
+        smallest=smallest,
+        seed=seed,
+    )
+    cost = cost_of(trace.usage, settings.prices.get(settings.model)) or 0.0
+    return Grouped(tuple(found), trace.usage, trace.replayed, cost)
+
+
+def _writer(kb: SkbKB, settings: Settings, parts: Parts) -> Writer:
+    if settings.model == OFFLINE:
+        return StandInWriter(tuple(kb.relations.shown), {function.name for function in parts.api.functions})
+    from kbnav.models.calls import open_calls
+
+    return ModelWriter(open_calls(settings), described(kb, parts))
+
+
+def described(kb: SkbKB, parts: Parts) -> Setting:
+    """The knowledge base and the API as the writer reads them."""
+    meta = kb.skb.meta
+    types = ", ".join(f"{one.name} ({one.count:,})" for one in meta.types)
+    tuples = sorted(meta.tuples, key=lambda one: -one.count)
+    shown = [f"- {one.source} --{one.relation}--> {one.target} ({one.count:,})" for one in tuples[:_TUPLES]]
+    if len(tuples) > _TUPLES:
+        shown.append(f"- and {len(tuples) - _TUPLES} more, each with fewer edges")
+    fields = [f"- {kind}: {', '.join(names)}" for kind, names in structures(kb.skb).items()]
+    return Setting(
+        f"{meta.name}: {meta.nodes:,} nodes and {meta.edges:,} edges. Nodes by type: {types}.",
+        "\n".join(shown),
+        "\n".join(fields),
+        parts.api.prompt(),
+    )

@@ -1,0 +1,265 @@
+"""Groups of queries that one program can serve: patterns, who belongs to which, and where a new query goes.
+
+A model reads some training queries and proposes patterns, assigns all queries in batches, and is asked once more for
+those left over. Without a model queries are grouped by the words that many of them have, which on templated questions
+are the words of the template. Groups that are too small to validate are merged with the nearest.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import comb
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kbnav.programs.trials import TrainingQuery
+from kbnav.prompts import render
+from kbnav.trace import Trace
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+READ = 200
+"""Training queries that the model reads."""
+MOST = 6
+"""Groups; the paper has 12 (section 5.4)."""
+SMALLEST = 20
+"""Validation queries of a group; of fewer, little can be said."""
+_BATCH = 40
+_COMMON = 0.02
+_VOCABULARY = 400
+_STARTS = 8
+_ROUNDS = 30
+_WORD = re.compile(r"[^\W\d_]+")
+_NUMBERED = re.compile(r"^\W*(\d+)\W+(.+?)\s*$", re.MULTILINE)
+_ASSIGNED = re.compile(r"^\W*(\d+)\s*[:.)=-]+>?\s*\D{0,10}(\d+)", re.MULTILINE)
+Ask = Callable[[str, Trace, str], str]
+"""A prompt, a trace and what for; the model's reply."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Queries of one pattern, by their ids."""
+
+    id: str
+    pattern: str
+    training: tuple[str, ...]
+    validation: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Centroids:
+    """The mean of each group's queries over the words that many queries have, all of length 1."""
+
+    words: tuple[str, ...]
+    vectors: tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def of(cls, groups: Sequence[Sequence[str]]) -> Centroids:
+        """Of the texts of each group."""
+        vocabulary = common_words([text for texts in groups for text in texts])
+        found = [_unit(bags(texts, vocabulary).mean(axis=0)) for texts in groups]
+        return cls(vocabulary, tuple(tuple(round(float(one), 5) for one in row) for row in found))
+
+    def nearest(self, texts: Sequence[str]) -> list[int]:
+        """The place of the nearest group for each text; the first of several."""
+        if not texts:
+            return []
+        likeness = bags(texts, self.words) @ np.array(self.vectors).T
+        return [int(place) for place in likeness.argmax(axis=1)]
+
+
+def common_words(texts: Sequence[str]) -> tuple[str, ...]:
+    """Words, function words too, that 2 % of the texts have and two at least, the commonest first."""
+    counts = Counter(word for text in texts for word in set(_WORD.findall(text.casefold())))
+    least = max(2, _COMMON * len(texts))
+    chosen = sorted((word for word, count in counts.items() if count >= least), key=lambda one: (-counts[one], one))
+    return tuple(chosen[:_VOCABULARY])
+
+
+def bags(texts: Sequence[str], vocabulary: Sequence[str]) -> NDArray[np.float64]:
+    """Which of the words each text has, [texts, words], each row of length 1 or 0."""
+    place = {word: number for number, word in enumerate(vocabulary)}
+    found = np.zeros((len(texts), max(1, len(vocabulary))))
+    for row, text in enumerate(texts):
+        for word in _WORD.findall(text.casefold()):
+            if word in place:
+                found[row, place[word]] = 1.0
+    norms = np.linalg.norm(found, axis=1, keepdims=True)
+    found /= np.where(norms > 0, norms, 1.0)
+    return found
+
+
+def one_group(training: Sequence[TrainingQuery], validation: Sequence[TrainingQuery]) -> list[Group]:
+    """All queries as one group: the ablation."""
+    return [Group("g1", "any query", tuple(one.id for one in training), tuple(one.id for one in validation))]
+
+
+def groups_by_words(
+    training: Sequence[TrainingQuery],
+    validation: Sequence[TrainingQuery],
+    *,
+    most: int = MOST,
+    smallest: int = SMALLEST,
+    seed: int = 0,
+) -> list[Group]:
+    """Groups without a model: spherical k-means over the words that many queries have."""
+    vocabulary = common_words([one.text for one in training])
+    labels = _clustered(bags([one.text for one in training], vocabulary), most, seed)
+    kept = sorted(set(labels))
+    parts = [[one for one, label in zip(training, labels, strict=True) if label == wanted] for wanted in kept]
+    places = Centroids.of([[one.text for one in part] for part in parts]).nearest([one.text for one in validation])
+    held = [
+        [one for one, place in zip(validation, places, strict=True) if place == wanted] for wanted in range(len(parts))
+    ]
+    patterns = [_common_pattern([one.text for one in part]) for part in parts]
+    return merged(_grouped(patterns, parts, held), training, validation, smallest=smallest)
+
+
+def groups_by_model(
+    training: Sequence[TrainingQuery],
+    validation: Sequence[TrainingQuery],
+    ask: Ask,
+    trace: Trace,
+    *,
+    most: int = MOST,
+    smallest: int = SMALLEST,
+    seed: int = 0,
+) -> list[Group]:
+    """Groups by patterns that a model proposes. What fits none, after the leftovers were read once more, is a group.
+
+    Raises as the model's calls do.
+    """
+    drawn = random.Random(seed).sample(list(training), min(READ, len(training)))
+    patterns = propose([one.text for one in drawn], most, ask, trace)
+    everyone = [*training, *validation]
+    chosen = assign(patterns, [one.text for one in everyone], ask, trace)
+    left = [place for place, number in enumerate(chosen) if number == 0]
+    left_training = [everyone[place] for place in left if place < len(training)]
+    if len(left_training) >= smallest and len(patterns) < most:
+        again = random.Random(seed + 1).sample(left_training, min(READ, len(left_training)))
+        more = propose([one.text for one in again], most - len(patterns), ask, trace)
+        for place, number in zip(left, assign(more, [everyone[one].text for one in left], ask, trace), strict=True):
+            chosen[place] = number + len(patterns) if number else 0
+        patterns += more
+    numbers = [*range(1, len(patterns) + 1), 0]
+    parts = [[one for one, to in zip(training, chosen, strict=False) if to == number] for number in numbers]
+    held = [[one for one, to in zip(validation, chosen[len(training) :], strict=True) if to == n] for n in numbers]
+    found = _grouped([*patterns, "queries of no other pattern"], parts, held)
+    return merged(found, training, validation, smallest=smallest)
+
+
+def propose(texts: Sequence[str], most: int, ask: Ask, trace: Trace) -> list[str]:
+    """At most so many patterns that a model sees in queries; one for all where its reply has none."""
+    reply = ask(render("agent_retriever/groups.md", queries=list(texts), most=most), trace, "patterns")
+    found = [text for _, text in _NUMBERED.findall(reply)]
+    return list(dict.fromkeys(found))[:most] or ["any query"]
+
+
+def assign(patterns: Sequence[str], texts: Sequence[str], ask: Ask, trace: Trace) -> list[int]:
+    """The number of each text's pattern, from 1; 0 for none of them, and where the reply does not say."""
+    found: list[int] = []
+    for start in range(0, len(texts), _BATCH):
+        batch = texts[start : start + _BATCH]
+        reply = ask(render("agent_retriever/assign.md", patterns=list(patterns), queries=batch), trace, "assign")
+        said = {int(query): int(pattern) for query, pattern in _ASSIGNED.findall(reply)}
+        numbers = [said.get(number, 0) for number in range(1, len(batch) + 1)]
+        found += [number if number <= len(patterns) else 0 for number in numbers]
+    return found
+
+
+def merged(
+    groups: Sequence[Group],
+    training: Sequence[TrainingQuery],
+    validation: Sequence[TrainingQuery],
+    *,
+    smallest: int = SMALLEST,
+) -> list[Group]:
+    """Groups with ``smallest`` validation queries at least: while one has fewer, the least joins the nearest."""
+    texts = {one.id: one.text for one in (*training, *validation)}
+    found = [group for group in groups if group.training or group.validation]
+    while len(found) > 1:
+        least = min(found, key=lambda group: (len(group.validation), len(group.training), group.id))
+        if len(least.validation) >= smallest and least.training:
+            break
+        others = [group for group in found if group is not least]
+        centroids = Centroids.of([[texts[one] for one in (*group.training, *group.validation)] for group in others])
+        own = [texts[one] for one in (*least.training, *least.validation)]
+        near = others[Counter(centroids.nearest(own)).most_common(1)[0][0]]
+        joined = replace(
+            near,
+            pattern=f"{near.pattern}; or {least.pattern}",
+            training=near.training + least.training,
+            validation=near.validation + least.validation,
+        )
+        found = [joined if group is near else group for group in others]
+    return [replace(group, id=f"g{number}") for number, group in enumerate(found, 1)]
+
+
+def agreement(groups: Mapping[str, str], templates: Mapping[str, str]) -> float:
+    """The adjusted Rand index of two groupings of the same ids: 1 for the same, about 0 for chance."""
+    ids = sorted(groups.keys() & templates.keys())
+    together = sum(comb(count, 2) for count in Counter((groups[one], templates[one]) for one in ids).values())
+    a = sum(comb(count, 2) for count in Counter(groups[one] for one in ids).values())
+    b = sum(comb(count, 2) for count in Counter(templates[one] for one in ids).values())
+    chance = a * b / comb(len(ids), 2) if len(ids) > 1 else 0.0
+    most = (a + b) / 2
+    return 1.0 if most == chance else (together - chance) / (most - chance)
+
+
+def _grouped(
+    patterns: Sequence[str], parts: Sequence[Sequence[TrainingQuery]], held: Sequence[Sequence[TrainingQuery]]
+) -> list[Group]:
+    return [
+        Group(f"g{number}", pattern, tuple(one.id for one in part), tuple(one.id for one in others))
+        for number, (pattern, part, others) in enumerate(zip(patterns, parts, held, strict=True), 1)
+    ]
+
+
+def _common_pattern(texts: Sequence[str]) -> str:
+    """The words that half of the texts have, in the order of the first text that has most of them."""
+    counts = Counter(word for text in texts for word in set(_WORD.findall(text.casefold())))
+    common = {word for word, count in counts.items() if 2 * count >= len(texts)}
+    model = max(texts, key=lambda text: len(common & set(_WORD.findall(text.casefold()))), default="")
+    ordered = [word for word in dict.fromkeys(_WORD.findall(model.casefold())) if word in common]
+    return f"queries with the words: {' … '.join(ordered)}" if ordered else "queries with few words in common"
+
+
+def _clustered(rows: NDArray[np.float64], most: int, seed: int) -> list[int]:
+    """Spherical k-means: the best of several starts, each from rows drawn far from one another."""
+    random = np.random.default_rng(seed)
+    best, least = np.zeros(len(rows), dtype=int), np.inf
+    for _ in range(_STARTS if len(rows) > most else 0):
+        centres = _spread(rows, most, random)
+        labels = (rows @ centres.T).argmax(axis=1)
+        for _ in range(_ROUNDS):
+            centres = np.array(
+                [_unit(rows[labels == k].mean(axis=0)) if (labels == k).any() else centres[k] for k in range(most)]
+            )
+            changed = (rows @ centres.T).argmax(axis=1)
+            if (changed == labels).all():
+                break
+            labels = changed
+        away = float((1 - (rows * centres[labels]).sum(axis=1)).sum())
+        if away < least - 1e-9:
+            best, least = labels, away
+    return [int(label) for label in best]
+
+
+def _spread(rows: NDArray[np.float64], most: int, random: np.random.Generator) -> NDArray[np.float64]:
+    chosen = [int(random.integers(len(rows)))]
+    while len(chosen) < most:
+        away = np.maximum(1 - (rows @ rows[chosen].T).max(axis=1), 0.0) ** 2
+        total = away.sum()
+        chosen.append(int(random.choice(len(rows), p=away / total)) if total > 0 else int(random.integers(len(rows))))
+    return rows[chosen]
+
+
+def _unit(row: NDArray[np.float64]) -> NDArray[np.float64]:
+    norm = float(np.linalg.norm(row))
+    return row / norm if norm else row

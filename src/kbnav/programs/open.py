@@ -1,0 +1,69 @@
+"""What programs are run with over one knowledge base: the first stage, the API, the sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.planning.schema import PathSchema
+from kbnav.programs.api import API_VERSION, Api
+from kbnav.programs.candidates import FirstStage
+from kbnav.programs.trials import DEPTH
+from kbnav.settings import Settings
+from kbnav.trace import Trace
+
+if TYPE_CHECKING:
+    from kbnav.programs.sandbox import Sandbox
+
+
+@dataclass(frozen=True)
+class Parts:
+    """See the module. ``first`` gives candidates' ids, best first; ``sandbox`` makes a sandbox, to be entered."""
+
+    first: Callable[[str, Trace | None], Sequence[str]]
+    api: Api
+    sandbox: Callable[[], Sandbox]
+    described: Mapping[str, Any]
+    """The first stage."""
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """Those of the functions that ask a model, where there is one."""
+
+
+def open_parts(
+    kb: SkbKB,
+    settings: Settings,
+    *,
+    candidates: Sequence[str] = (),
+    depth: int = DEPTH,
+    sandbox: str = "monty",
+    api_model: str = "",
+    without: Collection[str] = (),
+) -> Parts:
+    """The parts; programs ask ``api_model``, and none where it is empty. Raises UsageError, CredentialsError."""
+    from kbnav.programs.sandbox import open_sandbox
+
+    model = None
+    if api_model and "model-functions" not in without:
+        from kbnav.models.calls import open_calls
+
+        model = open_calls(settings.asking(api_model))
+    stage = FirstStage(kb, settings)
+    api = Api(kb, model=model)
+    return Parts(
+        lambda query, trace: stage.retrieve(query, depth, trace).ids,
+        api,
+        lambda: open_sandbox(sandbox),
+        {"depth": depth, "candidates": list(candidates)},
+    )
+
+
+def bound_to(kb: SkbKB, parts: Parts) -> dict[str, Any]:
+    """What programs depend on, by name, as plain data."""
+    return {
+        "api": API_VERSION,
+        "schema": PathSchema.of(kb.skb).sha256,
+        "encoder": kb.skb.meta.encoder,
+        "first stage": dict(parts.described),
+    }

@@ -1,0 +1,135 @@
+"""Who writes programs: a model, told what a program must be, what it may call, and what came of those before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kbnav.models.calls import ModelCalls
+from kbnav.programs.contrast import Contrast
+from kbnav.programs.program import Parameter
+from kbnav.programs.steps import Action, History
+from kbnav.programs.trials import TrainingQuery
+from kbnav.prompts import prompt_hashes, render
+from kbnav.trace import Trace
+
+EXAMPLES = 20
+"""Training queries that the writer sees before it writes."""
+_BLOCK = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Brief:
+    """What the writer is told before a step. ``first`` are the first stage's means over the validation queries."""
+
+    action: Action
+    number: int
+    pattern: str
+    examples: Sequence[TrainingQuery]
+    first: Mapping[str, float]
+    history: History
+    memory: bool = True
+    """False: the writer sees the last program alone. An ablation."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A program as it was written, and the values of its parameters that differ from its own."""
+
+    source: str
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+
+
+class Writer(Protocol):
+    """Writes programs. The same brief gives the same program, so that a step that was killed can be taken again."""
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        ...
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """SHA-256 of each prompt file it uses."""
+        ...
+
+    def write(self, brief: Brief, trace: Trace) -> Draft:
+        """A program for the next step. Raises as the model's calls do."""
+        ...
+
+    def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: Shown, trace: Trace) -> str:
+        """General instructions from what went well and badly; empty for none."""
+        ...
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The two sides of a contrast as text, and the means over the batch."""
+
+    well: Sequence[str]
+    badly: Sequence[str]
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What does not change within a training: the knowledge base as text, and the API as its functions tell it."""
+
+    knowledge_base: str
+    schema: str
+    structures: str
+    api: str
+
+
+class ModelWriter:
+    """A chat model. All that it is told at a step is one prompt, made from the steps before: it needs no memory."""
+
+    def __init__(self, calls: ModelCalls, setting: Setting) -> None:
+        self._calls, self._setting = calls, setting
+
+    @property
+    def name(self) -> str:
+        """See ``Writer``."""
+        return self._calls.name
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """See ``Writer``."""
+        return prompt_hashes("agent_retriever")
+
+    def write(self, brief: Brief, trace: Trace) -> Draft:
+        """See ``Writer``."""
+        helped, unhelpful = brief.history.lessons() if brief.memory else ([], [])
+        last = brief.history.last if brief.action != "anew" else None
+        prompt = render(
+            "agent_retriever/write.md",
+            setting=self._setting,
+            brief=brief,
+            leaders=brief.history.leaders() if brief.memory else [],
+            helped=helped,
+            unhelpful=unhelpful,
+            last=last,
+            instruction=last.instruction if last else "",
+        )
+        return Draft(program_in(self._calls.ask(prompt, trace, purpose=brief.action)))
+
+    def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: Shown, trace: Trace) -> str:
+        """See ``Writer``."""
+        prompt = render(
+            "agent_retriever/reflect.md",
+            setting=self._setting,
+            pattern=brief.pattern,
+            source=draft.source,
+            contrast=contrast,
+            shown=shown,
+        )
+        return self._calls.ask(prompt, trace, purpose="reflect").strip()
+
+
+def program_in(reply: str) -> str:
+    """The program in a reply: its last block of code that defines an entry, else its last block, else all of it."""
+    blocks = [str(block).strip("\n") + "\n" for block in _BLOCK.findall(reply)]
+    entries = [block for block in blocks if re.search(r"^def (score|retrieve)\(", block, re.MULTILINE)]
+    return (entries or blocks or [reply.strip() + "\n"])[-1]

@@ -1,0 +1,113 @@
+"""A writer that gives programs from a list, and a bench where a program is one line that says how it ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kbnav.programs.contrast import Contrast
+from kbnav.programs.loop import Plan, Workshop
+from kbnav.programs.program import Failure, Outcome, Parameter, Program
+from kbnav.programs.trials import Bench, TrainingQuery
+from kbnav.programs.writer import Brief, Draft, Shown
+from kbnav.trace import Trace
+
+NODES = [f"n{number}" for number in range(30)]
+
+
+def query(number: int, *, split: str = "t") -> TrainingQuery:
+    """A query whose answer is the tenth candidate but for every fourth, where it is the first."""
+    return TrainingQuery(f"{split}{number}", f"{split} query {number} of things", (NODES[0 if number % 4 == 0 else 9],))
+
+
+def queries(count: int, split: str = "t") -> list[TrainingQuery]:
+    return [query(number, split=split) for number in range(count)]
+
+
+def program(way: str) -> str:
+    """A program that the bench below understands."""
+    return f"def score(query, candidates):\n    return {way!r}\n"
+
+
+def good(query: str, nodes: Sequence[str]) -> dict[str, float]:
+    """The tenth first, then the others as they are."""
+    return {NODES[9]: 100.0, **{node: float(-place) for place, node in enumerate(nodes) if node != NODES[9]}}
+
+
+def bad(query: str, nodes: Sequence[str]) -> dict[str, float]:
+    """The last first."""
+    return {node: float(place) for place, node in reversed(list(enumerate(nodes)))}
+
+
+def middling(query: str, nodes: Sequence[str]) -> dict[str, float]:
+    """The tenth second."""
+    return {**good(query, nodes), NODES[0]: 200.0}
+
+
+def perfect(query: str, nodes: Sequence[str]) -> dict[str, float]:
+    right = NODES[0] if int(query.split()[2]) % 4 == 0 else NODES[9]
+    return {right: 1.0, **{node: -1.0 - place for place, node in enumerate(nodes) if node != right}}
+
+
+WAYS: Mapping[str, Callable[[str, Sequence[str]], dict[str, float]]] = {
+    "good": good,
+    "bad": bad,
+    "middling": middling,
+    "perfect": perfect,
+}
+
+
+class Runner:
+    """Runs such programs; counts the runs."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def __call__(
+        self,
+        program: Program,
+        query: str,
+        candidates: Sequence[str],
+        parameters: Mapping[str, Parameter],
+    ) -> Outcome:
+        self.runs += 1
+        for way, rank in WAYS.items():
+            if repr(way) in program.source:
+                found = rank(query, candidates)
+                return Outcome(dict(sorted(found.items(), key=lambda pair: -pair[1])))
+        return Outcome(error=Failure("raised", "ZeroDivisionError: division by zero", 2), debug="I got here")
+
+
+@dataclass
+class ScriptedWriter:
+    """Gives the program of the step's number, the last one ever after."""
+
+    sources: Sequence[str]
+    says: str = "Look at the relations."
+    briefs: list[Brief] = field(default_factory=list)
+    reflected: list[tuple[Contrast, Shown]] = field(default_factory=list)
+    name: str = "scripted"
+    prompts: Mapping[str, str] = field(default_factory=dict)
+
+    def write(self, brief: Brief, trace: Trace) -> Draft:
+        self.briefs.append(brief)
+        return Draft(self.sources[min(brief.number, len(self.sources)) - 1])
+
+    def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: Shown, trace: Trace) -> str:
+        self.reflected.append((contrast, shown))
+        return self.says
+
+
+def workshop(writer: ScriptedWriter, runner: Runner | None = None, **more: Any) -> Workshop:
+    """With the thirty nodes as candidates of every query."""
+    return Workshop(
+        Bench(lambda query: NODES, runner or Runner()),
+        writer,
+        label=lambda node: f"Node {node[1:]}",
+        named=lambda text: [],
+        **{"check": lambda program: (), **more},
+    )
+
+
+PLAN = Plan(steps=4, batch=8, stages=(8, 16, 32), significance=0.05)

@@ -1,0 +1,116 @@
+"""Groups of queries: proposed and assigned by a model, or found by common words; small ones merged; routing."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbnav.programs.groups import (
+    Centroids,
+    Group,
+    agreement,
+    assign,
+    groups_by_model,
+    groups_by_words,
+    merged,
+    one_group,
+    propose,
+)
+from kbnav.programs.trials import TrainingQuery
+from kbnav.trace import Trace
+
+KINDS = ("Which drug treats {} well?", "Name a gene that is a part of {} somewhere", "Who wrote {} and when did they?")
+
+
+def made(count: int, split: str) -> list[TrainingQuery]:
+    return [
+        TrainingQuery(f"{split}{n}", KINDS[n % 3].format(f"thing{n} x{n * 7}"), ("a",), KINDS[n % 3])
+        for n in range(count)
+    ]
+
+
+class Model:
+    """Replies to prompts by their purpose; counts them."""
+
+    def __init__(self, none_of: str = "") -> None:
+        self.asked: list[str] = []
+        self._none_of, self._patterns = none_of, 0
+
+    def __call__(self, prompt: str, trace: Trace, purpose: str) -> str:
+        self.asked.append(purpose)
+        if purpose == "patterns":
+            self._patterns += 1
+            return "Here they are:\n1. drugs\n2) genes\n" if self._patterns == 1 else "1. authors"
+        asked = prompt.partition("# Queries")[2].splitlines()
+        numbered = [line.partition(". ") for line in asked if line[:1].isdigit()]
+        words = {"drug": 1, "gene": 2} if "drugs" in prompt else {"wrote": 1}
+        found = [(number, next((to for word, to in words.items() if word in text), 0)) for number, _, text in numbered]
+        return "\n".join(f"{number}: {to}" for number, to in found)
+
+
+def test_a_model_proposes_patterns_assigns_in_batches_and_is_asked_once_more_for_those_left_over():
+    model, training, validation = Model(), made(120, "t"), made(90, "v")
+    found = groups_by_model(training, validation, model, Trace(), most=6, smallest=20)
+    assert [group.pattern for group in found] == ["drugs", "genes", "authors"]
+    assert [len(group.training) for group in found] == [40, 40, 40]
+    assert [len(group.validation) for group in found] == [30, 30, 30]
+    assert model.asked == ["patterns", *["assign"] * 6, "patterns", *["assign"] * 2]
+
+
+def test_where_the_number_of_patterns_is_used_up_leftovers_are_a_group_of_their_own():
+    found = groups_by_model(made(120, "t"), made(90, "v"), Model(), Trace(), most=2, smallest=20)
+    assert [group.pattern for group in found] == ["drugs", "genes", "queries of no other pattern"]
+    assert sum(len(group.training) for group in found) == 120
+
+
+def test_no_more_patterns_are_taken_than_asked_for_and_a_reply_without_any_makes_one():
+    assert propose(["q"], 1, Model(), Trace()) == ["drugs"]
+    assert propose(["q"], 3, lambda prompt, trace, purpose: "I cannot.", Trace()) == ["any query"]
+
+
+def test_what_a_reply_does_not_say_or_says_wrongly_is_none_of_the_patterns():
+    reply = "1: 2\n2 -> 1\n3: 9\nnonsense"
+    assert assign(["a", "b"], ["q", "q", "q", "q"], lambda prompt, trace, purpose: reply, Trace()) == [2, 1, 0, 0]
+
+
+def test_common_words_find_the_templates_and_route_new_queries_to_them():
+    training, validation = made(120, "t"), made(90, "v")
+    found = groups_by_words(training, validation, most=3, smallest=20, seed=1)
+    own = {name: group.id for group in found for name in group.training}
+    assert agreement(own, {one.id: one.template for one in training}) == pytest.approx(1.0)
+    assert all(len(group.validation) == 30 for group in found)
+    assert groups_by_words(training, validation, most=3, smallest=20, seed=1) == found
+    texts = {one.id: one.text for one in training}
+    centroids = Centroids.of([[texts[name] for name in group.training] for group in found])
+    place = centroids.nearest(["Which drug treats gout well?"])[0]
+    assert "drug" in found[place].pattern
+
+
+def test_a_group_too_small_to_validate_joins_the_nearest_and_no_query_is_lost():
+    training = [TrainingQuery("a1", "red fish swim", ("x",)), TrainingQuery("b1", "blue birds fly", ("x",))]
+    training += [TrainingQuery("c1", "red fish jump", ("x",))]
+    held = [TrainingQuery(f"a{n}", "red fish swim", ("x",)) for n in range(2, 5)]
+    held += [TrainingQuery(f"b{n}", "blue birds fly", ("x",)) for n in range(2, 5)]
+    held += [TrainingQuery("c2", "red fish jump", ("x",))]
+    groups = [
+        Group("g1", "swim", ("a1",), ("a2", "a3", "a4")),
+        Group("g2", "fly", ("b1",), ("b2", "b3", "b4")),
+        Group("g3", "jump", ("c1",), ("c2",)),
+    ]
+    found = merged(groups, training, held, smallest=3)
+    assert sorted(group.pattern for group in found) == ["fly", "swim; or jump"]
+    assert [group.id for group in found] == ["g1", "g2"]
+    assert sorted(name for group in found for name in group.validation) == sorted(one.id for one in held)
+    assert len(merged(groups, training, held, smallest=100)) == 1
+
+
+def test_the_ablation_has_one_group():
+    (only,) = one_group(made(3, "t"), made(2, "v"))
+    assert (only.training, only.validation) == (("t0", "t1", "t2"), ("v0", "v1"))
+
+
+def test_agreement_is_that_of_the_adjusted_rand_index():
+    """Worked out by hand: 2 pairs together in both, 2 in the first, 4 in the second, of 10; (2 - .8) / (3 - .8)."""
+    first = {"1": "a", "2": "a", "3": "b", "4": "b", "5": "c"}
+    second = {"1": "x", "2": "x", "3": "y", "4": "y", "5": "y"}
+    assert agreement(first, second) == pytest.approx((2 - 2 * 4 / 10) / (3 - 2 * 4 / 10))
+    assert agreement(first, first) == 1.0

@@ -1,0 +1,229 @@
+"""A whole training: resumed after any kill, alike for equal seeds, frozen so that nothing else loads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbnav.errors import DataError, Stopped, UsageError
+from kbnav.programs.frozen import DESCRIPTION, check_bound, check_prompts, read_frozen
+from kbnav.programs.groups import groups_by_words, one_group
+from kbnav.programs.program import Outcome, Parameter, Program
+from kbnav.programs.train import Grouped, Order, read_groups, read_steps, train
+from kbnav.programs.trials import TrainingQuery
+from kbnav.trajectory import Usage
+from tests.programs.parts import PLAN, Runner, ScriptedWriter, program, queries, workshop
+
+BOUND = {"api": 1, "schema": "abc", "encoder": "lsa", "first stage": {"of": ["bm25"], "depth": 200}}
+SOURCES = [program("bad"), "def score(query, candidates)\n", program("middling"), program("good"), program("middling")]
+
+
+class Killed(BaseException):
+    """As a process ends that is killed."""
+
+
+class Fragile(Runner):
+    """Dies at one of its runs."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self._at = at
+
+    def __call__(
+        self, program: Program, query: str, candidates: Sequence[str], parameters: Mapping[str, Parameter]
+    ) -> Outcome:
+        if self.runs == self._at:
+            raise Killed
+        return super().__call__(program, query, candidates, parameters)
+
+
+def order(**more: Any) -> Order:
+    plan = replace(PLAN, steps=5, **more)
+    return Order("shelf", queries(40), queries(32, "v"), plan, BOUND, {"writer": "scripted"}, {"a.md": "1"})
+
+
+def trained(folder: Path, runner: Runner | None = None, wanted: Order | None = None, **more: Any) -> None:
+    wanted = wanted or order()
+    shop = workshop(ScriptedWriter(SOURCES), runner, **more)
+    train(wanted, folder, shop, lambda: Grouped(tuple(one_group(wanted.training, wanted.validation))))
+
+
+def files(folder: Path) -> dict[str, Any]:
+    """Every file by its path; of a journal's lines all but how long they took."""
+    found: dict[str, Any] = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.suffix == ".jsonl":
+            found[name] = [json.loads(line) | {"seconds": 0} for line in path.read_text().splitlines()]
+        elif path.is_file():
+            found[name] = path.read_bytes()
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole")
+    trained(folder)
+    return folder
+
+
+def test_the_good_program_is_frozen_with_its_own_numbers(whole: Path):
+    (group,) = read_frozen(whole).groups
+    assert group.program is not None
+    assert group.program.source == program("good")
+    assert (group.record.step, group.record.queries) == (4, 32)
+    assert group.record.scores["mrr"] == pytest.approx(0.875, abs=1e-5)
+    assert group.record.first["mrr"] == pytest.approx((8 + 24 / 10) / 32, abs=1e-5)
+    assert group.record.p is not None
+    assert group.record.p < 0.001
+    assert read_frozen(whole).about.oracle == 1.0
+
+
+@pytest.mark.parametrize("at", [0, 3, 8, 20, 30, 50, 70, 90, 110])
+def test_a_training_that_is_killed_anywhere_goes_on_to_the_same_files(at: int, whole: Path, tmp_path: Path):
+    with pytest.raises(Killed):
+        trained(tmp_path, Fragile(at))
+    trained(tmp_path)
+    assert files(tmp_path) == files(whole)
+
+
+def test_a_torn_line_of_the_journal_is_cut_off_and_the_step_taken_again(whole: Path, tmp_path: Path):
+    with pytest.raises(Killed):
+        trained(tmp_path, Fragile(60))
+    with (tmp_path / "steps" / "g1.jsonl").open("ab") as journal:
+        journal.write(b'{"number": 9, "act')
+    trained(tmp_path)
+    assert files(tmp_path) == files(whole)
+
+
+def test_equal_seeds_give_equal_files_and_another_seed_other_batches(whole: Path, tmp_path: Path):
+    trained(tmp_path / "again")
+    assert files(tmp_path / "again") == files(whole)
+    trained(tmp_path / "other", wanted=order(seed=1))
+    (group,) = read_groups(tmp_path / "other").groups
+    assert read_steps(tmp_path / "other", group)[0].batch != read_steps(whole, group)[0].batch
+
+
+def test_a_folder_is_not_gone_on_with_for_other_questions_or_another_plan(whole: Path):
+    for wanted, what in (
+        (replace(order(), training=queries(41)), "training"),
+        (order(seed=7), "plan"),
+        (replace(order(), bound={**BOUND, "schema": "x"}), "bound"),
+        (replace(order(), models={"writer": "else"}), "models"),
+    ):
+        with pytest.raises(UsageError, match=f"another {what}"):
+            trained(whole, wanted=wanted)
+
+
+def test_more_steps_may_be_taken_later(tmp_path: Path):
+    first = order()
+    trained(tmp_path, wanted=replace(first, plan=replace(first.plan, steps=3)))
+    assert read_frozen(tmp_path).groups[0].record.step == 3
+    trained(tmp_path)
+    assert read_frozen(tmp_path).groups[0].record.step == 4
+
+
+def test_where_nothing_is_better_the_first_stage_is_frozen(tmp_path: Path):
+    wanted = order()
+    shop = workshop(ScriptedWriter([program("bad")]))
+    train(wanted, tmp_path, shop, lambda: Grouped(tuple(one_group(wanted.training, wanted.validation))))
+    (group,) = read_frozen(tmp_path).groups
+    assert group.program is None
+    assert group.record.scores == {}
+    assert group.record.p is None
+
+
+def test_a_limit_freezes_what_is_best_until_then_and_a_person_who_stops_it_freezes_nothing(tmp_path: Path):
+    wanted = order()
+    trained(tmp_path / "cost", wanted=replace(wanted, plan=replace(wanted.plan, cost=0.0)))
+    assert read_frozen(tmp_path / "cost").groups[0].program is None
+    with pytest.raises(Stopped, match="the same command goes on"):
+        trained(tmp_path / "stopped", stopped=lambda: True)
+    assert not (tmp_path / "stopped" / DESCRIPTION).exists()
+
+
+def test_the_cost_of_grouping_counts_towards_the_limit(tmp_path: Path):
+    wanted = order()
+    groups = Grouped(tuple(one_group(wanted.training, wanted.validation)), Usage(1, 1, 0, 1), Usage(), 3.0)
+    found = train(
+        replace(wanted, plan=replace(wanted.plan, cost=3.0)),
+        tmp_path,
+        workshop(ScriptedWriter(SOURCES)),
+        lambda: groups,
+    )
+    assert (found.cost, found.ended) == (3.0, {"g1": "cost"})
+
+
+def test_a_changed_program_or_description_is_refused(whole: Path, tmp_path: Path):
+    for name in ("programs/g1.py", DESCRIPTION):
+        trained(tmp_path)
+        path = tmp_path / name
+        path.write_text(path.read_text().replace("good", "evil").replace('"oracle": 1.0', '"oracle": 0.9'))
+        with pytest.raises(DataError, match="checksum does not match"):
+            read_frozen(tmp_path)
+
+
+def test_a_program_outside_the_folder_is_not_read(tmp_path: Path):
+    trained(tmp_path)
+    path = tmp_path / DESCRIPTION
+    about = read_frozen(tmp_path).about
+    group = about.groups[0].model_copy(update={"program": "../../secret.py"})
+    about = about.model_copy(update={"groups": (group,)})
+    about = about.model_copy(update={"sha256": about.digest()})
+    path.write_text(about.model_dump_json())
+    with pytest.raises(DataError, match="is no file's name"):
+        read_frozen(tmp_path)
+
+
+def test_another_schema_encoder_api_or_first_stage_is_refused_by_name(whole: Path):
+    frozen = read_frozen(whole)
+    check_bound(frozen, BOUND)
+    for name in BOUND:
+        with pytest.raises(UsageError, match=f"{name}: .*, now "):
+            check_bound(frozen, {**BOUND, name: "changed"})
+    check_prompts(frozen, {"a.md": "1"})
+    with pytest.raises(UsageError, match=r"the prompt a\.md"):
+        check_prompts(frozen, {"a.md": "2"})
+
+
+def test_questions_of_the_training_are_refused_whatever_their_id_and_punctuation(whole: Path):
+    frozen = read_frozen(whole)
+    frozen.refuse_seen([("x", "t query 400 of things")])
+    for seen in ("t query 4 of things", "V query 4: of THINGS?"):
+        with pytest.raises(UsageError, match="were used to train or choose its programs, as 'x'"):
+            frozen.refuse_seen([("x", seen)])
+
+
+def test_a_question_in_both_sets_and_no_questions_are_refused(tmp_path: Path):
+    both = TrainingQuery("other id", "T query 3 of things.", ("n1",))
+    with pytest.raises(UsageError, match="'t3' is both to train and to validate on"):
+        trained(tmp_path, wanted=replace(order(), validation=[*queries(32, "v"), both]))
+    with pytest.raises(UsageError, match="no questions with gold nodes to validate on"):
+        trained(tmp_path, wanted=replace(order(), validation=[]))
+
+
+def test_each_group_has_a_program_of_its_own(tmp_path: Path):
+    training = [
+        replace(one, text=f"Which {'fish' if n % 2 else 'bird'} {one.text}") for n, one in enumerate(queries(80))
+    ]
+    held = [
+        replace(one, text=f"Which {'fish' if n % 2 else 'bird'} {one.text}") for n, one in enumerate(queries(64, "v"))
+    ]
+    wanted = replace(order(), training=training, validation=held)
+    found = groups_by_words(training, held, most=2, smallest=20)
+    texts = {one.id: one.text for one in (*training, *held)}
+    shop = workshop(ScriptedWriter([program("good")]))
+    train(wanted, tmp_path, shop, lambda: Grouped(tuple(found)))
+    frozen = read_frozen(tmp_path)
+    assert {group.record.program for group in frozen.groups} <= {"", "g1.py", "g2.py"}
+    places = frozen.centroids.nearest(["Which fish is red?", "Which bird is red?"])
+    assert [frozen.groups[place].record.id for place in places] != ["g1", "g1"]
+    fish = frozen.groups[places[0]]  # their answers are never first; those of birds are every other time
+    assert fish.program is not None and fish.record.scores["mrr"] == 1.0 and fish.record.first["mrr"] == 0.1
+    for place, kind in zip(places, ("fish", "bird"), strict=True):
+        assert all(kind in texts[name] for name in frozen.groups[place].record.training)
