@@ -10,7 +10,7 @@ from kbnav.programs.contrast import Contrast
 from kbnav.programs.loop import Plan, Workshop
 from kbnav.programs.program import Failure, Outcome, Parameter, Program
 from kbnav.programs.trials import Bench, TrainingQuery
-from kbnav.programs.writer import Brief, Draft, Shown
+from kbnav.programs.writer import Advice, Brief, Draft, Shown
 from kbnav.trace import Trace
 
 NODES = [f"n{number}" for number in range(30)]
@@ -94,9 +94,9 @@ class ScriptedWriter:
         self.briefs.append(brief)
         return Draft(self.sources[min(brief.number, len(self.sources)) - 1])
 
-    def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: Shown, trace: Trace) -> str:
+    def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: Shown, trace: Trace) -> Advice:
         self.reflected.append((contrast, shown))
-        return self.says
+        return Advice(self.says)
 
 
 def workshop(writer: ScriptedWriter, runner: Runner | None = None, **more: Any) -> Workshop:

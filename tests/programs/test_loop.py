@@ -11,7 +11,7 @@ from kbnav.programs.loop import PARTS, Plan, Prices, Task, improve, next_action
 from kbnav.programs.program import Problem
 from kbnav.programs.steps import History, Step, curve
 from kbnav.programs.trials import means
-from kbnav.programs.writer import Brief, Draft
+from kbnav.programs.writer import Advice, Brief, Draft
 from kbnav.settings import Price
 from kbnav.trace import Trace
 from kbnav.trajectory import Usage
@@ -105,8 +105,8 @@ def test_repairs_end_after_three_in_a_row():
 
 def test_instructions_that_helped_and_that_did_not_reach_the_next_brief():
     class Adviser(ScriptedWriter):
-        def reflect(self, brief: Brief, *rest: Any) -> str:
-            return f"advice {brief.number}"
+        def reflect(self, brief: Brief, *rest: Any) -> Advice:
+            return Advice(f"advice {brief.number}")
 
     writer = Adviser([program("middling"), program("middling"), program("good")])
     run(writer, replace(PLAN, steps=4, batch=40))

@@ -224,6 +224,8 @@ def test_each_group_has_a_program_of_its_own(tmp_path: Path):
     places = frozen.centroids.nearest(["Which fish is red?", "Which bird is red?"])
     assert [frozen.groups[place].record.id for place in places] != ["g1", "g1"]
     fish = frozen.groups[places[0]]  # their answers are never first; those of birds are every other time
-    assert fish.program is not None and fish.record.scores["mrr"] == 1.0 and fish.record.first["mrr"] == 0.1
+    assert fish.program is not None
+    assert fish.record.scores["mrr"] == 1.0
+    assert fish.record.first["mrr"] == 0.1
     for place, kind in zip(places, ("fish", "bird"), strict=True):
         assert all(kind in texts[name] for name in frozen.groups[place].record.training)

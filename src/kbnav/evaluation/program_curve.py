@@ -51,8 +51,8 @@ def write_curve_plot(folder: Path, out: Path) -> Path:
             own = [row for row in found if row[0] == group]
             color = COLORS[place % len(COLORS)]
             axes[0].step([row[1] for row in own], [row[3] for row in own], where="post", color=color, label=group)
-            tried = [row for row in own if row[2] is not None]
-            axes[0].plot([row[1] for row in tried], [row[2] for row in tried], "o", color=color, markersize=3)
+            tried = [(row[1], row[2]) for row in own if row[2] is not None]
+            axes[0].plot([step for step, _ in tried], [mrr for _, mrr in tried], "o", color=color, markersize=3)
         axes[0].set_xlabel("step")
         axes[0].set_ylabel("validation MRR")
         axes[0].legend(frameon=False)

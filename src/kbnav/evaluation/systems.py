@@ -36,8 +36,10 @@ class System:
     ask_given: Callable[[str, Mapping[str, str]], Attempt] | None = None
     """The same with entities of the gold answer, labels by id; None where it cannot be given any."""
     leave_out: Callable[[Iterable[tuple[str, str]]], object] = lambda questions: None  # noqa: ARG005
-    """Takes questions, by id and text, out of the examples in its prompts. Raises UsageError where too few are left, and
-    where the system was trained on one of them."""
+    """Takes questions, by id and text, out of the examples in its prompts.
+
+    Raises UsageError where too few are left, and where the system was trained on one of them.
+    """
 
 
 def agent_system(agent: Agent) -> System:

@@ -1,16 +1,16 @@
-"""A training put together over one knowledge base: its parts, its writer, what the writer is told of the knowledge base."""
+"""A training put together over one knowledge base: its parts, its writer, and what the writer is told."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.chat import cost_of
 from kbnav.models.offline.skb.reading import read
 from kbnav.programs.groups import MOST, SMALLEST, groups_by_model, groups_by_words, one_group
-from kbnav.programs.loop import Part, Plan, Prices, Workshop
+from kbnav.programs.loop import Plan, Prices, Workshop
 from kbnav.programs.open import Parts, bound_to, open_parts
 from kbnav.programs.standin_writer import StandInWriter
 from kbnav.programs.train import Grouped, Listener, Order, Trained, train
@@ -116,7 +116,7 @@ def find_groups(
 
 def _writer(kb: SkbKB, settings: Settings, parts: Parts) -> Writer:
     if settings.model == OFFLINE:
-        return StandInWriter(tuple(kb.relations.shown), {function.name for function in parts.api.functions})
+        return StandInWriter({function.name for function in parts.api.functions})
     from kbnav.models.calls import open_calls
 
     return ModelWriter(open_calls(settings), described(kb, parts))

@@ -14,7 +14,7 @@ from kbnav.programs.contrast import THRESHOLD, described, names_in, split, witho
 from kbnav.programs.program import BadProgram, Problem, Program
 from kbnav.programs.steps import Action, History, Step
 from kbnav.programs.trials import Bench, TrainingQuery, Trial, means, spent
-from kbnav.programs.writer import EXAMPLES, Brief, Draft, Shown, Writer
+from kbnav.programs.writer import EXAMPLES, Advice, Brief, Draft, Shown, Writer
 from kbnav.settings import Price
 from kbnav.trace import Trace
 from kbnav.trajectory import Usage
@@ -166,7 +166,8 @@ def take_step(task: Task, history: History, plan: Plan, shop: Workshop) -> Step:
         if not plan.strict or step.metrics["mrr"] >= (step.best_on_batch or 0.0):
             step, raced = _raced(step, program, task, history, plan, shop)
         if not failures and "contrast" not in plan.without:
-            step = replace(step, instruction=_instruction(brief, draft, trials, plan, shop, trace))
+            advice = _advice(brief, draft, trials, plan, shop, trace)
+            step = replace(step, instruction=advice.text, notes=advice.notes)
     return _finished(step, trace, (*trials, *raced), shop, began)
 
 
@@ -210,15 +211,17 @@ def _raced(
     return step, found.trials
 
 
-def _instruction(brief: Brief, draft: Draft, trials: Sequence[Trial], plan: Plan, shop: Workshop, trace: Trace) -> str:
+def _advice(brief: Brief, draft: Draft, trials: Sequence[Trial], plan: Plan, shop: Workshop, trace: Trace) -> Advice:
+    """The writer's, without the names of the examples."""
     contrast = split(trials, threshold=plan.threshold)
     shown = Shown(
         [described(one, shop.label) for one in contrast.well],
         [described(one, shop.label) for one in contrast.badly],
         means(trials),
+        trials,
     )
     said = shop.writer.reflect(brief, draft, contrast, shown, trace)
-    return without_names(said, names_in(contrast, shop.label, shop.named))
+    return replace(said, text=without_names(said.text, names_in(contrast, shop.label, shop.named)))
 
 
 def _batch(task: Task, plan: Plan, number: int) -> list[TrainingQuery]:

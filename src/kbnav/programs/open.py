@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.planning.schema import PathSchema
 from kbnav.programs.api import API_VERSION, Api
-from kbnav.programs.candidates import FirstStage
-from kbnav.programs.trials import DEPTH
+from kbnav.programs.candidates import SIZE, FirstStage, FirstStageOptions
 from kbnav.settings import Settings
 from kbnav.trace import Trace
 
@@ -36,7 +35,7 @@ def open_parts(
     settings: Settings,
     *,
     candidates: Sequence[str] = (),
-    depth: int = DEPTH,
+    depth: int = SIZE,
     sandbox: str = "monty",
     api_model: str = "",
     without: Collection[str] = (),
@@ -49,13 +48,13 @@ def open_parts(
         from kbnav.models.calls import open_calls
 
         model = open_calls(settings.asking(api_model))
-    stage = FirstStage(kb, settings)
+    stage = FirstStage(kb, settings, FirstStageOptions(candidates=tuple(candidates), size=depth))
     api = Api(kb, model=model)
     return Parts(
         lambda query, trace: stage.retrieve(query, depth, trace).ids,
         api,
         lambda: open_sandbox(sandbox),
-        {"depth": depth, "candidates": list(candidates)},
+        {"of": list(stage.of), "options": stage.options.model_dump(mode="json")},
     )
 
 

@@ -18,10 +18,11 @@ from pydantic import Field
 from kbnav.answers import Ranking
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.programs.candidates import SIZE
 from kbnav.programs.frozen import Frozen, FrozenGroup, check_bound, check_prompts, read_frozen
 from kbnav.programs.groups import assign
 from kbnav.programs.open import Parts, bound_to, open_parts
-from kbnav.programs.trials import DEPTH, ranked
+from kbnav.programs.trials import ranked
 from kbnav.prompts import prompt_hashes
 from kbnav.retrieval.common import NO_PROMPTS, RetrievalOptions, as_ranking, told
 from kbnav.settings import Settings
@@ -41,12 +42,12 @@ class AgentRetrieverOptions(RetrievalOptions):
     trained: str = ""
     """The folder that ``kbnav programs train`` wrote."""
     routing: Routing = "auto"
-    """How a query finds its group: one call of a model, or the nearest by common words; auto: a model if there is one."""
+    """How a query finds its group: by one call of a model, or by common words; auto: by a model if there is one."""
     sandbox: str = "monty"
     """Where programs run: monty, or cpython."""
     api_model: str = ""
     """The model that programs ask; empty: the one that was named in training, if any."""
-    depth: int = Field(default=DEPTH, ge=1)
+    depth: int = Field(default=SIZE, ge=1)
     """Candidates that the first stage gives a program."""
 
 
@@ -56,7 +57,7 @@ class AgentRetriever:
     name = "agent-retriever"
 
     def __init__(self, kb: SkbKB, frozen: Frozen, parts: Parts, calls: ModelCalls | None) -> None:
-        """``calls`` routes queries; None: by common words. Raises UsageError where a prompt is another than in training."""
+        """``calls`` routes queries; None: by common words. Raises UsageError where a prompt has changed."""
         self._skb, self._frozen, self._parts = kb.skb, frozen, parts
         self._calls = calls if len(frozen.groups) > 1 else None
         self._centroids = frozen.centroids
@@ -138,7 +139,7 @@ def build_agent_retriever(kb: SkbKB, settings: Settings, options: AgentRetriever
     """See ``AgentRetriever``. Raises UsageError where nothing was trained, or for something else than is here."""
     if not options.trained:
         raise UsageError(
-            "agent-retriever needs programs: kbnav programs train makes them, and --set trained=FOLDER names their folder"
+            "agent-retriever needs programs: kbnav programs train makes them, --set trained=FOLDER names their folder"
         )
     frozen = read_frozen(Path(options.trained))
     model = options.api_model or frozen.about.models.get("programs", "")

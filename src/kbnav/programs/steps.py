@@ -29,6 +29,8 @@ class Step:
     """Of the source."""
     instruction: str = ""
     """What this step's own run taught, for the next one; names of the examples are not in it."""
+    notes: str = ""
+    """What a writer without a model keeps for itself."""
     batch: tuple[str, ...] = ()
     """Ids of the training queries it was run on."""
     metrics: Mapping[str, float] = field(default_factory=dict)

@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from kbnav.programs.candidates import oracle_recall
 from kbnav.programs.program import Outcome, Parameter, Program
 from kbnav.ranking_metrics import STARK_METRICS, ranking_scores, ranks_in_lists
 from kbnav.trajectory import Usage
 
 KEPT = 100
 """Nodes of a ranking that are scored, as many as a run keeps."""
-DEPTH = 200
-"""Candidates that the first stage gives a program."""
 
 
 @dataclass(frozen=True)
@@ -97,12 +96,7 @@ class Bench:
 
     def oracle(self, queries: Sequence[TrainingQuery]) -> float:
         """The share of answers that are among the candidates, mean over queries: what reordering cannot pass."""
-        found = [
-            sum(node in candidates for node in query.answers) / len(query.answers)
-            for query in queries
-            for candidates in [set(self.candidates(query.text))]
-        ]
-        return fmean(found) if found else 0.0
+        return oracle_recall([(self.candidates(query.text), query.answers) for query in queries]).mean
 
     def _trial(self, program: Program, parameters: Mapping[str, Parameter], query: TrainingQuery) -> Trial:
         candidates = self.candidates(query.text)

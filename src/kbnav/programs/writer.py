@@ -11,7 +11,7 @@ from kbnav.models.calls import ModelCalls
 from kbnav.programs.contrast import Contrast
 from kbnav.programs.program import Parameter
 from kbnav.programs.steps import Action, History
-from kbnav.programs.trials import TrainingQuery
+from kbnav.programs.trials import TrainingQuery, Trial
 from kbnav.prompts import prompt_hashes, render
 from kbnav.trace import Trace
 
@@ -42,6 +42,17 @@ class Draft:
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Advice:
+    """General instructions, from which names of the examples are then taken out; empty for none.
+
+    ``notes`` are what a writer without a model keeps for itself: they are in no prompt.
+    """
+
+    text: str = ""
+    notes: str = ""
+
+
 class Writer(Protocol):
     """Writes programs. The same brief gives the same program, so that a step that was killed can be taken again."""
 
@@ -59,18 +70,19 @@ class Writer(Protocol):
         """A program for the next step. Raises as the model's calls do."""
         ...
 
-    def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: Shown, trace: Trace) -> str:
-        """General instructions from what went well and badly; empty for none."""
+    def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: Shown, trace: Trace) -> Advice:
+        """What to do better, from what went well and badly."""
         ...
 
 
 @dataclass(frozen=True)
 class Shown:
-    """The two sides of a contrast as text, and the means over the batch."""
+    """The two sides of a contrast as text, the means over the batch, and all its trials."""
 
     well: Sequence[str]
     badly: Sequence[str]
     metrics: Mapping[str, float]
+    trials: Sequence[Trial] = ()
 
 
 @dataclass(frozen=True)
@@ -115,7 +127,7 @@ class ModelWriter:
         )
         return Draft(program_in(self._calls.ask(prompt, trace, purpose=brief.action)))
 
-    def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: Shown, trace: Trace) -> str:
+    def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: Shown, trace: Trace) -> Advice:
         """See ``Writer``."""
         prompt = render(
             "agent_retriever/reflect.md",
@@ -125,7 +137,7 @@ class ModelWriter:
             contrast=contrast,
             shown=shown,
         )
-        return self._calls.ask(prompt, trace, purpose="reflect").strip()
+        return Advice(self._calls.ask(prompt, trace, purpose="reflect").strip())
 
 
 def program_in(reply: str) -> str:
