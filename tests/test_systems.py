@@ -151,7 +151,10 @@ def test_every_system_is_registered_and_says_all_of_itself():
 def test_what_needs_no_model_and_no_vectors_answers_without(demo_kb: KnowledgeBase, tmp_path: Path):
     for entry in systems.BUILT_IN:
         assert entry.runs_with("gpt-5")
-        if entry.kind == "retriever" and "skb" in entry.kbs:
+        if "training" in entry.needs:
+            with pytest.raises(UsageError, match="kbnav programs train"):
+                systems.build(entry.name, demo_kb, Settings(home=tmp_path))
+        elif entry.kind == "retriever" and "skb" in entry.kbs:
             assert build_retriever(entry.name, demo_kb, Settings(home=tmp_path)).name == entry.name
         elif not entry.runs_with("offline"):
             with pytest.raises(UsageError, match="needs a model"):
