@@ -116,7 +116,7 @@ def find_groups(
 
 def _writer(kb: SkbKB, settings: Settings, parts: Parts) -> Writer:
     if settings.model == OFFLINE:
-        return StandInWriter({function.name for function in parts.api.functions})
+        return StandInWriter(parts.api.functions)
     from kbnav.models.calls import open_calls
 
     return ModelWriter(open_calls(settings), described(kb, parts))
@@ -127,7 +127,10 @@ def described(kb: SkbKB, parts: Parts) -> Setting:
     meta = kb.skb.meta
     types = ", ".join(f"{one.name} ({one.count:,})" for one in meta.types)
     tuples = sorted(meta.tuples, key=lambda one: -one.count)
-    shown = [f"- {one.source} --{one.relation}--> {one.target} ({one.count:,})" for one in tuples[:_TUPLES]]
+    shown = [
+        f"- {one.source} --{kb.relations.display(one.relation)}--> {one.target} ({one.count:,})"
+        for one in tuples[:_TUPLES]
+    ]
     if len(tuples) > _TUPLES:
         shown.append(f"- and {len(tuples) - _TUPLES} more, each with fewer edges")
     fields = [f"- {kind}: {', '.join(names)}" for kind, names in structures(kb.skb).items()]
@@ -135,5 +138,5 @@ def described(kb: SkbKB, parts: Parts) -> Setting:
         f"{meta.name}: {meta.nodes:,} nodes and {meta.edges:,} edges. Nodes by type: {types}.",
         "\n".join(shown),
         "\n".join(fields),
-        parts.api.prompt(),
+        parts.api.prompt,
     )

@@ -128,9 +128,14 @@ def next_action(history: History, plan: Plan) -> Action:
     if history.last is None:
         return "write"
     tried = [step.action for step in history.steps[-_REPAIRS:]]
-    if history.last.error and not history.last.accepted and tried != ["repair"] * _REPAIRS:
+    if broken(history.last) and tried != ["repair"] * _REPAIRS:
         return "repair"
     return "anew" if history.without_gain >= plan.patience else "improve"
+
+
+def broken(step: Step) -> bool:
+    """Whether a program did not run, or failed on so many queries of its batch that it is not raced."""
+    return not step.batch or step.failed > _MOST_FAILED * len(step.batch)
 
 
 def take_step(task: Task, history: History, plan: Plan, shop: Workshop) -> Step:
@@ -161,11 +166,11 @@ def take_step(task: Task, history: History, plan: Plan, shop: Workshop) -> Step:
         debug=(failures or trials)[0].debug,
     )
     raced: Sequence[Trial] = ()
-    if len(failures) <= _MOST_FAILED * len(trials):
+    if not broken(step):
         step = replace(step, best_on_batch=_best_on(batch, history, shop))
         if not plan.strict or step.metrics["mrr"] >= (step.best_on_batch or 0.0):
             step, raced = _raced(step, program, task, history, plan, shop)
-        if not failures and "contrast" not in plan.without:
+        if "contrast" not in plan.without:
             advice = _advice(brief, draft, trials, plan, shop, trace)
             step = replace(step, instruction=advice.text, notes=advice.notes)
     return _finished(step, trace, (*trials, *raced), shop, began)

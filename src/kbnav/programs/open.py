@@ -10,11 +10,15 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.planning.schema import PathSchema
 from kbnav.programs.api import API_VERSION, Api
 from kbnav.programs.candidates import SIZE, FirstStage, FirstStageOptions
+from kbnav.prompts import prompt_hashes
 from kbnav.settings import Settings
 from kbnav.trace import Trace
 
 if TYPE_CHECKING:
     from kbnav.programs.sandbox import Sandbox
+
+RELATIONAL = ("relations_text", "documents_of", "related", "relations_of", "follow_path")
+"""Functions of the API that see relations."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +53,13 @@ def open_parts(
 
         model = open_calls(settings.asking(api_model))
     stage = FirstStage(kb, settings, FirstStageOptions(candidates=tuple(candidates), size=depth))
-    api = Api(kb, model=model)
+    api = Api(kb, model=model, without=RELATIONAL if "relations" in without else ())
     return Parts(
         lambda query, trace: stage.retrieve(query, depth, trace).ids,
         api,
         lambda: open_sandbox(sandbox),
         {"of": list(stage.of), "options": stage.options.model_dump(mode="json")},
+        {**stage.prompts, **(prompt_hashes("programs") if model else {})},
     )
 
 

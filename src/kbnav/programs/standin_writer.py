@@ -23,10 +23,15 @@ from kbnav.programs.writer import Advice, Brief, Draft, Shown
 from kbnav.trace import Trace
 
 NAME = "standin"
-TEMPLATES = ("order", "links")
+TEMPLATES = ("texts", "links")
 _FACTORS = (0.0, 0.3, 3.0, 0.6, 1.6)
 """What a parameter is multiplied with; 0 becomes 0.5."""
 _MARK = "{{ learned }}"
+_CALLED = (
+    *("texts_of", "names_of", "relations_of", "find_by_name", "token_recall"),
+    *("search", "bm25", "similarity"),
+)
+"""Functions of the API that templates call."""
 _COMMON = 0.2
 """The share of queries that have a word which says nothing of a single one."""
 
@@ -188,8 +193,8 @@ def _count(trial: Trial, learned: Learned) -> None:
 
 
 def _fits(source: str, functions: Collection[str]) -> bool:
-    needed = ("texts_of", "names_of", "relations_of", "relations_text", "find_by_name", "token_recall")
-    return all(name in functions for name in needed if f"{name}(" in source)
+    """Whether an API has every function that a template calls."""
+    return all(name in functions for name in _CALLED if f"{name}(" in source)
 
 
 def _template(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -82,8 +82,12 @@ class Api:
         encoder: Encoder | None = None,
         model: ModelCalls | None = None,
         limits: ApiLimits | None = None,
+        without: Collection[str] = (),
     ) -> None:
-        """``encoder`` is for texts where the knowledge base has no vectors; without ``model`` nothing asks one."""
+        """``encoder`` is for texts where the knowledge base has no vectors; without ``model`` nothing asks one.
+
+        Functions that ``without`` names are not offered: an ablation.
+        """
         self.limits = limits or ApiLimits()
         self.model = model
         self._source = open_source(kb)
@@ -95,7 +99,7 @@ class Api:
         found = [*KnowledgeFunctions.functions(), *EmbeddingFunctions.functions(), *StringFunctions.functions()]
         found += ModelFunctions.functions() if model else []
         self.functions: Mapping[str, Function] = {
-            function.name: function for function in [*found, Function("feedback", Feedback.debug)]
+            one.name: one for one in [*found, Function("feedback", Feedback.debug)] if one.name not in without
         }
 
     def open(self, query: str, trace: Trace | None = None) -> Calls:
