@@ -169,4 +169,4 @@ def test_the_curve_begins_at_the_first_stage_and_never_falls():
     rows = curve(history.steps, 0.3)
     assert rows[0] == (0, 0.3, 0.3)
     assert [best for _, _, best in rows] == [0.3, 0.3, 0.875, 0.875, 0.875]
-    assert next_action(History((Step(1, "write", "", {}, "", accepted=True),)), PLAN) == "improve"
+    assert next_action(History((Step(1, "write", "", {}, "", batch=("t1",), accepted=True),)), PLAN) == "improve"
