@@ -16,7 +16,8 @@ def search_entities(context: Context, thought: str, query: str, kind: SearchKind
     Args:
         thought: Why this step comes next, in one or two sentences.
         query: A name, or a short phrase of one to four words.
-        kind: "property" to see properties only, "item" for entities only, "any" for both.
+        kind: "property" or "item" to see only those; "value" to find statements and qualifiers that have a text, as
+            a title or the name of a role, as their value.
     """
     limit = context.shown.entities
     result = context.kb.search_entities(query, language=context.language, limit=limit, kind=kind)

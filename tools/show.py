@@ -42,6 +42,11 @@ def cut(text: str, width: int) -> str:
 
 def search_text(result: SearchResult, query: str, shown: Shown) -> str:
     """Found entities and properties, one a line, and which rung of the search found them."""
+    values = _values_text(result, query, shown)
+    if result.rung == "value" and not result.values:
+        return "\n".join([f'No statement or qualifier was found with "{cut(query, shown.cell)}" in a text.', *values])
+    if values and not result.entities and not result.properties:
+        return "\n".join(values)
     if not result.entities and not result.properties:
         return f'Nothing was found for "{cut(query, shown.cell)}", nor for parts of it. Try another name for it.'
     lines = []
@@ -56,7 +61,14 @@ def search_text(result: SearchResult, query: str, shown: Shown) -> str:
     for entity in result.properties[:most]:
         datatype = f" [property, values: {entity.datatype}]" if entity.datatype else " [property]"
         lines.append(_found_text(entity, shown) + datatype)
-    return "\n".join(lines)
+    return "\n".join([*values, *lines])
+
+
+def _values_text(result: SearchResult, query: str, shown: Shown) -> list[str]:
+    """Statements that have the phrase as a text, one a line."""
+    lines = [f"- {entity_name(one.subject)}, {statement_text(one.statement, shown)}" for one in result.values]
+    head = [f'"{cut(query, shown.cell)}" is a value, or a part of one, in:'] if lines else []
+    return [*head, *lines, *([result.note] if result.note else [])]
 
 
 def _found_text(entity: Entity, shown: Shown) -> str:

@@ -24,7 +24,8 @@ Capability = Literal[
 Direction = Literal["out", "in", "both"]
 INVERSE = "^"
 """Before a relation, as in SPARQL: followed from target to source."""
-SearchKind = Literal["any", "item", "property"]
+SearchKind = Literal["any", "item", "property", "value"]
+"""What is searched for; ``value``: a text that a statement or qualifier has as its value."""
 KBKind = Literal["wikibase", "sparql", "skb"]
 """Wikidata, a mirror of it or another Wikibase; any other SPARQL endpoint; a graph whose nodes have documents."""
 
@@ -49,14 +50,18 @@ class SearchResult:
     """What a search found, best first, and how.
 
     ``rung`` says which rung of the ladder matched: ``exact`` (the phrase as given), ``shorter`` (a part of it, named in
-    ``matched``), ``fulltext``, or ``none``. ``dropped`` are the words of the phrase that what was found does not have.
+    ``matched``), ``fulltext``, ``value`` (only the texts of statements were searched), or ``none``. ``dropped`` are the
+    words of the phrase that what was found does not have. ``values`` are statements that have the phrase as a text,
+    ``note`` what a reader must know of them.
     """
 
     entities: tuple[Entity, ...] = ()
     properties: tuple[Entity, ...] = ()
-    rung: Literal["exact", "shorter", "fulltext", "none"] = "none"
+    rung: Literal["exact", "shorter", "fulltext", "value", "none"] = "none"
     matched: str = ""
     dropped: str = ""
+    values: tuple[Stated, ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,12 @@ class ActionApi:
         self, text: str, *, kinds: Sequence[Literal["item", "property"]], language: str, limit: int
     ) -> list[Entity]:
         """Entities whose page has the words of a text, with ``OR`` between them one side of it (list=search)."""
+        ids = self.pages(text, kinds=kinds, limit=limit)
+        names = self.brief(ids, language)
+        return [names[one] for one in ids if one in names][:limit]
+
+    def pages(self, text: str, *, kinds: Sequence[Literal["item", "property"]] = ("item",), limit: int) -> list[str]:
+        """Ids of the entities whose pages a full-text search finds, its keywords among the words (list=search)."""
         namespaces = "|".join(self._namespaces[kind] for kind in kinds)
         reply = self.call(
             action="query", list="search", srsearch=text, srnamespace=namespaces, srlimit=str(limit), srprop=""
@@ -126,8 +132,7 @@ class ActionApi:
         query = reply.get("query") or {}
         titles = [str(hit.get("title", "")) for hit in _list(query.get("search"), "search") if isinstance(hit, dict)]
         ids = [title.rpartition(":")[2] for title in titles]
-        names = self.brief(ids, language)
-        return [names[one] for one in ids if one in names][:limit]
+        return [one for one in ids if _possible(one)][:limit]
 
 
 def _possible(entity_id: str) -> bool:

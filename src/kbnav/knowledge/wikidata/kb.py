@@ -25,6 +25,7 @@ from kbnav.knowledge.base import (
     SearchKind,
     SearchResult,
     Share,
+    Stated,
 )
 from kbnav.knowledge.service.cache import HttpCache
 from kbnav.knowledge.service.exchange import Request
@@ -36,12 +37,13 @@ from kbnav.knowledge.sparql.check import QueryForm, check
 from kbnav.knowledge.sparql.limits import outer_limit
 from kbnav.knowledge.sparql.prefixes import add_prefixes
 from kbnav.knowledge.sparql.vocabulary import Vocabulary
-from kbnav.knowledge.wikidata import examples, neighbors, profiles, vector
+from kbnav.knowledge.wikidata import examples, neighbors, profiles, value_search, vector
 from kbnav.knowledge.wikidata.api import ActionApi
 from kbnav.knowledge.wikidata.entities import languages, no_page, parse, references, without_unknown
 from kbnav.knowledge.wikidata.namesakes import told_apart
 from kbnav.knowledge.wikidata.search import search
 from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, Site
+from kbnav.relevance import words as telling
 from kbnav.settings import Endpoints, Settings
 
 LABELLED = 100
@@ -131,8 +133,29 @@ class WikidataKB:
     ) -> SearchResult:
         """See ``KnowledgeBase``; the ladder is that of ``search.search``. Namesakes are told apart by what they are."""
         code = _code(language)
+        if kind == "value":
+            return self._values(query, code, limit)
         found = search(self._api, query, language=code, limit=limit, kind=kind)
+        if found.rung != "exact" and kind == "any" and telling(query):
+            texts = value_search.as_written(self._select, query, languages(code), self._words)
+            found = replace(found, values=self._with_names(texts[: value_search.SHOWN], code))
         return replace(found, entities=told_apart(found.entities, self._select, languages(code), self._words))
+
+    def _values(self, query: str, code: str, limit: int) -> SearchResult:
+        """Statements and qualifiers with a text, those that are just it first."""
+        if not query.strip():
+            return SearchResult()
+        same = value_search.as_written(self._select, query, languages(code), self._words)
+        more, note = (
+            value_search.mentioning(self._api, self._select, query, self._words) if len(same) < limit else ([], "")
+        )
+        found = self._with_names([*same, *more], code)
+        return SearchResult(rung="value", values=found[:limit], note=note)
+
+    def _with_names(self, found: Sequence[Stated], code: str) -> tuple[Stated, ...]:
+        if not found:
+            return ()
+        return tuple(value_search.named(found, self._api.brief(value_search.ids(found), code), self._words))
 
     def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
         """See ``KnowledgeBase``. Labels of all entities named are fetched 50 a request.

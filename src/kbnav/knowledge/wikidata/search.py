@@ -106,7 +106,9 @@ class _Search:
         return self._by_words(phrase, " OR ") if len(telling_words(phrase)) > 1 else None
 
     def _by_words(self, phrase: str, joint: str) -> SearchResult | None:
-        kinds: list[Literal["item", "property"]] = ["item", "property"] if self.kind == "any" else [self.kind]
+        kinds: list[Literal["item", "property"]] = ["item", "property"]
+        if self.kind != "any":
+            kinds = ["property"] if self.kind == "property" else ["item"]
         text = joint.join(telling_words(phrase) or phrase.split())
         found = self.api.full_text(text, kinds=kinds, language=self.language, limit=_HITS)
         found.sort(key=lambda one: -_named_in(one, phrase))
@@ -139,14 +141,19 @@ class _Search:
     def _foremost(self, properties: Sequence[Entity], phrase: str) -> tuple[Entity, ...]:
         """The first properties: those named so, then others, then identifiers in others' databases.
 
-        Three of four properties of Wikidata are identifiers: of 133 whose label begins with "national", 125.
+        Three of four properties of Wikidata are identifiers: of 133 whose label begins with "national", 125. They are
+        shown beside others only where properties are asked for, or the phrase is the name of one.
         """
         wanted = phrase.casefold()
 
         def behind(one: Entity) -> int:
-            return 0 if _is_named(one, wanted) else 1 + (one.datatype == "external-id")
+            if _is_named(one, wanted) or _is_named(one, f"{wanted} id"):
+                return 0
+            return 1 + (one.datatype == "external-id")
 
-        return tuple(sorted(properties, key=behind))[: self._properties]
+        ordered = sorted(properties, key=behind)
+        telling = [one for one in ordered if self.kind == "property" or behind(one) < 2]
+        return tuple(telling or ordered)[: self._properties]
 
     def _with_datatype(self, properties: list[Entity]) -> tuple[Entity, ...]:
         """Fill in the datatypes that the search did not give."""

@@ -13,7 +13,7 @@ from pyoxigraph import Store
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
-from kbnav.knowledge.wikidata.mirror.store import read_info
+from kbnav.knowledge.wikidata.mirror.store import FORMAT, read_info
 
 LINE = '<http://www.wikidata.org/entity/Q1> <http://www.w3.org/2000/01/rdf-schema#label> "{}"@en .\n'
 
@@ -160,7 +160,7 @@ def test_a_damaged_mirror_is_told_from_one_that_is_absent(tmp_path: Path, old: P
     assert not isinstance(absent.value, DataError)
     meta = old / "meta.json"
     text = meta.read_text()
-    meta.write_text(text.replace('"format": 2', '"format": 99'))
+    meta.write_text(text.replace(f'"format": {FORMAT}', '"format": 99'))
     with pytest.raises(DataError, match="format 99"):
         MirrorServer(old)
     meta.write_text(text[:50])

@@ -12,6 +12,7 @@ from typing import Any
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.documents import Documents
+from kbnav.knowledge.wikidata.mirror.keywords import NoValues, UnreadKeyword, by_keywords, read_keywords
 from kbnav.knowledge.wikidata.mirror.search import Index, Match
 from kbnav.knowledge.wikidata.mirror.store import MirrorInfo
 
@@ -184,12 +185,25 @@ class ActionApi:
         namespaces = _many(parameters.get("srnamespace", "0"))
         kinds = [kind for number, kind in _NAMESPACES.items() if number in namespaces or "*" in namespaces]
         limit, offset = _integer(parameters, "srlimit", 10, 1, 500), _integer(parameters, "sroffset", 0, 0, 10_000)
-        ids, total = self._index.by_words(search, kinds, limit=limit, offset=offset)
+        ids, total = self._found(search, kinds, limit, offset)
         body: Body = {}
         if offset + len(ids) < total:
             body["continue"] = {"sroffset": offset + len(ids), "continue": "-||"}
         hits = [self._page(entity_id) for entity_id in ids]
         return body | {"query": {"searchinfo": {"totalhits": total}, "search": hits}}
+
+    def _found(self, search: str, kinds: Sequence[str], limit: int, offset: int) -> tuple[list[str], int]:
+        keywords, words = read_keywords(search)
+        if not keywords:
+            return self._index.by_words(search, kinds, limit=limit, offset=offset)
+        try:
+            found = by_keywords(self._documents, self._index, keywords, words, kinds)
+        except UnreadKeyword as error:
+            raise ApiError("badvalue", str(error)) from error
+        except NoValues as error:
+            info = "This mirror has no index of values; build it again with `kbnav mirror build`, which makes one."
+            raise ApiError("novalues", info) from error
+        return found[offset : offset + limit], len(found)
 
     def _page(self, entity_id: str) -> Body:
         kind = v.entity_kind(entity_id)

@@ -32,8 +32,8 @@ class Documents:
 
     def __init__(self, store: Store, concept_base: str = WIKIDATA) -> None:
         """Read from ``store``, whose entities' IRIs begin with ``concept_base``."""
-        self._store = store
-        self._n = v.Namespaces.of(concept_base)
+        self.store = self._store = store
+        self.names_here = self._n = v.Namespaces.of(concept_base)
         self._datatypes: dict[str, str] = {}
 
     def resolve(self, entity_id: str) -> str:

@@ -8,11 +8,10 @@ how many truthy statements an entity has and is the value of, and how many sitel
 
 from __future__ import annotations
 
-import re
+import json
 import sqlite3
 import threading
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from math import log2
@@ -23,6 +22,8 @@ from pyoxigraph import Literal, NamedNode, QuerySolution, QuerySolutions, Store
 from kbnav.errors import DataError
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.store import NAMES
+from kbnav.knowledge.wikidata.mirror.value_index import index_values
+from kbnav.knowledge.wikidata.mirror.words import any_of, as_phrase, fold, split
 
 _SCHEMA = """
 CREATE TABLE entity (number INTEGER PRIMARY KEY, id TEXT NOT NULL, kind TEXT NOT NULL, weight REAL NOT NULL);
@@ -56,15 +57,16 @@ SELECT e.id FROM words JOIN entity e ON e.number = words.rowid
 WHERE words MATCH :query AND e.kind IN ({kinds})
 ORDER BY bm25(words, 4.0, 1.0) - e.weight, e.number LIMIT :limit OFFSET :offset
 """
+_RANKED = """
+SELECT id FROM entity WHERE id IN (SELECT value FROM json_each(:ids)) AND kind IN ({kinds})
+ORDER BY weight DESC, number
+"""
+_VALUES = """
+SELECT DISTINCT v.entity FROM value_words JOIN value v ON v.number = value_words.rowid WHERE value_words MATCH :query
+"""
 _COUNT = """
 SELECT COUNT(*) FROM words JOIN entity e ON e.number = words.rowid WHERE words MATCH :query AND e.kind IN ({kinds})
 """
-_RUN = re.compile(
-    "[\u3005-\u3007\u3041-\u3096\u30a1-\u30fa\u30fc-\u30fe\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
-)
-"""Han, hiragana and katakana."""
-_OR = re.compile(r"\s+OR\s+")
-_ACCENTS = re.compile("[\u0300-\u036f]")
 
 
 @dataclass(frozen=True)
@@ -76,34 +78,6 @@ class Match:
     """``label`` or ``alias``."""
     language: str
     text: str
-
-
-def fold(text: str) -> str:
-    """A text as names are compared: without case, accents and doubled spaces."""
-    if not text.isascii():
-        text = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
-    return " ".join(text.casefold().split())
-
-
-def split(text: str | None) -> str | None:
-    """A text with each run of Chinese characters or kana in pairs, the last alone too: ``北京 京市 市`` of ``北京市``.
-
-    So each part of a run is a phrase of pairs, or a single character the beginning of one.
-    """
-    return text and _RUN.sub(
-        lambda run: f" {' '.join(run[0][place : place + 2] for place in range(len(run[0])))} ", text
-    )
-
-
-def _phrases(text: str) -> Iterator[str]:
-    """The words of a text as the index's query language has them, each quoted; operators are plain words."""
-    for word in re.findall(r"\w+", _RUN.sub(r" \g<0> ", text)):
-        if _RUN.fullmatch(word) is None:
-            yield f'"{word}"'
-        elif len(word) == 1:
-            yield f'"{word}" *'
-        else:
-            yield f'"{" ".join(word[place : place + 2] for place in range(len(word) - 1))}"'
 
 
 def build_index(store: Store, path: Path, here: v.Namespaces = v.OF_WIKIDATA) -> tuple[int, int]:
@@ -125,7 +99,8 @@ def build_index(store: Store, path: Path, here: v.Namespaces = v.OF_WIKIDATA) ->
             "INSERT INTO description VALUES (?, ?)",
             ((numbers[entity], text) for entity, text, _ in _texts(store, v.DESCRIPTION, here) if entity in numbers),
         )
-        weights = _weights(store, numbers, here)
+        predicates = [row["p"].value for row in _rows(store, "SELECT DISTINCT ?p { ?s ?p ?o }")]
+        weights = _weights(store, numbers, predicates, here)
         index.executemany(
             "INSERT INTO entity VALUES (?, ?, ?, ?)",
             ((number, entity, v.entity_kind(entity), weights[number]) for entity, number in numbers.items()),
@@ -134,6 +109,7 @@ def build_index(store: Store, path: Path, here: v.Namespaces = v.OF_WIKIDATA) ->
             "CREATE INDEX name_entity ON name (entity); CREATE INDEX description_entity ON description (entity);"
             + _FINISH
         )
+        index_values(store, predicates, index, here)
         index.commit()
         index.execute("VACUUM")
     return len(numbers), max(names, 0)
@@ -148,14 +124,10 @@ def _texts(store: Store, predicate: NamedNode, here: v.Namespaces) -> Iterator[t
             yield entity, quad.object.value, quad.object.language or "und"
 
 
-def _weights(store: Store, numbers: dict[str, int], here: v.Namespaces) -> list[float]:
+def _weights(store: Store, numbers: dict[str, int], used: Sequence[str], here: v.Namespaces) -> list[float]:
     """Logarithms of degrees: truthy statements that an entity is subject, property or value of, and its sitelinks."""
     degrees = [0] * len(numbers)
-    predicates = [
-        str(row["p"])
-        for row in _rows(store, "SELECT DISTINCT ?p WHERE { ?s ?p ?o }")
-        if str(row["p"]).startswith(f"<{here.wdt}")
-    ]
+    predicates = [f"<{one}>" for one in used if one.startswith(here.wdt)]
     truthy = f"VALUES ?p {{ {' '.join(predicates)} }} ?s ?p ?o"
     ends = [f"SELECT ?{end} (COUNT(*) AS ?n) WHERE {{ {truthy} }} GROUP BY ?{end}" for end in "spo"]
     for query in (*ends, f"SELECT ?s ?n WHERE {{ ?s {v.SITELINKS} ?n }}"):
@@ -190,6 +162,9 @@ class Index:
             raise DataError(f"{file}: not a readable index: {error}") from error
         try:
             self._sqlite.execute("SELECT number FROM entity LIMIT 1").fetchone()
+            tables = self._sqlite.execute("SELECT 1 FROM sqlite_master WHERE name = 'value_words'")
+            self.has_values = tables.fetchone() is not None
+            """Whether values are indexed, as they were not by older versions."""
         except sqlite3.Error as error:
             self._sqlite.close()
             raise DataError(f"{file}: not a readable index: {error}") from error
@@ -224,6 +199,21 @@ class Index:
             rows = self._sqlite.execute(sql, values | slots).fetchall()
         return [Match(row[0], "label" if row[2] else "alias", row[1], row[3]) for row in rows]
 
+    def by_value(self, phrase: str) -> list[str]:
+        """Ids of all entities with a statement or qualifier whose text has these words one behind the other."""
+        query = as_phrase(phrase)
+        if not query:
+            return []
+        with self._lock:
+            return [row[0] for row in self._sqlite.execute(_VALUES, {"query": query})]
+
+    def ranked(self, ids: Collection[str], kinds: Sequence[str]) -> list[str]:
+        """Those of the ids that are entities of these kinds, the most prominent first."""
+        slots = {f"kind{number}": kind for number, kind in enumerate(kinds)}
+        sql = _RANKED.format(kinds=", ".join(f":{slot}" for slot in slots))
+        with self._lock:
+            return [row[0] for row in self._sqlite.execute(sql, {"ids": json.dumps(list(ids))} | slots)]
+
     def by_words(self, text: str, kinds: Sequence[str], *, limit: int = 10, offset: int = 0) -> tuple[list[str], int]:
         """Ids of entities whose names and descriptions hold all words of the text, best first; and how many there are.
 
@@ -231,7 +221,7 @@ class Index:
 
         Without a word in the text, none.
         """
-        query = " OR ".join(some for part in _OR.split(text) if (some := " ".join(_phrases(part))))
+        query = any_of(text)
         if not query:
             return [], 0
         slots = {f"kind{number}": kind for number, kind in enumerate(kinds)}

@@ -11,9 +11,9 @@ from pyoxigraph import Store
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA
 
-FORMAT = 2
-READABLE = frozenset({1, FORMAT})
-"""Format 1 does not find parts of Chinese and Japanese names in the full text."""
+FORMAT = 3
+READABLE = frozenset({1, 2, FORMAT})
+"""Format 1 does not find parts of Chinese and Japanese names in the full text; it and 2 have no index of values."""
 META = "meta.json"
 TRIPLES = "triples"
 NAMES = "names.sqlite"
