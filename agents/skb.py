@@ -8,6 +8,7 @@ from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.options import SHORT
 from kbnav.agents.common.ranking import RankingEnding
 from kbnav.agents.common.schema import Schema
+from kbnav.agents.common.walking import ANSWERS
 from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 NAME = "skb"
-ANSWERS = 20
-"""Nodes that an answer may have: what recall@20 looks at."""
+ROWS = 10
+"""Rows of a query's result that are shown from its beginning, and from its end."""
 SKB_TOOLS = (
     search_entities,
     get_entry,
@@ -46,7 +47,7 @@ SKB_TOOLS = (
     execute_query,
     finish,
 )
-SHOWN = Shown(rows=ANSWERS // 2)
+SHOWN = Shown(rows=ROWS)
 
 
 def build_skb(kb: KnowledgeBase, settings: Settings) -> Agent:

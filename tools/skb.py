@@ -187,14 +187,17 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
     return replace(seen, nodes=_once(cell.entity_id for row in shown for cell in row if cell and cell.entity_id))
 
 
-def finish(context: Context, thought: str, nodes: list[str]) -> Observation:
-    """End the work with the answer: the ids of nodes, best first.
+def finish(context: Context, thought: str, nodes: list[str], answer: str = "") -> Observation:
+    """End the work with the answer: the ids of nodes, best first, and what they say in words.
 
     Call it alone. Only nodes that a result has shown count, with their ids written as shown.
 
     Args:
         thought: Why these nodes answer the question; what a reader should know of it.
-        nodes: The ids, best first; empty if results have shown that the knowledge base does not hold the answer.
+        nodes: The ids, best first; none where the answer is only a number or a yes or no.
+        answer: The answer in one to three plain sentences, in the language of the question, from results alone: what
+            they do not show is not said, and numbers are those that they give. Empty, with no nodes, if results have
+            shown that the knowledge base does not hold the answer.
     """
     return Observation("Finished.")
 

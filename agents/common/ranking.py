@@ -25,7 +25,10 @@ Describe = Callable[[Sequence[str]], Mapping[str, Entity]]
 
 @dataclass(frozen=True)
 class RankingEnding:
-    """The nodes that finish names are the answer; out of budget, those that the observations support best."""
+    """The nodes that finish names are the answer, with its sentence, which alone is one where a number is asked for.
+
+    Out of budget, the answer are the nodes that the observations support best.
+    """
 
     write: Writer
     describe: Describe
@@ -44,9 +47,9 @@ class RankingEnding:
         return False
 
     def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
-        """The ranking with names and types, put into words; the note is what finish said of it."""
+        """The ranking with names and types, put into words where finish brought none; the note is finish's thought."""
         outcome = self.outcome(state)
-        if outcome.status == "failed" or outcome.ranking is None:
+        if outcome.status == "failed" or outcome.ranking is None or outcome.text:
             return outcome, Usage()
         text, usage = self.write(outcome, state, context)
         return replace(outcome, text=text), usage
@@ -59,14 +62,14 @@ class RankingEnding:
         if stop == "finish":
             chosen = state["path"][-1].call
             scored = [(node, round(1 / rank, 4)) for rank, node in enumerate(named_by(chosen), 1)]
-            outcome = replace(outcome, note=chosen.thought)
+            outcome = replace(outcome, note=chosen.thought, text=str(chosen.arguments.get("answer", "")).strip())
         else:
             scored = best_supported([*state["path"], *state["discarded"]])[:BEST_EFFORT]
         ranking = self._ranking(scored)
         if status == "failed":
             return replace(outcome, ranking=ranking)
         if not ranking.nodes:
-            return replace(outcome, status=status if status == "refused" else "no answer")
+            return replace(outcome, status=status if status == "refused" or outcome.text else "no answer")
         return replace(outcome, ranking=ranking)
 
     def _ranking(self, scored: Sequence[tuple[str, float]]) -> Ranking:

@@ -179,7 +179,7 @@ def test_the_prompt_has_every_type_and_the_relations_that_fit_with_their_numbers
     if len(lines) > 20:
         assert f"There are {len(lines) - 20} more: find_relations finds them" in prompt
     assert "execute_query" in prompt
-    assert "up to 20 nodes" in prompt
+    assert "up to 50 nodes" in prompt
 
 
 def test_a_model_cuts_entries_where_the_settings_say_so(demo_kb, tmp_path):
@@ -210,6 +210,40 @@ def test_a_model_puts_the_ranking_into_words_from_the_nodes_names(demo_kb, tmp_p
     assert all(f"- {NODES[ship]['name']} ({ship}), ship" in prompt for ship in SHIPS)
     assert "Why these: Built by her." in prompt
     assert "out of budget" not in prompt
+
+
+def test_a_sentence_that_comes_with_finish_is_the_answer_in_words_and_no_model_is_asked_for_another(demo_kb, tmp_path):
+    writer = ScriptedModel(replies=[])
+    done = says(("finish", {"nodes": SHIPS, "answer": f"She built {len(SHIPS)} ships."}), thought="Counted.")
+    run = asked(demo_kb, tmp_path, LOOK, done, writer=writer)
+    assert (run.outcome.status, run.outcome.text) == ("answered", f"She built {len(SHIPS)} ships.")
+    assert run.outcome.ranking is not None
+    assert list(run.outcome.ranking.ids) == SHIPS
+    assert not writer.seen
+
+
+def test_a_number_is_counted_without_sparql_and_is_an_answer_without_nodes(demo_kb, tmp_path):
+    count = says(("follow_paths", {"paths": [{"entity_ids": [BUILDER], "relations": ["^built by"]}], "limit": 2}))
+    done = says(("finish", {"nodes": [], "answer": f"{len(SHIPS)}."}))
+    run = asked(demo_kb, tmp_path, says(("finish", {"nodes": [], "answer": "Nine."})), count, done)
+    assert run.path[0].observation.startswith(f"{len(SHIPS)} nodes; 1 to 2 shown")
+    assert [step.dropped for step in run.discarded] == ["premature finish"]  # nothing was looked at
+    assert (run.outcome.status, run.outcome.text, run.outcome.ranking) == ("answered", f"{len(SHIPS)}.", None)
+
+
+def test_all_nodes_of_a_type_are_counted_and_those_with_the_most_links_come_first(demo_kb, tmp_path):
+    ships = {node for node in NODES if NODES[node]["type"] == "ship"}
+    built = Counter(target for source, relation, target in EDGES if relation == "built by" and source in ships)
+    most = max(built.values())
+    look = {"node_type": "person", "most_by": "^built by", "limit": 3}
+    pages = [{"node_type": "ship", "limit": 10, "offset": offset} for offset in (0, 10)]
+    calls = [says(("follow_paths", arguments)) for arguments in (look, *pages)]
+    run = asked(demo_kb, tmp_path, *calls, finish())
+    best, *shown = run.path[:3]
+    assert {node for node, count in built.items() if count == most} <= set(best.nodes)
+    assert f"; {most} links by ^built by; " in best.observation.splitlines()[1]
+    assert best.observation.startswith(f"{sum(one['type'] == 'person' for one in NODES.values())} nodes; 1 to 3 shown")
+    assert sorted([*shown[0].nodes, *shown[1].nodes]) == sorted(ships)
 
 
 def test_a_follow_up_without_a_name_goes_on_from_the_first_answer(demo_kb, tmp_path):
