@@ -167,9 +167,10 @@ def table_text(table: AnswerTable, shown: Shown, *, name: str = "") -> str:
     ``name`` is what the result is called, such as ``Result 3``.
     """
     if table.boolean is not None:
-        return f"{name}: {table.boolean}" if name else str(table.boolean)
+        said = f"{name}: {table.boolean}" if name else str(table.boolean)
+        return f"{said}\n{table.note}" if table.note else said
     if not table.rows:
-        return f"The query ran and returned no rows. {table.cut}".rstrip()
+        return " ".join(part for part in ("The query ran and returned no rows.", table.cut, table.note) if part)
     lines = [_row_text(row, table, shown) for row in table.rows]
     first, last = _ends(lines, shown)
     left_out = len(lines) - first - last
@@ -221,13 +222,14 @@ def _about(table: AnswerTable, few: Sequence[int], shown: Shown, name: str) -> l
     hidden = len(table.columns) - len(columns)
     more = f" {hidden} more columns are not shown." if hidden else ""
     if not shown.whole_rows:
-        return [f"{total}.{more} {table.cut}".rstrip()]
+        return [" ".join(part for part in (f"{total}.{more}", table.cut, table.note) if part)]
     counts = [(len({row[place] for row in table.rows} - {None}), _empty(table, place)) for place in range(len(columns))]
     if len(table.rows) > 1:
         total += "; distinct: " + ", ".join(f"{one} {own}" for one, (own, _) in zip(columns, counts, strict=True))
     empty = [f"{one} {none}" for one, (_, none) in zip(columns, counts, strict=True) if none]
     lines = [total + (f"; empty: {', '.join(empty)}" if empty else "") + f".{more}"]
     lines += [f"NOT ALL: {table.cut}"] if table.cut else []
+    lines += [table.note] if table.note else []
     ids = {table.entity(cell) for place in few for cell in table.rows[place][:_COLUMNS]}
     if table.prefixes is None and any(one and one not in table.labels for one in ids):
         lines.append("Ids that stand alone have no label.")

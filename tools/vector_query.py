@@ -14,7 +14,8 @@ def vector_query(context: Context, thought: str, text: str, kind: str = "item") 
     Args:
         thought: Why this step comes next, in one or two sentences.
         text: A description of what is wanted, in a phrase or a sentence.
-        kind: "item" or "property"; in a local knowledge base the type of node.
+        kind: "item" or "property", or the id of a class, such as Q5, for its instances; in a local knowledge base the
+            type of node.
     """
-    ranking = context.kb.vector_query(text, kind=kind, limit=context.shown.entities)
+    ranking = context.kb.vector_query(text, kind=kind, limit=context.shown.entities, language=context.language)
     return Observation(ranking_text(ranking))

@@ -89,7 +89,8 @@ class AnswerTable:
     no rows but a ``boolean``. A CONSTRUCT or DESCRIBE result has the columns ``subject``, ``predicate`` and ``object``.
     ``labels`` maps entity ids (``Q42``) to labels in the user's language. With ``prefixes`` every IRI is an entity, and
     its id is the ``short_name``; None: only the IRIs of a Wikibase's or an SKB's entities are, and they say the id.
-    ``cut`` is a sentence on rows that the service left out; empty where it gave all, as far as it says.
+    ``cut`` is a sentence on rows that the service left out; empty where it gave all, as far as it says. ``note`` is
+    what else must be known of where the rows come from.
     """
 
     columns: tuple[str, ...] = ()
@@ -98,6 +99,7 @@ class AnswerTable:
     labels: Mapping[str, str] = field(default_factory=dict)
     prefixes: Mapping[str, str] | None = None
     cut: str = ""
+    note: str = ""
 
     def entity(self, cell: Cell) -> str | None:
         """Id of the entity that a cell is; None where it is none."""

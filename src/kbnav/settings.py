@@ -65,8 +65,23 @@ class Endpoints(Strict):
     query_page: Address = "https://query.wikidata.org/#"
     """The query's text, percent-encoded, is put behind it to make a link a person can open."""
     entity_page: Address = "https://www.wikidata.org/wiki/"
+    scholarly: Address = "https://query-scholarly.wikidata.org/sparql"
+    """SPARQL endpoint of Wikidata's scholarly articles, which are not in the graph of ``sparql``; empty: they are."""
+    fallbacks: tuple[Address, ...] = ()
+    """SPARQL endpoints of the same data that are asked in turn where ``sparql`` does not answer."""
+    dialect: Literal["auto", "wdqs", "qlever", "virtuoso", "oxigraph", "sparql11"] = "auto"
+    """What the engine of ``sparql`` understands; ``auto``: as Wikidata's does, or QLever where that is named."""
+    vector_rerank: bool = False
+    """Whether the vector database ranks what it found once more by the entities' texts, which takes longer."""
     vector: Address = ""
     """Base URL of a Wikidata vector database; empty: ``vector_query`` is not offered."""
+
+
+def is_split(endpoints: Endpoints) -> bool:
+    """Whether scholarly articles are behind another endpoint: Wikidata's own two, or two that were both set."""
+    host = urlsplit(endpoints.sparql).hostname or ""
+    set_by_hand = endpoints.scholarly != Endpoints().scholarly
+    return bool(endpoints.scholarly) and (set_by_hand or host.endswith(".wikidata.org"))
 
 
 class SparqlSource(Strict):
@@ -260,6 +275,8 @@ class Settings(BaseSettings):
         "http://www.bigdata.com/rdf/gas#service",
         "http://www.bigdata.com/rdf#sample",
         "http://www.bigdata.com/rdf#slice",
+        "https://query.wikidata.org/subgraph/wikidata_main",
+        "https://query.wikidata.org/subgraph/scholarly_articles",
     )
     """IRIs that SERVICE may name; add a federated endpoint's here."""
 

@@ -63,7 +63,7 @@ class NumbersKB:
     def search_neighbors(self, entity_id: str, **_: Any) -> Neighborhood:
         raise UnknownId(entity_id)
 
-    def vector_query(self, text: str, *, kind: str = "item", limit: int = 10) -> Ranking:
+    def vector_query(self, text: str, *, kind: str = "item", limit: int = 10, language: str = "en") -> Ranking:
         return Ranking()
 
 

@@ -329,7 +329,7 @@ class KnowledgeBase(Protocol):
         """Edges of an entity, filtered by relation and direction and ranked against a phrase. Raises UnknownId."""
         ...
 
-    def vector_query(self, text: str, *, kind: str = "item", limit: int = 10) -> Ranking:
+    def vector_query(self, text: str, *, kind: str = "item", limit: int = 10, language: str = "en") -> Ranking:
         """Entities of one kind (in an SKB, node type) nearest in meaning to a text."""
         ...
 

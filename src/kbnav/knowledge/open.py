@@ -19,22 +19,25 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.wikidata.kb import WikidataKB
 
-BY_NAME = ("mini", "demo", "wikidata")
-"""Knowledge bases that have a name: the two that are bundled, and live Wikidata."""
+BY_NAME = ("mini", "demo", "wikidata", "wikidata-qlever")
+"""Knowledge bases that have a name: two that are bundled, and live Wikidata by its own query service or QLever's."""
+QLEVER = "https://qlever.dev/api/wikidata"
+QLEVER_PAGE = "https://qlever.dev/wikidata/?query="
 
 
 @contextmanager
 def open_kb(settings: Settings) -> Iterator[KnowledgeBase]:
     """Open ``settings.kb`` and close it afterwards.
 
-    ``wikidata`` is live; ``mini`` is the bundled mirror, ``demo`` the bundled SKB; a folder is an SKB's or a mirror's;
-    a name of ``settings.sparql`` is that endpoint, and a URL that of a Wikibase, a served mirror or a SPARQL endpoint.
+    ``wikidata`` is live, ``wikidata-qlever`` too, with the queries sent to QLever's public service; ``mini`` is the
+    bundled mirror, ``demo`` the bundled SKB; a folder is an SKB's or a mirror's; a name of ``settings.sparql`` is that
+    endpoint, and a URL that of a Wikibase, a served mirror or a SPARQL endpoint.
     Mirrors given as folders are served on the loopback address meanwhile, so that the client is the same everywhere.
     Raises UsageError for anything else and CredentialsError for a live use without a contact.
     """
     name = settings.kb
-    if name == "wikidata":
-        with closing(_live(settings)) as kb:
+    if name in ("wikidata", "wikidata-qlever"):
+        with closing(_live(_by_qlever(settings) if name == "wikidata-qlever" else settings)) as kb:
             yield kb
     elif name in settings.sparql:
         with closing(open_endpoint(settings, name, settings.sparql[name])) as kb:
@@ -66,6 +69,12 @@ def _at_url(settings: Settings, url: str) -> WikidataKB | EndpointKB:
         endpoints = wikibase.endpoints.model_copy(update={"sparql": service})
         wikibase = wikibase.model_copy(update={"endpoints": endpoints})
     return _wikibase(wikibase, http, told)
+
+
+def _by_qlever(settings: Settings) -> Settings:
+    """Live Wikidata with QLever's public query service in place of Wikidata's: one graph, and no time limit of 60 s."""
+    changed = {"sparql": QLEVER, "query_page": QLEVER_PAGE, "dialect": "qlever", "scholarly": ""}
+    return settings.model_copy(update={"endpoints": settings.endpoints.model_copy(update=changed)})
 
 
 def _live(settings: Settings) -> WikidataKB:

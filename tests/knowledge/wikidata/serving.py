@@ -69,6 +69,8 @@ def serving(answer: Callable[[Asked], Answer]) -> Iterator[Served]:
         def reply(self, parameters: str) -> None:
             headers = {name.lower(): value for name, value in self.headers.items()}
             params = dict(parse_qsl(parameters, keep_blank_values=True))
+            if headers.get("content-type", "").startswith("application/sparql-query"):
+                params = {"query": parameters}
             asked = Asked(self.command, urlsplit(self.path).path, params, headers)
             served.asked.append(asked)
             said = answer(asked)

@@ -364,7 +364,14 @@ class EndpointKB:
         missing = add_prefixes(query, self._names.prefixes).removesuffix(query).strip()
         return f"{missing.replace(' PREFIX ', chr(10) + 'PREFIX ')}\n{query}" if missing else query
 
-    def vector_query(self, text: str, *, kind: str = "item", limit: int = 10) -> Ranking:  # noqa: ARG002 - the protocol
+    def vector_query(
+        self,
+        text: str,  # noqa: ARG002 - the protocol's, as all here
+        *,
+        kind: str = "item",  # noqa: ARG002
+        limit: int = 10,  # noqa: ARG002
+        language: str = "en",  # noqa: ARG002
+    ) -> Ranking:
         """See ``KnowledgeBase``; needs a name index with vectors."""
         raise BadArguments("vector_query: this endpoint has no name index (kbnav endpoint index)")
 

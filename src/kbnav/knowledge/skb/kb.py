@@ -223,7 +223,13 @@ class SkbKB:
         return Neighborhood(self._described(node, query), shown, len(edges))
 
     def vector_query(
-        self, text: str, *, kind: str = "item", limit: int = 10, among: Sequence[str] | None = None
+        self,
+        text: str,
+        *,
+        kind: str = "item",
+        limit: int = 10,
+        language: str = "en",  # noqa: ARG002 - documents are in the language that they are in
+        among: Sequence[str] | None = None,
     ) -> Ranking:
         """See ``KnowledgeBase``: by BM25 and by vectors, their scores summed. ``kind`` is a node type, ``item`` any.
 

@@ -30,6 +30,7 @@ STANDARD_PREFIXES: Mapping[str, str] = MappingProxyType(
         "pr": _WIKIDATA + "prop/reference/",
         "prv": _WIKIDATA + "prop/reference/value/",
         "prn": _WIKIDATA + "prop/reference/value-normalized/",
+        "wdsubgraph": "https://query.wikidata.org/subgraph/",
         "wikibase": "http://wikiba.se/ontology#",
         "schema": "http://schema.org/",
         "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",

@@ -6,12 +6,11 @@ import copy
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from typing import Any
 
 from kbnav.answers import AnswerTable, Ranked, Ranking
-from kbnav.errors import BadArguments, QuerySyntaxError, UnknownId
+from kbnav.errors import BadArguments, UnknownId
 from kbnav.knowledge import ranking
 from kbnav.knowledge.base import (
     Capability,
@@ -28,13 +27,9 @@ from kbnav.knowledge.base import (
     Stated,
 )
 from kbnav.knowledge.service.cache import HttpCache
-from kbnav.knowledge.service.exchange import Request
 from kbnav.knowledge.service.http import HttpClient, is_loopback, user_agent
 from kbnav.knowledge.service.limits import Throttle
 from kbnav.knowledge.service.metering import Meter
-from kbnav.knowledge.service.query_replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
-from kbnav.knowledge.sparql.check import QueryForm, check
-from kbnav.knowledge.sparql.limits import outer_limit
 from kbnav.knowledge.sparql.prefixes import add_prefixes
 from kbnav.knowledge.sparql.vocabulary import Vocabulary
 from kbnav.knowledge.wikidata import examples, neighbors, profiles, value_search, vector
@@ -42,6 +37,7 @@ from kbnav.knowledge.wikidata.api import ActionApi
 from kbnav.knowledge.wikidata.entities import languages, no_page, parse, references, without_unknown
 from kbnav.knowledge.wikidata.namesakes import told_apart
 from kbnav.knowledge.wikidata.search import search
+from kbnav.knowledge.wikidata.services import QueryServices
 from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, Site
 from kbnav.relevance import words as telling
 from kbnav.settings import Endpoints, Settings
@@ -106,7 +102,7 @@ class WikidataKB:
         self._about = dict(about or {})
         self._http = http or open_http(settings)
         self._endpoints = settings.endpoints
-        self._services = settings.services
+        self._queries = QueryServices(settings.endpoints, settings.services, self._words.prefixes, self._http)
         self._api = ActionApi(settings.endpoints.api, self._http, namespaces=site.namespaces)
 
     @property
@@ -198,22 +194,13 @@ class WikidataKB:
         return lambda ids: self._api.brief(ids, _code(language))
 
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
-        """See ``KnowledgeBase``. Sent as it is, with the standard prefixes it lacks in front of its first line."""
-        query = add_prefixes(query, self._words.own_prefixes)
-        form = check(query, services=self._services, strict=False)
-        triples = form in (QueryForm.CONSTRUCT, QueryForm.DESCRIBE)
-        sent = add_prefixes(query, self._words.prefixes)
-        try:
-            table = self._select(sent, accept=ACCEPT_TRIPLES if triples else ACCEPT_ROWS)
-        except QuerySyntaxError as error:
-            raise _placed(error, added=len(sent) - len(query)) from error
+        """See ``KnowledgeBase``. In the dialect of the service, with the standard prefixes it lacks in front."""
+        named = add_prefixes(query, self._words.own_prefixes)
+        table = self._queries.run(named, language=_code(language))
         return replace(table, labels=self.labels(_ids_to_label(table, self._words), language=language))
 
-    def _select(self, query: str, *, accept: str = ACCEPT_ROWS) -> AnswerTable:
-        request = Request(
-            "sparql", self._endpoints.sparql, {"query": add_prefixes(query, self._words.prefixes)}, accept
-        )
-        return self._http.fetch(request, partial(read_query, limit=outer_limit(query)))
+    def _select(self, query: str) -> AnswerTable:
+        return self._queries.select(query)
 
     def search_neighbors(
         self,
@@ -258,12 +245,13 @@ class WikidataKB:
         ids = [self._words.entity_id(row[0].value) for row in table.rows if row[0] is not None]
         return ranking.best_relations(list(self._api.brief(ids, code).values()), phrase)
 
-    def vector_query(self, text: str, *, kind: str = "item", limit: int = 10) -> Ranking:
-        """See ``KnowledgeBase``; ``kind`` is ``item`` or ``property``. Labels are English."""
+    def vector_query(self, text: str, *, kind: str = "item", limit: int = 10, language: str = "en") -> Ranking:
+        """See ``KnowledgeBase``; ``kind`` is ``item``, ``property``, or the id of a class for instances of that."""
         if not self._endpoints.vector:
             raise BadArguments("vector_query: no vector service is configured (endpoints.vector)")
-        scored = vector.nearest(self._http, self._endpoints.vector, text, kind=kind, limit=limit)
-        names = self.labels([one for one, _ in scored])
+        asked = vector.Asked(text, kind, limit, _code(language), self._endpoints.vector_rerank)
+        scored = vector.nearest(self._http, self._endpoints.vector, asked)
+        names = self.labels([one for one, _ in scored], language=language)
         return Ranking(tuple(Ranked(one, score, names.get(one, "")) for one, score in scored))
 
     def labels(self, ids: Sequence[str], *, language: str = "en") -> Mapping[str, str]:
@@ -282,7 +270,7 @@ class WikidataKB:
         """See ``Metered``."""
         other = copy.copy(self)
         other._http = self._http.metered(meter)
-        other._api = self._api.over(other._http)
+        other._api, other._queries = self._api.over(other._http), self._queries.over(other._http)
         return other
 
     def close(self) -> None:
@@ -294,13 +282,6 @@ def _code(language: str) -> str:
     """A language code that can go into a request; English for anything else, ``auto`` among it."""
     code = language.strip().lower().replace("_", "-")
     return code if code != "auto" and _LANGUAGE.fullmatch(code) else "en"
-
-
-def _placed(error: QuerySyntaxError, *, added: int) -> QuerySyntaxError:
-    """The service's error with the place in the model's own text: ``added`` characters went before its first line."""
-    column = error.column - added if error.line == 1 and error.column > added else error.column
-    where = f" at line {error.line}, column {column}" if error.line else ""
-    return QuerySyntaxError(f"syntax error{where}: {error}", line=error.line, column=column)
 
 
 def _ids_to_label(table: AnswerTable, words: Vocabulary) -> list[str]:

@@ -1,11 +1,16 @@
 """Wikimedia's Wikidata vector database over HTTP: entities and properties nearest in meaning to a text.
 
-``GET {base}/item/query/`` and ``/property/query/`` with ``query``, ``K`` (at most 50) and ``lang`` answer a JSON list
-of objects with ``QID`` or ``PID`` and ``similarity_score``. It allows 30 requests a minute per User-Agent.
+``GET {base}/item/query/`` and ``/property/query/`` with ``query``, ``K`` (at most 50), ``lang`` (Arabic, English,
+French and German have vectors of their own; a text in another is translated, and looked for in all), ``instanceof``
+(classes, with commas between) and ``rerank`` answer a JSON list of objects with ``QID`` or ``PID``,
+``similarity_score`` and ``rrf_score``. It allows 30 requests a minute per User-Agent
+(https://github.com/wmde/WikidataSearch, 2026).
 """
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from typing import Any
 
 from kbnav.errors import BadArguments, BadResponse, ServiceError
@@ -17,19 +22,39 @@ from kbnav.knowledge.wikidata.values import ENTITY_ID
 MOST = 50
 LONGEST = 1000
 """Characters of a text that are sent; it goes into the address."""
+_CLASS = re.compile(r"Q[1-9]\d*(?:,Q[1-9]\d*)*")
 KINDS = {"item": "QID", "property": "PID"}
 
 
-def nearest(http: HttpClient, base: str, text: str, *, kind: str, limit: int) -> list[tuple[str, float]]:
-    """Ids and similarities, best first. Raises BadArguments for another kind than item and property."""
+@dataclass(frozen=True)
+class Asked:
+    """What is looked for; ``kind`` is ``item``, ``property``, or the id of a class: its instances."""
+
+    text: str
+    kind: str = "item"
+    limit: int = 10
+    language: str = "en"
+    rerank: bool = False
+
+
+def nearest(http: HttpClient, base: str, asked: Asked) -> list[tuple[str, float]]:
+    """Ids and similarities, best first. Raises BadArguments for another kind than item, property and a class."""
+    classes = asked.kind if _CLASS.fullmatch(asked.kind) else ""
+    kind = "item" if classes else asked.kind
     if kind not in KINDS:
-        raise BadArguments(f"vector_query: kind is one of {', '.join(KINDS)}, not {kind!r}")
-    phrase = " ".join(text.split())[:LONGEST]
+        raise BadArguments(f"vector_query: kind is one of {', '.join(KINDS)} or a class such as Q5, not {asked.kind!r}")
+    phrase = " ".join(asked.text.split())[:LONGEST]
     if not phrase:
         raise BadArguments("vector_query: the text is empty")
-    params = {"query": phrase, "K": str(max(1, min(limit, MOST)))}
+    params = {
+        "query": phrase,
+        "K": str(max(1, min(asked.limit, MOST))),
+        "lang": asked.language.partition("-")[0],
+        **({"instanceof": classes} if classes else {}),
+        **({"rerank": "true"} if asked.rerank else {}),
+    }
     request = Request("vector", f"{base.rstrip('/')}/{kind}/query/", params)
-    return http.fetch(request, lambda reply: _read(reply, KINDS[kind]))[:limit]
+    return http.fetch(request, lambda reply: _read(reply, KINDS[kind]))[: asked.limit]
 
 
 def _read(reply: Reply, name: str) -> list[tuple[str, float]]:

@@ -1,0 +1,139 @@
+"""Which query service gets a query: the main one, that of scholarly articles, or others where it does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import partial
+from urllib.parse import urlsplit
+
+from kbnav.answers import AnswerTable
+from kbnav.errors import QuerySyntaxError, QueryTimeout, ServiceError
+from kbnav.knowledge.service.exchange import Request
+from kbnav.knowledge.service.http import HttpClient
+from kbnav.knowledge.service.query_replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
+from kbnav.knowledge.sparql.check import QueryForm
+from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect, dialect_named
+from kbnav.knowledge.sparql.limits import outer_limit
+from kbnav.knowledge.sparql.prefixes import add_prefixes
+from kbnav.knowledge.sparql.rewriting import prepare
+from kbnav.knowledge.wikidata import split
+from kbnav.settings import Endpoints, is_split
+
+_ASKED = 50
+"""Items of one query that the service of articles is asked about."""
+
+
+def dialect_of(url: str, name: str = "auto") -> Dialect:
+    """What the engine at a URL understands: as it is named, or by an address that is known; else as Wikidata's."""
+    if name != "auto":
+        return dialect_named(name)
+    return DIALECTS["qlever" if "qlever" in (urlsplit(url).hostname or "") else "wdqs"]
+
+
+class QueryServices:
+    """The query services of one Wikibase; ``words`` are the prefixes that a query need not declare."""
+
+    def __init__(
+        self, endpoints: Endpoints, allowed: Collection[str], prefixes: Mapping[str, str], http: HttpClient
+    ) -> None:
+        self._endpoints = endpoints
+        self._allowed = allowed
+        self._prefixes = prefixes
+        self._http = http
+
+    def over(self, http: HttpClient) -> QueryServices:
+        """The same services by another client."""
+        return QueryServices(self._endpoints, self._allowed, self._prefixes, http)
+
+    def run(self, query: str, *, language: str = "en") -> AnswerTable:
+        """The result of a model's or person's query, with a note where it comes from elsewhere than the main service.
+
+        Raises what ``prepare`` and ``read_query`` raise; places in errors are those of ``query``.
+        """
+        if not is_split(self._endpoints) or split.names_subgraph(query):
+            return self._with_fallbacks(query, language)
+        divided = split.divide(query)
+        if divided:
+            return self._divided(divided, query, language)
+        table = self._with_fallbacks(query, language)
+        if len(table.rows) or table.boolean:
+            return _noted(table, split.LEFT_OUT) if split.may_be_scholarly(query) else table
+        return self._elsewhere(query, table, language)
+
+    def select(self, query: str) -> AnswerTable:
+        """The rows of a query in standard SPARQL that kbnav made itself."""
+        return self._with_fallbacks(query, "en", checked=True)
+
+    def _elsewhere(self, query: str, nothing: AnswerTable, language: str) -> AnswerTable:
+        """A query without rows once more where what it names, or what it may mean, is among the articles."""
+        items = split.items_of(query)[:_ASKED]
+        try:
+            held = self._send(self._endpoints.scholarly, split.known_query(items)) if items else AnswerTable()
+            known = {cell.entity_id or "" for row in held.rows for cell in row if cell}
+            divided = split.divide(query, split.CLASSES | known, guess=split.may_be_scholarly(query))
+            table = self._divided(divided, query, language) if divided else nothing
+        except (ServiceError, QueryTimeout, QuerySyntaxError) as error:
+            return _noted(nothing, f"{split.LEFT_OUT} (That service was asked, and failed: {error})")
+        if len(table.rows) or table.boolean:
+            return table
+        return _noted(nothing, split.LEFT_OUT) if divided or split.may_be_scholarly(query) else nothing
+
+    def _divided(self, divided: split.Divided, query: str, language: str) -> AnswerTable:
+        """A query about articles at their service, or by federation from the main one."""
+        prepare(query, DIALECTS["wdqs"], services=self._allowed, prefixes=self._prefixes)  # says where it is wrong
+        if divided.whole:
+            return _noted(self._prepared(self._endpoints.scholarly, divided.text, language), divided.note)
+        return _noted(self._prepared(self._endpoints.sparql, divided.text, language), divided.note)
+
+    def _with_fallbacks(self, query: str, language: str, *, checked: bool = False) -> AnswerTable:
+        """The first service that answers."""
+        urls = (self._endpoints.sparql, *self._endpoints.fallbacks)
+        why = ""
+        for place, url in enumerate(urls, 1):
+            try:
+                table = self._send(url, query) if checked else self._prepared(url, query, language)
+            except (ServiceError, QueryTimeout) as error:
+                if place == len(urls):
+                    raise
+                why = why or f"{urlsplit(self._endpoints.sparql).netloc} did not answer ({error})"
+            else:
+                asked = urlsplit(url).netloc
+                return _noted(table, f"{why}: {asked} was asked, whose data may be older.") if why else table
+        raise ServiceError("no query service is configured (endpoints.sparql)")
+
+    def _prepared(self, url: str, query: str, language: str) -> AnswerTable:
+        """A query checked, in the dialect of the service."""
+        chosen = self._endpoints.dialect if url == self._endpoints.sparql else "auto"
+        prepared = prepare(
+            query,
+            dialect_of(url, chosen),
+            services=self._allowed,
+            prefixes=self._prefixes,
+            language=language,
+        )
+        triples = prepared.form in (QueryForm.CONSTRUCT, QueryForm.DESCRIBE)
+        try:
+            return self._fetch(url, prepared.text, ACCEPT_TRIPLES if triples else ACCEPT_ROWS)
+        except QuerySyntaxError as error:
+            added = 0 if prepared.changed else len(prepared.text) - len(query)
+            raise _placed(error, added=added) from error
+
+    def _send(self, url: str, query: str) -> AnswerTable:
+        return self._fetch(url, add_prefixes(query, self._prefixes), ACCEPT_ROWS)
+
+    def _fetch(self, url: str, text: str, accept: str) -> AnswerTable:
+        return self._http.fetch(
+            Request("sparql", url, {"query": text}, accept), partial(read_query, limit=outer_limit(text))
+        )
+
+
+def _noted(table: AnswerTable, note: str) -> AnswerTable:
+    return replace(table, note=" ".join(part for part in (table.note, note) if part))
+
+
+def _placed(error: QuerySyntaxError, *, added: int) -> QuerySyntaxError:
+    """The service's error with the place in the model's own text: ``added`` characters went before its first line."""
+    column = error.column - added if error.line == 1 and error.column > added else error.column
+    where = f" at line {error.line}, column {column}" if error.line else ""
+    return QuerySyntaxError(f"syntax error{where}: {error}", line=error.line, column=column)
