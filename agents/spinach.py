@@ -79,7 +79,9 @@ def spinach_offline(kb: KnowledgeBase, settings: Settings) -> Agent:
 
 def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
     if kb_kind(kb) == "sparql":
-        raise UsageError("there are no rules yet for the questions of a SPARQL endpoint: name a model (--model)")
+        from kbnav.models.offline.endpoint.policy import EndpointPolicy
+
+        return EndpointPolicy(toolbox)
     from kbnav.models.offline.wikidata.policy import OfflinePolicy
 
     return OfflinePolicy(toolbox, vocabulary_of(kb))

@@ -27,9 +27,8 @@ SKB_NODE = "urn:kbnav:node/"
 """What the IRIs of an SKB's nodes begin with; the id follows, percent-encoded."""
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _LETTER = r"0-9A-Za-z_\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u3001-\ud7ff"
-_ESCAPED = "%[0-9A-Fa-f]{2}"
-_LOCAL = re.compile(rf"(?:[{_LETTER}]|{_ESCAPED})(?:(?:[{_LETTER}.-]|{_ESCAPED})*(?:[{_LETTER}-]|{_ESCAPED}))?")
-"""What may stand behind a prefix without being escaped (SPARQL 1.1, section 19.8)."""
+_LOCAL = re.compile(rf"[{_LETTER}](?:[{_LETTER}.-]*[{_LETTER}-])?")
+"""What may stand behind a prefix as it is (SPARQL 1.1, section 19.8); not %, which Oxigraph misreads behind a dot."""
 XSD_STRING = f"{_XSD}string"
 _INTEGERS = frozenset({"integer", "int", "long", "short", "byte", "nonNegativeInteger", "positiveInteger"})
 

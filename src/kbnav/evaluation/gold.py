@@ -115,7 +115,9 @@ def _without_asking(question: Question, stored: bool, language: str) -> GoldAnsw
 
 def _ask(question: Question, kb: KnowledgeBase, language: str) -> tuple[GoldAnswer, bool]:
     """Run a gold query; the second value says whether the service, and not the query, was at fault."""
-    answer = GoldAnswer(question.id, question.text(language), "query", question.query, recorded=_now())
+    ordered = bool(question.meta.get("ordered"))
+    text = question.text(language)
+    answer = GoldAnswer(question.id, text, "query", question.query, recorded=_now(), ordered=ordered)
     try:
         table = kb.execute_query(question.query, language=language)
     except TellModel as error:

@@ -106,6 +106,8 @@ class GoldAnswer:
     nodes: tuple[str, ...] = ()
     recorded: str = ""
     error: str = ""
+    ordered: bool = False
+    """Whether the order of the rows is a part of the answer, as the dataset has it."""
 
     @property
     def known(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from kbnav.answers import AnswerTable, Ranking
@@ -18,6 +18,7 @@ from kbnav.evaluation.metrics import (
     ranks_in_lists,
     row_major,
     set_f1,
+    text2sparql_scores,
 )
 from kbnav.evaluation.records import GoldAnswer, QuestionRecord, SavedRun
 from kbnav.ranking_metrics import Mode
@@ -45,11 +46,14 @@ class QuestionScore:
 
 @dataclass(frozen=True)
 class Means:
-    """Means over ``questions`` questions; ``qald`` are GERBIL's macro scores, of answer tables only."""
+    """Means over ``questions`` questions; ``qald`` and ``text2sparql`` are those of others, of answer tables only."""
 
     questions: int
     values: Mapping[str, float]
     qald: Mapping[str, float]
+    """GERBIL's macro scores."""
+    text2sparql: Mapping[str, float] = field(default_factory=dict)
+    """Those of the TEXT2SPARQL challenge."""
 
 
 @dataclass(frozen=True)
@@ -187,8 +191,11 @@ def _table(record: QuestionRecord | None) -> AnswerTable | None:
 
 def _means(items: Sequence[tuple[QuestionScore, GoldAnswer, QuestionRecord | None]], metrics: Sequence[str]) -> Means:
     values = {name: _mean([score.values[name] for score, _, _ in items]) for name in metrics}
-    tables = [(_table(record), gold.table) for _, gold, record in items if gold.table is not None]
-    return Means(len(items), values, asdict(qald_macro(tables)) if tables else {})
+    tables = [(_table(record), gold.table, gold.ordered) for _, gold, record in items if gold.table is not None]
+    if not tables:
+        return Means(len(items), values, {})
+    qald = qald_macro((predicted, gold) for predicted, gold, _ in tables)
+    return Means(len(items), values, asdict(qald), asdict(text2sparql_scores(tables)))
 
 
 def _mean(values: Sequence[float]) -> float:

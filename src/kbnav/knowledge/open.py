@@ -116,8 +116,16 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
 
     url = checked_url(source.url)
     http = open_http(settings, url=url, authorization=authorization(source))
-    services = (*settings.services, *source.services)
-    address = Address(url, name, source.graph, source.prefixes, source.labels, services, source.query_page)
+    address = Address(
+        url,
+        name,
+        graph=source.graph,
+        prefixes=source.prefixes,
+        labels=source.labels,
+        services=(*settings.services, *source.services),
+        text_index=source.text_index,
+        query_page=source.query_page,
+    )
 
     def ask(query: str) -> Reply:
         # Posted, so that no cache keeps the error that an engine answers with.

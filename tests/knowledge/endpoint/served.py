@@ -55,11 +55,12 @@ class _Handler(BaseHTTPRequestHandler):
         options: dict[str, Any] = {"default_graph": pyoxigraph.NamedNode(graph)} if graph else {}
         try:
             result = self.served.store.query(query, **options)
+            triples = isinstance(result, pyoxigraph.QueryTriples)
+            kind = pyoxigraph.RdfFormat.N_TRIPLES if triples else pyoxigraph.QueryResultsFormat.JSON
+            body = result.serialize(format=kind)
         except (SyntaxError, ValueError, RuntimeError) as error:
             return self._send(400, "text/plain", f"MalformedQueryException: {error}")
-        if isinstance(result, pyoxigraph.QueryTriples):
-            return self._send(200, TRIPLES, result.serialize(format=pyoxigraph.RdfFormat.N_TRIPLES))
-        return self._send(200, ROWS, result.serialize(format=pyoxigraph.QueryResultsFormat.JSON))
+        return self._send(200, TRIPLES if triples else ROWS, body)
 
     def _send(self, status: int, kind: str, body: str | bytes) -> None:
         data = body.encode() if isinstance(body, str) else body

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from kbnav.errors import UsageError
-from kbnav.evaluation.datasets import composed, stark, wikidata
+from kbnav.evaluation.datasets import composed, stark, text2sparql, wikidata
 from kbnav.evaluation.datasets.question import Dataset, Question, Source
 from kbnav.evaluation.datasets.records import File
 from kbnav.evaluation.datasets.sources import SOURCES
@@ -43,6 +43,7 @@ FORMATS: Mapping[str, Reader] = MappingProxyType(
         "stark-amazon": stark.read_stark,
         "stark-mag": stark.read_stark,
         "stark-prime": stark.read_stark,
+        "text2sparql": text2sparql.read_text2sparql,
         "jsonl": wikidata.read_jsonl,
     }
 )

@@ -98,6 +98,12 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
         "stark-amazon": Source("STaRK-Amazon", *_STARK),
         "stark-mag": Source("STaRK-MAG", *_STARK),
         "stark-prime": Source("STaRK-Prime", *_STARK),
+        "text2sparql": Source(
+            "TEXT2SPARQL",
+            "CC BY 4.0 (CK25)",
+            "Tramp et al. (2025). First International TEXT2SPARQL Challenge, co-located with Text2KG at ESWC 2025. "
+            "CK25: eccenca GmbH.",
+        ),
         "jsonl": Source("own questions", "not stated", "not stated"),
     }
 )

@@ -2,6 +2,7 @@
 
 from kbnav.evaluation.metrics.answers import QaldMacro, grasp_f1, qald_macro
 from kbnav.evaluation.metrics.rows import Answer, RowMajor, row_major
+from kbnav.evaluation.metrics.text2sparql import Text2Sparql, text2sparql_scores
 from kbnav.ranking_metrics import (
     SET_METRIC,
     STARK_METRICS,
@@ -21,6 +22,7 @@ __all__ = [
     "QaldMacro",
     "RankingScores",
     "RowMajor",
+    "Text2Sparql",
     "grasp_f1",
     "qald_macro",
     "ranking_scores",
@@ -28,4 +30,5 @@ __all__ = [
     "ranks_in_scores",
     "row_major",
     "set_f1",
+    "text2sparql_scores",
 ]

@@ -37,7 +37,7 @@ from kbnav.knowledge.service.http import HttpClient
 from kbnav.knowledge.service.metering import Meter
 from kbnav.knowledge.service.query_replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
 from kbnav.knowledge.sparql.check import QueryForm
-from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect, text_search
+from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.limits import outer_limit
 from kbnav.knowledge.sparql.prefixes import add_prefixes, names_in
 from kbnav.knowledge.sparql.rewriting import prepare
@@ -68,6 +68,8 @@ class Address:
     """Predicates of labels, before those that are looked for anyway."""
     services: tuple[str, ...] = ()
     """IRIs that SERVICE may name."""
+    text_index: str = ""
+    """Name of its text index, where the engine wants one named."""
     query_page: str = ""
     """Address of a page that opens a query, up to the query's text."""
 
@@ -98,6 +100,7 @@ class EndpointKB:
         return {
             "kind": "sparql",
             "url": address.url,
+            **({"dialect": found.name} if (found := self._kept.get("dialect")) else {}),
             **({"graph": address.graph} if address.graph else {}),
             "prefixes": dict(names.own if names else address.prefixes or {}),
             "query_page": address.query_page,
@@ -113,7 +116,9 @@ class EndpointKB:
 
     @property
     def _dialect(self) -> Dialect:
-        return self._once("dialect", self._find_dialect)  # type: ignore[no-any-return]
+        return self._once(  # type: ignore[no-any-return]
+            "dialect", lambda: replace(self._find_dialect(), index_name=self._address.text_index)
+        )
 
     @property
     def _names(self) -> Names:
@@ -177,14 +182,7 @@ class EndpointKB:
         return SearchResult(tuple(entities), tuple(properties), rung=rung, matched=matched, dropped=dropped)
 
     def _containing(self, words: Sequence[str]) -> AnswerTable:
-        """Labels with all the words by the engine's text index, or with any of them by reading every label."""
-        if self._dialect.text and self._labels.predicates:
-            predicates = [f"<{one}>" for one in self._labels.predicates]
-            pattern = text_search(self._dialect, "?s", predicates, "?l", " ".join(words))
-            bounded = f"SELECT ?s ?l WHERE {{ {pattern} FILTER(isIRI(?s)) }} LIMIT {search.CANDIDATES}"
-            if pattern and (found := self._select(bounded)).rows:
-                return found
-        return self._select(search.containing_query(words, self._labels.predicates))
+        return search.containing(self._select, words, self._labels.predicates, self._dialect)
 
     def _like(self, found: Any, phrase: str, code: str, limit: int) -> list[Entity]:
         """Classes or properties by name."""
@@ -257,12 +255,18 @@ class EndpointKB:
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
         """See ``KnowledgeBase``. In the engine's dialect, with the prefixes that it lacks declared in front."""
         sent = self.declared(query)
+        added = sent.count("\n") - query.count("\n")
         try:
-            prepared = prepare(sent, self._dialect, services=self._address.services, prefixes=self._names.prefixes)
-            triples = prepared.form in (QueryForm.CONSTRUCT, QueryForm.DESCRIBE)
+            prepared = prepare(sent, self._dialect, services=self._address.services, language=_code(language))
+        except QuerySyntaxError as error:
+            raise _placed(error, added) from error
+        triples = prepared.form in (QueryForm.CONSTRUCT, QueryForm.DESCRIBE)
+        try:
             table = self._select(prepared.text, accept=ACCEPT_TRIPLES if triples else ACCEPT_ROWS)
         except QuerySyntaxError as error:
-            raise _placed(error, sent.count("\n") - query.count("\n")) from error
+            if prepared.changed:  # its places are not those of the query
+                raise QuerySyntaxError(f"syntax error: {error}") from error
+            raise _placed(error, added) from error
         half = LABELLED // 2
         ends = table.rows if len(table.rows) <= LABELLED else (*table.rows[:half], *table.rows[-half:])
         labels = self._labels.of(_iris(replace(table, rows=tuple(ends))), _code(language))
@@ -415,7 +419,9 @@ def _rung(found: Sequence[search.Match], phrase: str, named: bool) -> tuple[Any,
         return "exact", "", "", []
     held = [word for word in wanted if word in best[0].words]
     left = [word for word in wanted if word not in held]
-    return "shorter", " ".join(held), " ".join(left), [one for one in best if one.words == best[0].words]
+    part = " ".join(held)
+    alike = [one for one in best if one.words == best[0].words]
+    return "shorter", part, " ".join(left), sorted(alike, key=lambda one: one.label.casefold() != part)
 
 
 def _code(language: str) -> str:

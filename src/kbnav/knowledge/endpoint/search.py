@@ -11,6 +11,7 @@ from kbnav.errors import QueryRefused, QueryTimeout
 from kbnav.knowledge.endpoint.labels import Select, languages
 from kbnav.knowledge.endpoint.names import text_literal, values, words_of
 from kbnav.knowledge.endpoint.vocabulary import Word
+from kbnav.knowledge.sparql.dialects import Dialect, text_search
 
 CANDIDATES = 200
 """Labels that one query brings, of which the best are shown."""
@@ -56,6 +57,26 @@ def containing_query(words: Sequence[str], predicates: Sequence[str]) -> str:
         f"SELECT ?s ?l (({parts}) AS ?n) WHERE {{ {edges} . FILTER({any_word}) FILTER(isIRI(?s)) }} "
         f"ORDER BY DESC(?n) STRLEN(STR(?l)) LIMIT {CANDIDATES}"
     )
+
+
+def containing(select: Select, wanted: Sequence[str], predicates: Sequence[str], dialect: Dialect) -> AnswerTable:
+    """Labels that hold the words: by the engine's text index where it has one, else by reading labels.
+
+    An index is asked for all words together and, where nothing has them all, for each by itself. Raises as the query.
+    """
+    if not (dialect.text and predicates):
+        return select(containing_query(wanted, predicates))
+    edges = [f"<{one}>" for one in predicates]
+
+    def ask(phrase: str) -> AnswerTable:
+        pattern = text_search(dialect, "?s", edges, "?l", phrase)
+        return select(f"SELECT ?s ?l WHERE {{ {pattern} }} LIMIT {CANDIDATES}") if pattern else AnswerTable()
+
+    together = ask(" ".join(wanted))
+    if together.rows or len(wanted) == 1:
+        return together
+    apart = [ask(word) for word in wanted]
+    return AnswerTable(("s", "l"), tuple(row for table in apart for row in table.rows))
 
 
 def words(phrase: str) -> list[str]:

@@ -93,6 +93,7 @@ _EN = Lexicon(
     measures={
         "highest": ("elevation", "DESC"),
         "lowest": ("elevation", "ASC"),
+        "cheapest": ("price", "ASC"),
         "most": ("", "DESC"),
         "greatest": ("", "DESC"),
         "least": ("", "ASC"),

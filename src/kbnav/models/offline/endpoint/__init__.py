@@ -1,0 +1,1 @@
+"""The policy for SPARQL endpoints of any vocabulary."""
