@@ -123,7 +123,7 @@ def print_scores(name: str, run: SavedRun, scores: Scores) -> None:
     if scores.all.qald:
         print(f"  GERBIL     {_percent(scores.all.qald['f1'])}   QALD macro F1 {_percent(scores.all.qald['qald_f1'])}")
     if info.kb.get("kind") == "sparql" and (challenge := scores.all.text2sparql):
-        names = {"precision": "P", "recall": "R", "f1": "F1", "f1_ndcg": "F1, nDCG where order counts"}
+        names = {"precision": "P", "recall": "R", "f1": "F1", "f1_ndcg": "F1 with nDCG where order counts"}
         told = ", ".join(f"{name} {_percent(challenge[key])}" for key, name in names.items())
         print(f"  TEXT2SPARQL {told}")
     if scores.attempted.questions < scores.all.questions:

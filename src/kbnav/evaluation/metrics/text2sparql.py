@@ -12,7 +12,7 @@ from kbnav.evaluation.metrics.rows import Answer, bindings
 
 @dataclass(frozen=True)
 class Text2Sparql:
-    """Means over all questions.
+    """Means over the questions whose gold answer is not empty.
 
     ``f1_ndcg`` takes the nDCG in place of F1 for the questions whose order counts, ``ndcg`` is its mean over these.
     """
@@ -28,11 +28,15 @@ def text2sparql_scores(answers: Iterable[tuple[Answer, Answer, bool]]) -> Text2S
     """The challenge's scores of (predicted, gold, whether the order counts); all 0 without any.
 
     Answers are sets of values over all columns, as text: without rows, types and languages. A gold ``true`` is found by
-    any boolean; to a gold ``false``, and to a gold answer without rows, nothing is right: the client has no relevant
-    value then. nDCG is of the values as trec_eval orders equals, from the last by the alphabet to the first: the
-    client gives all of them the same weight.
+    any boolean, and to a gold ``false`` nothing is right: the client has no relevant value then. Questions whose gold
+    answer has no rows do not count. nDCG is of the values as trec_eval orders equals, from the last by the alphabet to
+    the first: the client gives all of them the same weight.
     """
-    scores = [(*_set_scores(_values(predicted), _relevant(gold)), ordered) for predicted, gold, ordered in answers]
+    scores = [
+        (*_set_scores(_values(predicted), _relevant(gold)), ordered)
+        for predicted, gold, ordered in answers
+        if _values(gold)
+    ]
     if not scores:
         return Text2Sparql(0.0, 0.0, 0.0, 0.0, 0.0)
     precision, recall, f1 = (sum(score[place] for score in scores) / len(scores) for place in range(3))

@@ -70,6 +70,9 @@ def _plan(question: Question, seen: Seen, length: int) -> Plan:
         if answered:
             yield [(FINISH, "The query has rows and fits the question as far as words can tell.", {})]
             return
+    if not seen.rows:  # that there is no answer may be said once a query has run
+        anything = member(reading.target).rstrip(" .") or "?thing ?property ?value"
+        yield [(QUERY, "Is there anything of it here at all?", {"query": f"ASK {{ {anything} }}"})]
     why = reading.beyond or "what the question names is not linked by one property or two"
     yield [(FINISH, f"These rules find no answer: {why}.", {"no_answer": True})]
 

@@ -20,9 +20,7 @@ _PROPERTY = " [property]"
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _ANCHORS = 3
 _NEGATIONS = frozenset(["no", "not", "never", "without", "nicht", "kein", "keine", "keinen", "ohne", "pas", "sans"])
-_GROUPS = frozenset(
-    ["per", "each", "every", "percentage", "average", "difference", "differences", "than", "jede", "pro"]
-)
+_GROUPS = frozenset(["per", "each", "every", "percentage", "average", "difference", "differences", "than", "jede"])
 
 
 @dataclass(frozen=True)
@@ -165,7 +163,7 @@ def _anchor(phrase: Phrase, search: Search) -> Anchor | None:
     """What a phrase names: a thing of that name; for what looks like a name, what is most like it, or a value."""
     thing = search.first("thing")
     if thing and set(stems(thing.label)) == set(stems(search.part or phrase.text)):
-        return Anchor(phrase.text, thing.id, exact=True)
+        return Anchor(search.part or phrase.text, thing.id, exact=True)
     if not phrase.named or search.first("class") or (search.found and not thing):
         return None
     return Anchor(phrase.text, thing.id) if thing else Anchor(phrase.text)

@@ -1,0 +1,85 @@
+"""The offline policy on a SPARQL endpoint: what it answers, and where it says that it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbnav.agents.common.agent import Agent
+from kbnav.agents.spinach import build_spinach
+from kbnav.knowledge.open import open_kb
+from kbnav.models.offline.endpoint.reading import read_rows, read_search
+from kbnav.session import ask
+from kbnav.settings import Settings
+from kbnav.trajectory import Run
+from tests.knowledge.endpoint.conftest import COMPANY
+from tests.knowledge.endpoint.served import serving
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    home = tmp_path_factory.mktemp("home")
+    with serving(COMPANY) as served:
+        settings = Settings(kb=served.url, home=home)
+        with open_kb(settings) as kb:
+            yield build_spinach(kb, settings)
+
+
+def values(run: Run) -> list[str]:
+    table = run.outcome.table
+    assert table is not None
+    return sorted(table.entity(row[0]) or row[0].value for row in table.rows if row[0])
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Who is the supplier of the Desk Lamp 12?", ["data:s1"]),
+        ("Which suppliers are in France?", ["data:s1", "data:s3"]),
+        ("How many suppliers are in Germany?", ["1"]),
+        ("What is the heaviest lamp?", ["data:p2"]),
+        ("Which lamps have a supplier in Germany?", ["data:p2"]),
+    ],
+)
+def test_a_class_and_what_it_is_linked_to_are_answered(agent, question, answer):
+    run = ask(agent, question)
+    assert run.outcome.status == "answered"
+    assert values(run) == answer
+
+
+@pytest.mark.parametrize(
+    ("question", "why"),
+    [
+        ("Which suppliers are not in France?", "what is not the case"),
+        ("What is the weight of each lamp?", "of each"),
+        ("Who wrote this?", "no class and no thing"),
+        ("Who wrote the Iliad?", "not linked"),
+    ],
+)
+def test_what_is_beyond_its_rules_is_no_answer_and_says_why(agent: Agent, tmp_path: Path, question: str, why: str):
+    run = ask(agent, question)
+    assert run.outcome.status == "no answer"
+    assert run.outcome.query == ""
+    assert why in run.path[-1].call.thought
+
+
+def test_a_search_is_read_as_it_is_shown():
+    search = read_search(
+        'Nothing is named "old lamps"; these match "lamp" (without "old"):\n'
+        'Lamp (shop:Lamp): class; 2 members\nDesk Lamp (12) (data:p1), also "Study Light": Lamp\n'
+        "fits (<http://shop.example/v/fits>): 1 uses [property]"
+    )
+    assert search.part == "lamp"
+    assert [(one.id, one.label, one.kind) for one in search.found] == [
+        ("shop:Lamp", "Lamp", "class"),
+        ("data:p1", "Study Light", "thing"),
+        ("<http://shop.example/v/fits>", "fits", "property"),
+    ]
+
+
+def test_rows_are_read_as_they_are_shown():
+    assert read_rows("way\tp\tn\n1\tshop:fits (fits)\t3\nResult 2: 1 row.") == [["1", "shop:fits (fits)", "3"]]
+    assert read_rows("Result 1: True") == [["true"]]
+    assert read_rows("The query ran and returned no rows.") == []
