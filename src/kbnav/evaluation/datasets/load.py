@@ -64,6 +64,7 @@ NAMES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "wikiwebquestions-train": ("wikiwebquestions", "wikiwebquestions/train.jsonl"),
         "lc-quad-2-train": ("lc-quad-2", "lc-quad-2/train.json"),
         "lc-quad-2-test": ("lc-quad-2", "lc-quad-2/test.json"),
+        "ck25": ("text2sparql", "text2sparql/questions_ck25.yaml"),
         "rubq-1-test": ("rubq-1", "rubq-1/RuBQ_1.0_test.json"),
         "rubq-2-dev": ("rubq-2", "rubq-2/RuBQ_2.0_dev.json"),
         "tempqa-wd-dev": ("tempqa-wd", "tempqa-wd/dev.json"),
