@@ -76,6 +76,9 @@ def serve(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the mirror.")],
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", metavar="PORT", help="0 picks a free one.")] = 7878,
+    name: Annotated[
+        list[str] | None, typer.Option("--name", metavar="NAME", help="Name by which clients may reach it.")
+    ] = None,
 ) -> None:
     """Serve a mirror over Wikidata's own HTTP interfaces until it is interrupted."""
     from kbnav.knowledge.wikidata.mirror.server import MirrorServer
@@ -84,7 +87,7 @@ def serve(
     def ready(server: MirrorServer) -> None:
         print(f"{folder} ({server.info.triples:,} triples) at {server.url}; Ctrl-C ends it", flush=True)
 
-    serve_mirror(folder, host, port, ready=ready)
+    serve_mirror(folder, host, port, ready=ready, names=name or ())
 
 
 app.add(build)

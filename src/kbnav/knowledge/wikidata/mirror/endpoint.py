@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kbnav.errors import QueryRefused, QuerySyntaxError
+from kbnav.knowledge.serving.http import Asked, Reply, failure
 from kbnav.knowledge.sparql.dialects import DIALECTS, GEO_WIKIDATA
 from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
 from kbnav.knowledge.sparql.rewriting import prepare
@@ -45,13 +46,17 @@ MIRROR = replace(
 _EXECUTION = "java.util.concurrent.ExecutionException: "
 
 
-@dataclass(frozen=True)
-class Reply:
-    """An HTTP response."""
-
-    status: int
-    media_type: str
-    body: bytes
+def sparql_protocol(pool: QueryPool, asked: Asked, prefixes: Mapping[str, str]) -> Reply:
+    """Answer a request of the SPARQL 1.1 protocol for a query; ``prefixes`` need not be declared."""
+    parameters = asked.parameters
+    if "update" in parameters:
+        return failure(405, "a mirror is read-only: updates are refused")
+    if not parameters.get("query", "").strip():
+        return failure(400, 'the parameter "query" is missing')
+    if "named-graph-uri" in parameters:
+        return failure(400, "named-graph-uri is not understood here: every named graph is there")
+    form, graph = parameters.get("format", ""), parameters.get("default-graph-uri", "")
+    return answer_query(pool, parameters["query"], accept=asked.accept, form=form, prefixes=prefixes, graph=graph)
 
 
 def answer_query(
@@ -61,15 +66,19 @@ def answer_query(
     accept: str = "",
     form: str = "",
     prefixes: Mapping[str, str] = STANDARD_PREFIXES,
+    graph: str = "",
 ) -> Reply:
-    """Run one query. ``form`` is the ``format`` parameter, which goes before the Accept header.
+    """Run one query, on one ``graph`` where it is given by its IRI.
+
+    ``form`` is the ``format`` parameter, which goes before the Accept header.
 
     As on Wikidata, rows come as XML and triples as RDF/XML to clients that ask for nothing.
     """
     try:
         prepared = prepare(query, MIRROR, prefixes=prefixes).text
         wanted = [form.lower(), *_accepted(accept)]
-        result = pool.query(prepared, _choose(_FORMS, wanted, "xml"), _choose(_GRAPH_FORMS, wanted, "rdfxml"))
+        forms = _choose(_FORMS, wanted, "xml"), _choose(_GRAPH_FORMS, wanted, "rdfxml")
+        result = pool.query(prepared, *forms, graph=graph)
     except (QuerySyntaxError, QueryRefused) as error:
         return _error(400, query, f"{_EXECUTION}org.openrdf.query.MalformedQueryException: {error}")
     except QueryError as error:

@@ -57,7 +57,7 @@ class Result:
 class QueryPool:
     """Child processes that answer queries over one store. Threads may share a pool."""
 
-    def __init__(self, store: Path, *, size: int, timeout: float, memory_limit: int) -> None:
+    def __init__(self, store: Path, *, size: int, timeout: float, memory_limit: int, union: bool = False) -> None:
         """Keep up to ``size`` children; they start when first needed.
 
         Args:
@@ -65,7 +65,9 @@ class QueryPool:
             size: queries that run at once; further ones wait for their turn.
             timeout: seconds that a query may take, its turn not counted.
             memory_limit: bytes of address space for each child; 0: no limit.
+            union: whether queries see all named graphs as one, beside the default graph.
         """
+        self._union = union
         self._timeout = timeout
         self._command = [sys.executable, "-P", "-m", __name__, str(store), str(memory_limit)]
         self._turns = threading.Semaphore(size)
@@ -74,12 +76,16 @@ class QueryPool:
         self._busy: set[_Child] = set()
         self._closed = False
 
-    def query(self, text: str, form: Form, graph_form: Form) -> Result:
-        """Run a query; SELECT and ASK come in ``form``, CONSTRUCT and DESCRIBE in ``graph_form``. Raises QueryError."""
+    def query(self, text: str, form: Form, graph_form: Form, *, graph: str = "") -> Result:
+        """Run a query; SELECT and ASK come in ``form``, CONSTRUCT and DESCRIBE in ``graph_form``.
+
+        ``graph`` is the IRI of the graph that the query is about; empty: the default graph. Raises QueryError.
+        """
+        request = {"query": text, "form": form, "graph_form": graph_form, "union": self._union, "graph": graph}
         with self._turns:
             child = self._take()
             try:
-                return child.ask({"query": text, "form": form, "graph_form": graph_form}, self._timeout)
+                return child.ask(request, self._timeout)
             finally:
                 self._give_back(child)
 
@@ -240,15 +246,18 @@ def _limit_memory(limit: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # running out of memory ends the process by a signal
 
 
-def _run(store: Any, request: dict[str, str]) -> bytes:
+def _run(store: Any, request: dict[str, Any]) -> bytes:
     """The media type, a line's end, and the result."""
-    from pyoxigraph import QueryResultsFormat, QueryTriples, RdfFormat
+    from pyoxigraph import NamedNode, QueryResultsFormat, QueryTriples, RdfFormat
 
     from kbnav.knowledge.sparql.ordering import order_joins
     from kbnav.knowledge.wikidata.mirror.functions import functions
 
-    query = order_joins(request["query"], lambda text: int(next(iter(store.query(text)))[0].value))
-    found = store.query(query, custom_functions=functions())
+    where: dict[str, Any] = {"use_default_graph_as_union": request["union"]}
+    if request["graph"]:
+        where = {"default_graph": NamedNode(request["graph"])}
+    query = order_joins(request["query"], lambda text: int(next(iter(store.query(text, **where)))[0].value))
+    found = store.query(query, custom_functions=functions(), **where)
     if isinstance(found, QueryTriples):
         form = request["graph_form"]
         if form not in _GRAPH_FORMS:
