@@ -152,6 +152,7 @@ def test_a_refusal_is_exit_code_1(kbnav):
         (["show", "last"], "no saved runs match 'last'"),
         (["chat", "--session", "chat-of-yesterday"], "there is no session 'chat-of-yesterday'"),
         (["mirror", "serve", "nowhere"], "no mirror in nowhere"),
+        (["sparql", "serve", "nowhere.ttl"], "nowhere.ttl: no such file"),
         (["mirror", "build", "none.nt", "--out", "m"], "none.nt"),
     ],
 )
