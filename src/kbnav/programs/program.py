@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import hashlib
 import math
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypeAlias
@@ -134,6 +135,28 @@ class Outcome:
     def ok(self) -> bool:
         """Whether it gave scores."""
         return self.error is None
+
+
+def unknown_names(source: str, known: Collection[str]) -> Iterator[Problem]:
+    """Names that are read and that nothing in the source binds, in any scope, nor are ``known`` or Python's own."""
+    tree = _parsed(source)
+    bound = {*known, *dir(builtins)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            bound.add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.alias):
+            bound.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            bound.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            bound.add(node.rest)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id not in bound and not node.id.startswith("__"):
+            yield Problem(f"Name `{node.id}` used when not defined", node.lineno)
 
 
 def _parsed(source: str) -> ast.Module:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated
@@ -10,10 +11,10 @@ import numpy as np
 from pydantic import Field
 
 from kbnav.errors import BadArguments
-from kbnav.programs.api.functions import Function
+from kbnav.programs.api.functions import Function, Phrase
 from kbnav.programs.api.knowledge import Count
 from kbnav.programs.api.source import NotHere, Source
-from kbnav.relevance import relevance
+from kbnav.relevance import words as words_of
 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder, Vectors
@@ -40,11 +41,11 @@ class EmbeddingFunctions:
         for method in (cls.search, cls.similarity, cls.bm25, cls.embed, cls.best_chunk):
             yield Function("embedding", method)
 
-    def search(self, query: str, node_type: str = "", limit: Count = 100) -> dict[str, float]:
+    def search(self, query: Phrase, node_type: str = "", limit: Count = 100) -> dict[str, float]:
         """The nodes whose text fits the query best, by words and by meaning, with scores; best first."""
         return self._source.search(query, node_type, limit)
 
-    def similarity(self, query: str, ids: list[str]) -> dict[str, float]:
+    def similarity(self, query: Phrase, ids: list[str]) -> dict[str, float]:
         """For each node from -1 to 1 how near its document is to the query in meaning."""
         near = self._source.similarity(query, ids)
         if near is not None:
@@ -53,7 +54,7 @@ class EmbeddingFunctions:
         wanted, *others = np.array(self.embed([query, *texts.values()]))
         return {node: float(vector @ wanted) for node, vector in zip(texts, others, strict=True)}
 
-    def bm25(self, query: str, ids: list[str]) -> dict[str, float]:
+    def bm25(self, query: Phrase, ids: list[str]) -> dict[str, float]:
         """For each node the BM25 score of its document for the query, 0 where they share no word."""
         return self._source.bm25(query, ids)
 
@@ -63,16 +64,19 @@ class EmbeddingFunctions:
             raise BadArguments(f"embed: {len(texts)} texts, {MOST_TEXTS} are allowed in one call")
         return [self._vector(text).tolist() for text in texts]
 
-    def best_chunk(self, query: str, ids: list[str], words: WordCount = 100) -> dict[str, str]:
+    def best_chunk(self, query: Phrase, ids: list[str], words: WordCount = 100) -> dict[str, str]:
         """From each node's document the part of so many words that shares most with the query, rare words first."""
         texts = self._source.texts(ids, own=True, relations=True)
-        chunks = {node: _chunks(text, words) for node, text in texts.items()}
-        scores = iter(relevance(query, [chunk for parts in chunks.values() for chunk in parts]))
-        found = {}
-        for node, parts in chunks.items():
-            scored = [(next(scores), part) for part in parts]
-            found[node] = max(scored, key=lambda pair: pair[0])[1] if scored else ""
-        return found
+        wanted = set(words_of(query))
+        chunks = {
+            node: [(part, wanted & set(words_of(part))) for part in _chunks(text, words)]
+            for node, text in texts.items()
+        }
+        holders = Counter(word for parts in chunks.values() for _, shared in parts for word in shared)
+        return {
+            node: max(parts, key=lambda part: sum(1 / holders[word] for word in part[1]), default=("", set()))[0]
+            for node, parts in chunks.items()
+        }
 
     def _encode(self, text: str) -> Vectors:
         if self._encoder is None:

@@ -7,18 +7,22 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ValidationError, validate_call
+from pydantic import Field, ValidationError, validate_call
 
 from kbnav.errors import BadArguments
 
 Group = Literal["knowledge base", "embedding", "strings", "language model", "feedback"]
 
-_PLAIN = {"Count": "int", "WordCount": "int"}
+Phrase = Annotated[str, Field(max_length=2_000)]
+"""A query or what else is compared with many texts."""
+_PLAIN = {"Count": "int", "WordCount": "int", "Phrase": "str"}
 """Types with bounds, as a writer reads them."""
 MOST_ITEMS, MOST_CHARACTERS = 200_000, 10_000_000
 """In the arguments of one call, however they are nested; what is shared counts as often as it is met."""
+
+_MOST_ARGUMENTS = 20
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class Function:
     def call(self, owner: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What it gives for arguments from a program. Raises BadArguments for those that it does not take."""
         if self.group != "feedback":  # which takes anything, and reads only the beginning of it
+            if len(args) + len(kwargs) > _MOST_ARGUMENTS:
+                raise BadArguments(f"{self.name}: {len(args) + len(kwargs)} arguments; it is {self.signature}")
             _measure([args, kwargs], [MOST_ITEMS, MOST_CHARACTERS], self.name)
         try:
             return self._checked(owner, *args, **kwargs)

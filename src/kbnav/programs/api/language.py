@@ -10,7 +10,7 @@ from pydantic import Field
 
 from kbnav.errors import FATAL, BadArguments, Stopped, StopRun
 from kbnav.models.calls import ModelCalls
-from kbnav.programs.api.functions import Function
+from kbnav.programs.api.functions import Function, Phrase
 from kbnav.prompts import prompt_hashes, render
 from kbnav.retrieval.common import without_thought
 from kbnav.retrieval.rerank import parse_score
@@ -47,28 +47,28 @@ class ModelFunctions:
         ):
             yield Function("language model", method, asks_model=True)
 
-    def parse_query(self, query: str, fields: list[str]) -> dict[str, str]:
+    def parse_query(self, query: Phrase, fields: list[str]) -> dict[str, str]:
         """What the query says of each field, such as {"brand": "Nike"}; "" where it says nothing. One prompt."""
         fields = list(dict.fromkeys(fields))
         if not fields:
             return {}
-        reply = self._ask("parse_query", [render("programs/parse.md", query=query[:LETTERS], fields=fields)])[0]
+        reply = self._ask("parse_query", [render("programs/parse.md", query=query, fields=fields)])[0]
         found = _object(reply)
         return {field: _plain(found.get(field)) for field in fields}
 
-    def score_texts(self, query: str, texts: list[str]) -> list[float]:
+    def score_texts(self, query: Phrase, texts: list[str]) -> list[float]:
         """For each text from 0 to 1 how well it answers the query, as a model judges. One prompt a text."""
-        prompts = [render("programs/score.md", query=query[:LETTERS], text=_cut(text)) for text in texts]
+        prompts = [render("programs/score.md", query=query, text=_cut(text)) for text in texts]
         return [parse_score(reply) or 0.0 for reply in self._ask("score_texts", prompts)]
 
-    def check_texts(self, requirement: str, texts: list[str]) -> list[bool]:
+    def check_texts(self, requirement: Phrase, texts: list[str]) -> list[bool]:
         """For each text whether it meets a requirement in plain words, as a model judges. One prompt a text."""
-        prompts = [render("programs/check.md", requirement=requirement[:LETTERS], text=_cut(text)) for text in texts]
+        prompts = [render("programs/check.md", requirement=requirement, text=_cut(text)) for text in texts]
         return [reply.strip(" *_.`'\"").casefold().startswith("yes") for reply in self._ask("check_texts", prompts)]
 
-    def extract(self, what: str, texts: list[str]) -> list[str]:
+    def extract(self, what: Phrase, texts: list[str]) -> list[str]:
         """From each text what is asked for, such as "the year"; "" where it does not say. One prompt a text."""
-        prompts = [render("programs/extract.md", what=what[:LETTERS], text=_cut(text)) for text in texts]
+        prompts = [render("programs/extract.md", what=what, text=_cut(text)) for text in texts]
         return ["" if reply.strip(" .").casefold() == "none" else reply for reply in self._ask("extract", prompts)]
 
     def summarise(self, texts: list[str], words: WordCount = 50) -> list[str]:

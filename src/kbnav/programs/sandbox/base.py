@@ -19,6 +19,8 @@ SEED = 0
 """Of a program's random numbers."""
 MOST_SCORES = 10_000
 _NAMED = 3
+_PRINT = 16
+"""Bytes that printing nothing counts for."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,29 @@ class Sandbox(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+class OutOfOutput(KbnavError):
+    """A program printed more than it may."""
+
+
+class Printed:
+    """Takes what a program prints as debug output, held to a limit."""
+
+    def __init__(self, calls: Calls, limit: int) -> None:
+        """Takes ``limit`` bytes in all."""
+        self._calls, self._limit, self._room = calls, limit, limit
+
+    def hold(self) -> None:
+        """Raises OutOfOutput where it was more than that."""
+        if self._room < 0:
+            raise OutOfOutput(f"it printed more than {self._limit} bytes")
+
+    def __call__(self, _stream: str, text: str) -> None:
+        """Raises OutOfOutput."""
+        self._room -= len(text) + _PRINT
+        self.hold()
+        self._calls.feedback.tell(text.removesuffix("\n"))
 
 
 def raised_in_program(error: KbnavError) -> tuple[str, str]:

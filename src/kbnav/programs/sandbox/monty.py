@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING, Any, Self
 from kbnav.errors import TellModel
 from kbnav.extras import needs
 from kbnav.programs.api import Api, Calls, OutOfCalls
-from kbnav.programs.program import Failure, FailureKind, Outcome, Parameter, Problem, Program
-from kbnav.programs.sandbox.base import SEED, SandboxLimits, outcome, raised_in_program, read_scores
+from kbnav.programs.program import BadProgram, Failure, FailureKind, Outcome, Parameter, Problem, Program
+from kbnav.programs.sandbox.base import (
+    SEED,
+    OutOfOutput,
+    Printed,
+    SandboxLimits,
+    outcome,
+    raised_in_program,
+    read_scores,
+)
 from kbnav.trace import Trace
 
 if TYPE_CHECKING:
@@ -108,6 +116,10 @@ class MontySandbox:
             value = self._value(program, query, candidates, api, calls, program.with_defaults(parameters))
         except OutOfCalls as error:
             failure = Failure("calls", str(error))
+        except OutOfOutput as error:
+            failure = Failure("output", str(error))
+        except BadProgram as error:
+            failure = Failure("program", str(error))
         except self._monty.MontyError as error:
             failure = self._failure(error)
         else:
@@ -135,18 +147,27 @@ class MontySandbox:
         self, session: monty.MontySession, code: str, calls: Calls, inputs: Mapping[str, Any] | None = None
     ) -> Any:
         """Run code, answering its calls from the API; what it prints counts as debug output."""
-        printed = _Printed(calls)
-        paused = session.feed_start(code, inputs=dict(inputs or {}), print_callback=printed)
-        while not isinstance(paused, self._monty.MontyComplete):
-            if isinstance(paused, self._monty.FunctionSnapshot):
-                paused = self._answered(paused, calls)
-            elif isinstance(paused, self._monty.NameLookupSnapshot):
-                known = not paused.object_id and calls.has(paused.variable_name)
-                paused = paused.resume(value=_placeholder(paused.variable_name)) if known else paused.resume()
-            else:
-                failed: Any = {"exc_type": "RuntimeError", "message": "nothing here runs asynchronously"}
-                paused = paused.resume(dict.fromkeys(paused.pending_call_ids, failed))
+        printed = Printed(calls, self.limits.output)
+        try:
+            paused = session.feed_start(code, inputs=dict(inputs or {}), print_callback=printed)
+            while not isinstance(paused, self._monty.MontyComplete):
+                printed.hold()
+                paused = self._resumed(paused, calls)
+        except self._monty.MontyError:
+            printed.hold()  # a program sees what the callback raises, and may catch it
+            raise
+        printed.hold()
         return paused.output
+
+    def _resumed(self, paused: monty.SyncSnapshot, calls: Calls) -> monty.SyncSnapshot:
+        if isinstance(paused, self._monty.FunctionSnapshot):
+            return self._answered(paused, calls)
+        if isinstance(paused, self._monty.NameLookupSnapshot):
+            known = not paused.object_id and calls.has(paused.variable_name)
+            return paused.resume(value=_placeholder(paused.variable_name)) if known else paused.resume()
+        assert isinstance(paused, self._monty.FutureSnapshot)
+        failed: Any = {"exc_type": "RuntimeError", "message": "nothing here runs asynchronously"}
+        return paused.resume(dict.fromkeys(paused.pending_call_ids, failed))
 
     def _answered(self, call: monty.FunctionSnapshot, calls: Calls) -> monty.SyncSnapshot:
         if call.is_os_function:
@@ -192,16 +213,6 @@ class MontySandbox:
         if kind == "raised" and "suspension limit" in message:
             kind = "calls"
         return Failure(kind, message[:_MESSAGE], line)
-
-
-class _Printed:
-    """Takes what a program prints as debug output, line by line."""
-
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
-
-    def __call__(self, _stream: str, text: str) -> None:
-        self._calls.feedback.tell(text.removesuffix("\n"))
 
 
 def _placeholder(name: str) -> Any:

@@ -6,7 +6,7 @@ from kbnav.errors import UsageError
 from kbnav.programs.sandbox.base import Sandbox, SandboxLimits
 from kbnav.suggest import did_you_mean
 
-SANDBOXES = ("monty",)
+SANDBOXES = ("monty", "bubblewrap")
 
 
 def open_sandbox(name: str = "monty", limits: SandboxLimits | None = None) -> Sandbox:
@@ -15,4 +15,8 @@ def open_sandbox(name: str = "monty", limits: SandboxLimits | None = None) -> Sa
         from kbnav.programs.sandbox.monty import MontySandbox
 
         return MontySandbox(limits)
+    if name == "bubblewrap":
+        from kbnav.programs.sandbox.bubblewrap import BubblewrapSandbox
+
+        return BubblewrapSandbox(limits)
     raise UsageError(f"no sandbox {name!r}; there are {', '.join(SANDBOXES)}{did_you_mean(name, SANDBOXES)}")

@@ -1,0 +1,132 @@
+"""What runs in the sandbox ``bubblewrap``: the program, and the calls that it makes of the process outside.
+
+This file is run by itself by a Python that has nothing but its standard library. Nothing here keeps a program from
+anything: what it may not do, the namespaces, limits and the process outside keep it from. A frame is four bytes with
+the length of what follows, and JSON in UTF-8.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import os
+import random
+import resource
+import sys
+import traceback
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, BinaryIO
+
+FILE = "program.py"
+_INTERPRETER = 96 << 20
+"""Bytes of address space that Python itself takes."""
+
+
+class _Outside:
+    """The process outside, over two pipes."""
+
+    def __init__(self, replies: BinaryIO, frames: BinaryIO) -> None:
+        self._replies, self._frames = replies, frames
+
+    def tell(self, **frame: Any) -> None:
+        data = json.dumps(frame, default=_plain).encode("utf-8", "surrogatepass")
+        self._frames.write(len(data).to_bytes(4, "big") + data)
+        self._frames.flush()
+
+    def hear(self) -> Any:
+        size = int.from_bytes(self._replies.read(4), "big")
+        return json.loads(self._replies.read(size))
+
+    def function(self, name: str) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.tell(call=name, args=args, kwargs=kwargs)
+            reply = self.hear()
+            if "error" in reply:
+                kind, message = reply["error"]
+                raise getattr(builtins, kind)(message)
+            return reply["value"]
+
+        call.__name__ = name
+        return call
+
+
+class _Printed:
+    """Stands for the standard output."""
+
+    def __init__(self, outside: _Outside) -> None:
+        self._outside = outside
+
+    def write(self, text: str) -> int:
+        if text.strip("\n"):
+            self._outside.tell(print=text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no form for: collections as lists, anything else by its name alone."""
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=repr)
+    if isinstance(value, type({}.keys()) | type({}.values()) | type({}.items()) | range):
+        return list(value)
+    return f"<{type(value).__name__}>"
+
+
+def _limit(asked: dict[str, Any]) -> None:
+    """Hard limits, which nobody here can raise again."""
+    for kind, most in (
+        (resource.RLIMIT_AS, asked["memory"] + _INTERPRETER),
+        (resource.RLIMIT_CPU, asked["cpu_seconds"]),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, 16),
+    ):
+        resource.setrlimit(kind, (most, most))
+    sys.setrecursionlimit(asked["recursion"] + 50)
+
+
+def _value(asked: dict[str, Any], outside: _Outside) -> Any:
+    """What the program's entry gives."""
+    module = ModuleType("program")
+    for name in asked["functions"]:
+        setattr(module, name, outside.function(name))
+    code = compile(asked["source"], FILE, "exec", dont_inherit=True)
+    exec(code, vars(module))  # noqa: S102 - this process is the sandbox
+    if not asked["entry"]:
+        return None
+    return getattr(module, asked["entry"])(*asked["arguments"], **asked["parameters"])
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__, limit=-300) if frame.filename == FILE]
+    if isinstance(error, SyntaxError) and error.filename == FILE:
+        lines.append(error.lineno)
+    return {"type": type(error).__name__, "message": str(error)[:2_000], "line": (lines or [0])[-1] or 0}
+
+
+def main() -> None:
+    """Run one program, as the first frame asks."""
+    outside = _Outside(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
+    for stream in (0, 1, 2):
+        os.close(stream)
+    asked = outside.hear()
+    if not asked:
+        outside.tell(started=True)
+        return
+    _limit(asked)
+    outside.tell(started=True)
+    random.seed(asked["seed"])
+    sys.stdin, sys.stdout, sys.stderr = None, _Printed(outside), _Printed(outside)
+    try:
+        frame: dict[str, Any] = {"done": _value(asked, outside)}
+        outside.tell(**frame)
+    except BaseException as error:  # noqa: BLE001 - whatever a program raises is told outside
+        outside.tell(failed=_failure(error))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
