@@ -125,6 +125,11 @@ DEEP = [
     ),
     Attack("deep JSON", "import json\njson.loads('[' * 100000)", ("raised", "recursion", "crash", "memory")),
     Attack("deep code", "eval('(' * 10000 + ')' * 10000)", ("program", "raised", "memory", "recursion", "crash")),
+    Attack("chain of sums", "x = 1" + " + 1" * 5000, (*SPENT, "program")),
+    Attack("short chain of sums", "x = 1" + " + 1" * 300, (*SPENT, "program")),
+    Attack("chain of attributes", "x = query" + ".y" * 5000, (*SPENT, "program")),
+    Attack("chain of calls", "x = query" + "()" * 5000, (*SPENT, "program")),
+    Attack("chain of else", "if query == 1: pass\n" + "elif query == 2: pass\n" * 1000, (*SPENT, "program")),
     Attack("a list in itself", "x = []\nx.append(x)\ndebug(x)\ntexts_of(x)", ("raised", "recursion")),
 ]
 OUTPUT = [

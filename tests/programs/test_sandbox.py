@@ -2,7 +2,29 @@
 
 from __future__ import annotations
 
+import ast
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import grimp
+import pytest
+from langchain_core.messages import AIMessage
+
+from kbnav.errors import CredentialsError, UsageError
+from kbnav.models.calls import ModelCalls
+from kbnav.models.scripted import ScriptedModel
+from kbnav.programs.api import Api, ApiLimits
 from kbnav.programs.program import Program
+from kbnav.programs.sandbox import SANDBOXES, SandboxLimits, open_sandbox
+from tests.programs.conftest import opened
+
+ROOT = Path(__file__).parents[2]
+
+
+class Refusing(ScriptedModel):
+    def _generate(self, *args, **kwargs):
+        raise CredentialsError("the key is refused")
+
 
 PLACES = ["place:averhythe", "place:ropewalk-lane"]
 
@@ -56,3 +78,143 @@ def score(query, candidates):
     outcome = sandbox.run(program, "q", PLACES, api)
     assert outcome.error is None
     assert "nowhere" in outcome.debug
+
+
+RANKED = "    return {node: place for place, node in enumerate(candidates)}\n"
+
+
+def run(sandbox, api, body, **more):
+    return sandbox.run(Program.read(f"def score(query, candidates):\n{body}{RANKED}"), "q", PLACES, api, **more)
+
+
+def test_a_program_may_find_its_own_candidates(sandbox, api):
+    program = Program.read("def retrieve(query, limit=3):\n    return search(query, limit=limit)\n")
+    outcome = sandbox.run(program, "a seaport of instrument makers", [], api)
+    assert outcome.error is None
+    assert len(outcome.scores) == 3
+    assert list(outcome.scores.values()) == sorted(outcome.scores.values(), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        ("None", "must give a dict"),
+        ("{}", "gave no scores"),
+        ("{'nowhere': 1, **{node: 2 for node in candidates}}", "no candidates: 'nowhere'"),
+        ("{node: float('nan') for node in candidates}", "not finite"),
+        ("{node: float('inf') for node in candidates}", "not finite"),
+        ("{node: 10 ** 400 for node in candidates}", "not finite"),
+        ("{node: 'high' for node in candidates}", "a str for a score"),
+        ("{node: True for node in candidates}", "a bool for a score"),
+        ("{node: 0.5 for node in candidates}", "the same score"),
+        ("{node: None for node in candidates}", "a NoneType for a score"),
+    ],
+)
+def test_scores_are_ids_that_are_known_with_finite_numbers_not_all_equal(sandbox, api, returned, said):
+    program = Program.read(f"def score(query, candidates):\n    return {returned}\n")
+    outcome = sandbox.run(program, "q", PLACES, api)
+    assert (outcome.error.kind, outcome.scores) == ("scores", {})
+    assert said in outcome.error.message
+
+
+def test_ids_that_a_program_found_must_be_nodes(sandbox, api):
+    program = Program.read("def retrieve(query):\n    return {'place:averhythe': 1, 'nowhere': 2}\n")
+    assert "no nodes of the knowledge base: 'nowhere'" in sandbox.run(program, "q", [], api).error.message
+    program = Program.read("def retrieve(query):\n    return {'place:averhythe': 1}\n")
+    assert sandbox.run(program, "q", [], api).scores == {"place:averhythe": 1.0}
+
+
+def test_equal_scores_keep_the_order_of_the_candidates(sandbox, api):
+    nodes = ["place:north-mole", "place:averhythe", "place:gullgate", "place:heron-yard"]
+    program = Program.read(
+        "def score(query, candidates):\n    return {n: int(n == candidates[2]) for n in candidates[::-1]}\n"
+    )
+    assert list(sandbox.run(program, "q", nodes, api).scores) == [nodes[2], nodes[0], nodes[1], nodes[3]]
+
+
+def test_equal_seeds_give_equal_runs(sandbox, api):
+    body = "    import random\n    debug(random.random(), hash('x'), {str(i) for i in range(5)})\n"
+    first, second = run(sandbox, api, body), run(sandbox, api, body)
+    assert first.error is None
+    assert first.debug == second.debug != ""
+
+
+def test_the_clock_stands_still_in_monty(api):
+    with opened("monty", SandboxLimits(seconds=2.0)) as sandbox:
+        outcome = run(sandbox, api, "    import datetime, time\n    debug(datetime.datetime.now().year, time.time())\n")
+    assert outcome.debug.startswith("2024 1704067200")
+
+
+def test_what_is_printed_is_feedback_too(sandbox, api):
+    assert run(sandbox, api, "    print('seen', 1)\n").debug == "seen 1"
+
+
+def test_parameters_that_a_program_has_not_are_its_failure(sandbox, api):
+    program = Program.read("PARAMETERS = {'a': 1}\ndef score(query, candidates, a):\n" + RANKED)
+    outcome = sandbox.run(program, "q", PLACES, api, parameters={"b": 1})
+    assert outcome.error.kind == "program"
+    assert "no 'b'; it has a" in outcome.error.message
+
+
+def test_a_query_with_half_a_character_is_no_trouble(sandbox, api):
+    program = Program.read("def score(query, candidates):\n    debug(len(query))\n" + RANKED)
+    assert sandbox.run(program, "caf\ud800", PLACES, api).ok
+
+
+def test_a_key_that_is_refused_ends_the_run_and_not_the_sandbox(sandbox, demo_kb, api):
+    refusing = Api(demo_kb, model=ModelCalls(Refusing(replies=[]), "scripted"))
+    body = "    try:\n        score_texts('q', ['a'])\n    except BaseException: pass\n"
+    with pytest.raises(CredentialsError):
+        run(sandbox, refusing, body)
+    assert run(sandbox, api, "").ok
+
+
+def test_what_a_model_cost_is_told(sandbox, demo_kb):
+    model = ScriptedModel(replies=[AIMessage("0.2"), AIMessage("0.7")])
+    api = Api(demo_kb, model=ModelCalls(model, "scripted", jobs=1), limits=ApiLimits(model_prompts=2))
+    outcome = run(sandbox, api, "    debug(score_texts('q', ['a', 'b']))\n    score_texts('q', ['c'])\n")
+    assert outcome.debug == "[0.2, 0.7]"
+    assert (outcome.error.kind, outcome.error.line) == ("raised", 3)
+    assert "2 prompts are allowed" in outcome.error.message
+    assert outcome.usage.calls == len(model.seen) == 2
+
+
+def test_programs_run_side_by_side(sandbox, api):
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = list(pool.map(lambda number: run(sandbox, api, f"    debug({number})\n"), range(12)))
+    assert [outcome.debug for outcome in outcomes] == [str(number) for number in range(12)]
+
+
+def test_limits_end_what_is_under_way(api):
+    limits = SandboxLimits(seconds=0.2, memory=32 << 20, output=500)
+    for name in SANDBOXES:
+        with opened(name, limits) as sandbox:
+            assert run(sandbox, api, "    while True: pass\n").error.kind == "time"
+            assert run(sandbox, api, "    x = [0] * 10**8\n").error.kind == "memory"
+            assert run(sandbox, api, "    for i in range(100): print('y' * 20)\n").error.kind == "output"
+            assert run(sandbox, api, "    f = lambda: f()\n    f()\n").error.kind == "recursion"
+
+
+def test_no_file_of_the_package_runs_code_but_the_one_inside_the_sandbox():
+    found = set()
+    for file in (ROOT / "src" / "kbnav" / "programs").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("exec", "eval"):
+                found.add(file.name)
+    assert found == {"inside.py"}
+    names = grimp.build_graph("kbnav").find_modules_that_directly_import("kbnav.programs.sandbox.inside")
+    assert names == {"kbnav.programs.sandbox.bubblewrap"}
+
+
+def test_a_machine_without_bwrap_or_namespaces_is_told_in_one_line(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="apt-get install bubblewrap") as missing:
+        open_sandbox("bubblewrap")
+    bwrap = tmp_path / "bwrap"
+    bwrap.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n")
+    bwrap.chmod(0o755)
+    with pytest.raises(UsageError, match=r"No permissions to create a new namespace.*use the sandbox monty") as refused:
+        open_sandbox("bubblewrap")
+    assert "\n" not in f"{missing.value}{refused.value}"
+    with pytest.raises(UsageError, match="no sandbox 'docker'"):
+        open_sandbox("docker")

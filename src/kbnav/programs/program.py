@@ -163,6 +163,8 @@ def _parsed(source: str) -> ast.Module:
     """The source's syntax tree. Raises BadProgram."""
     if len(source) > MOST_CHARACTERS:
         raise BadProgram([Problem(f"the program has {len(source)} characters, {MOST_CHARACTERS} are allowed")])
+    if not _is_unicode(source):
+        raise BadProgram([Problem("the program has characters that are no Unicode")])
     if _depth(source) > _NESTED:
         raise BadProgram([Problem(f"brackets or operators are nested more than {_NESTED} deep")])
     try:
@@ -173,6 +175,13 @@ def _parsed(source: str) -> ast.Module:
         raise BadProgram([Problem(f"SyntaxError: {error.msg}", error.lineno or 0)]) from error
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:  # zero bytes; too deep for the parser
         raise BadProgram([Problem(f"cannot be read: {str(error) or type(error).__name__}")]) from error
+
+
+def _is_unicode(source: str) -> bool:
+    try:
+        return bool(source.encode()) or not source
+    except UnicodeEncodeError:
+        return False
 
 
 def _depth(source: str) -> int:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from kbnav.answers import encodable
 from kbnav.errors import BadArguments, KbnavError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.programs.api.embedding import EmbeddingFunctions
@@ -65,6 +66,14 @@ class Feedback:
         self._room -= len(kept)
         self._left_out += len(text) - len(kept)
         self._kept += [kept] if kept else []
+
+    def state(self) -> dict[str, Any]:
+        """All of it, as JSON has it."""
+        return {"room": self._room, "left_out": self._left_out, "kept": list(self._kept)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a ``state``."""
+        self._room, self._left_out, self._kept = state["room"], state["left_out"], list(state["kept"])
 
     @property
     def text(self) -> str:
@@ -141,12 +150,36 @@ class Calls:
         self.seconds = 0.0
         self.feedback = Feedback(api.limits.debug_characters)
         self._functions, self._limits = api.functions, api.limits
-        model = ModelFunctions(api.model, trace, api.limits.model_prompts, self.feedback.tell)
-        self._owners: Mapping[Group, object] = {**api.owners, "feedback": self.feedback, "language model": model}
+        self._model = ModelFunctions(api.model, trace, api.limits.model_prompts, self.feedback.tell)
+        self._owners: Mapping[Group, object] = {
+            **api.owners,
+            "feedback": self.feedback,
+            "language model": self._model,
+        }
 
     def has(self, name: str) -> bool:
         """Whether there is a function of this name."""
         return name in self._functions
+
+    def asks_model(self, name: str) -> bool:
+        """Whether a function of this name asks the model."""
+        return name in self._functions and self._functions[name].asks_model
+
+    def state(self) -> dict[str, Any]:
+        """What was counted and told so far, as JSON has it, for ``restore``."""
+        return {
+            "counts": dict(self.counts),
+            "seconds": self.seconds,
+            "sent": dict(self._model.sent),
+            "feedback": self.feedback.state(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from what another run of the same program had counted and told."""
+        self.counts = Counter(state["counts"])
+        self.seconds = state["seconds"]
+        self._model.sent.update(state["sent"])
+        self.feedback.restore(state["feedback"])
 
     def call(self, name: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         """What a function gives. Raises TellModel for what the program did wrong, OutOfCalls, and StopRun."""
@@ -160,6 +193,17 @@ class Calls:
         self.counts[name] += 1
         began = time.perf_counter()
         try:
-            return function.call(self._owners[function.group], args, kwargs or {})
+            return _clean(function.call(self._owners[function.group], args, kwargs or {}))
         finally:
             self.seconds += 0.0 if function.asks_model else time.perf_counter() - began
+
+
+def _clean(value: Any) -> Any:
+    """A result in which every string can be written as UTF-8, as a document of the knowledge base need not be."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, list):
+        return [_clean(part) for part in value] if value and not isinstance(value[0], float) else value
+    if isinstance(value, dict):
+        return {encodable(key): _clean(part) for key, part in value.items()}
+    return value

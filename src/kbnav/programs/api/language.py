@@ -32,7 +32,8 @@ class ModelFunctions:
     def __init__(self, model: ModelCalls | None, trace: Trace, limit: int, tell: Callable[[str], None]) -> None:
         """Each function may send ``limit`` prompts; ``tell`` takes what the writer should hear of."""
         self._model, self._trace, self._limit, self._tell = model, trace, limit, tell
-        self._sent: dict[str, int] = {}
+        self.sent: dict[str, int] = {}
+        """Prompts so far, by function."""
 
     @classmethod
     def functions(cls) -> Iterator[Function]:
@@ -85,7 +86,7 @@ class ModelFunctions:
 
     def _ask(self, name: str, prompts: Sequence[str]) -> list[str]:
         """The replies, empty where a call failed. Raises OverLimit, and StopRun where no call can go well."""
-        sent = self._sent.get(name, 0)
+        sent = self.sent.get(name, 0)
         if sent + len(prompts) > self._limit:
             raise OverLimit(
                 f"{name}: {self._limit} prompts are allowed for a query, {sent} were sent and this would send "
@@ -93,7 +94,7 @@ class ModelFunctions:
             )
         if self._model is None or not prompts:
             return []
-        self._sent[name] = sent + len(prompts)
+        self.sent[name] = sent + len(prompts)
         replies = self._model.ask_many(prompts, self._trace, purpose=name)
         failed = [reply for reply in replies if isinstance(reply, StopRun)]
         for error in failed:

@@ -13,7 +13,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -63,9 +62,7 @@ class BubblewrapSandbox:
         if found is None:
             raise UsageError("the sandbox bubblewrap needs the program bwrap (Debian: apt-get install bubblewrap)")
         self._bwrap = found
-        self._filter = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close
-        self._filter.write(blocked_calls())
-        self._filter.flush()
+        self._filter = blocked_calls()
         self._try()
 
     def __enter__(self) -> Self:
@@ -74,7 +71,7 @@ class BubblewrapSandbox:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._filter.close()
+        """Nothing is left to end: each run ends its own process."""
 
     def check(self, program: Program, api: Api) -> tuple[Problem, ...]:
         """See ``Sandbox``: unknown names, and what is raised where the module is loaded; types are not looked at."""
@@ -163,8 +160,9 @@ class BubblewrapSandbox:
     @contextmanager
     def _process(self) -> Iterator[subprocess.Popen[bytes]]:
         """A sandboxed Python that waits for its first frame; it and all it started are gone afterwards."""
-        handle = os.dup(self._filter.fileno())
-        os.lseek(handle, 0, os.SEEK_SET)
+        handle, end = os.pipe()
+        os.write(end, self._filter)  # a pipe has room for it
+        os.close(end)
         command = [self._bwrap, *_arguments(handle)]
         try:
             process = subprocess.Popen(

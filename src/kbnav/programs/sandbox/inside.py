@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any, BinaryIO
 
 FILE = "program.py"
+_LINE = 4_096
 _INTERPRETER = 96 << 20
 """Bytes of address space that Python itself takes."""
 
@@ -52,18 +53,22 @@ class _Outside:
 
 
 class _Printed:
-    """Stands for the standard output."""
+    """Stands for the standard output; tells whole lines."""
 
     def __init__(self, outside: _Outside) -> None:
         self._outside = outside
+        self._line = ""
 
     def write(self, text: str) -> int:
-        if text.strip("\n"):
-            self._outside.tell(print=text)
+        self._line += text
+        if "\n" in text or len(self._line) > _LINE:
+            self.flush()
         return len(text)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        line, self._line = self._line, ""
+        if line:
+            self._outside.tell(print=line)
 
 
 def _plain(value: Any) -> Any:
@@ -119,10 +124,12 @@ def main() -> None:
     _limit(asked)
     outside.tell(started=True)
     random.seed(asked["seed"])
-    sys.stdin, sys.stdout, sys.stderr = None, _Printed(outside), _Printed(outside)
+    printed = _Printed(outside)
+    sys.stdin, sys.stdout, sys.stderr = None, printed, printed
     try:
-        frame: dict[str, Any] = {"done": _value(asked, outside)}
-        outside.tell(**frame)
+        value = _value(asked, outside)
+        printed.flush()
+        outside.tell(done=value)
     except BaseException as error:  # noqa: BLE001 - whatever a program raises is told outside
         outside.tell(failed=_failure(error))
     os._exit(0)

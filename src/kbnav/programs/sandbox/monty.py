@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from kbnav.errors import TellModel
+from kbnav.answers import encodable
+from kbnav.errors import StopRun, TellModel
 from kbnav.extras import needs
 from kbnav.programs.api import Api, Calls, OutOfCalls
 from kbnav.programs.program import BadProgram, Failure, FailureKind, Outcome, Parameter, Problem, Program
@@ -23,13 +27,13 @@ from kbnav.programs.sandbox.base import (
     raised_in_program,
     read_scores,
 )
+from kbnav.programs.sandbox.pausing import Paused, PausedRuns
 from kbnav.trace import Trace
 
 if TYPE_CHECKING:
     import pydantic_monty as monty
 
 _FILE = "program.py"
-_SOURCE = ("program.py", "<python-input-0>", "<python-input-1>")
 _MESSAGE = 1_000
 _NAME_LOOKUPS = 1_000
 _GRACE = 0.5
@@ -51,8 +55,12 @@ class MontySandbox:
 
     name = "monty"
 
-    def __init__(self, limits: SandboxLimits | None = None, *, workers: int = 4) -> None:
-        """At most ``workers`` programs run at once. Raises UsageError where the extra ``programs`` is not installed."""
+    def __init__(self, limits: SandboxLimits | None = None, *, workers: int = 4, paused: Path | None = None) -> None:
+        """At most ``workers`` programs run at once.
+
+        Where a folder ``paused`` is given, a run is kept in it whenever it asks a model, and goes on from there when it
+        is begun again after a kill. Raises UsageError where the extra ``programs`` is not installed.
+        """
         with needs("programs", "the sandbox monty"):
             import pydantic_monty
         self.limits = limits or SandboxLimits()
@@ -64,6 +72,7 @@ class MontySandbox:
             feed_duration_limit_grace=min(_GRACE, self.limits.seconds / 2),
             turn_duration_limit_grace=None,
         )
+        self._paused = PausedRuns(paused) if paused else None
         self._lock = threading.Lock()
         self._problems: dict[tuple[str, str], tuple[Problem, ...]] = {}
 
@@ -94,7 +103,7 @@ class MontySandbox:
         except self._monty.MontyTypingError as error:
             return _typing_problems(error)
         except self._monty.MontyError as error:
-            failure = self._failure(error)
+            failure = self._failure(error, program)
             return (Problem(failure.message, failure.line),)
         return ()
 
@@ -109,55 +118,69 @@ class MontySandbox:
         trace: Trace | None = None,
     ) -> Outcome:
         """See ``Sandbox``."""
-        calls = api.open(query, trace)
+        calls = api.open(encodable(query), trace)
         began = time.perf_counter()
+        scores: Mapping[str, float] = {}
         failure: Failure | None
         try:
-            value = self._value(program, query, candidates, api, calls, program.with_defaults(parameters))
-        except OutOfCalls as error:
-            failure = Failure("calls", str(error))
-        except OutOfOutput as error:
-            failure = Failure("output", str(error))
-        except BadProgram as error:
-            failure = Failure("program", str(error))
-        except self._monty.MontyError as error:
-            failure = self._failure(error)
-        else:
+            given = program.with_defaults(parameters)
+            value = self._value(program, candidates, given, api, calls)
             scores, failure = read_scores(value, program, candidates, api)
-            return outcome(calls, time.perf_counter() - began, scores=scores, error=failure)
-        return outcome(calls, time.perf_counter() - began, error=failure)
+        except (OutOfCalls, OutOfOutput, BadProgram) as error:
+            kinds: Mapping[type[Exception], FailureKind] = {OutOfCalls: "calls", OutOfOutput: "output"}
+            failure = Failure(kinds.get(type(error), "program"), str(error))
+        except self._monty.MontyError as error:
+            failure = self._failure(error, program)
+        return outcome(calls, time.perf_counter() - began, scores=scores, error=failure)
 
     def _value(
         self,
         program: Program,
-        query: str,
         candidates: Sequence[str],
+        parameters: Mapping[str, Parameter],
         api: Api,
         calls: Calls,
-        parameters: Mapping[str, Parameter],
     ) -> Any:
-        """What the program's entry gives. Raises MontyError, OutOfCalls, StopRun."""
-        given = {"_query": query, "_candidates": list(candidates), "_parameters": dict(parameters)}
+        """What the program's entry gives. Raises MontyError, OutOfCalls, OutOfOutput, StopRun."""
+        given = {"_query": calls.query, "_candidates": list(candidates), "_parameters": dict(parameters)}
         arguments = "_query, _candidates" if program.entry == "score" else "_query"
-        with self._session(api) as session:
-            self._driven(session, program.source, calls)
-            return self._driven(session, f"{program.entry}({arguments}, **_parameters)", calls, given)
-
-    def _driven(
-        self, session: monty.MontySession, code: str, calls: Calls, inputs: Mapping[str, Any] | None = None
-    ) -> Any:
-        """Run code, answering its calls from the API; what it prints counts as debug output."""
+        code = f"{program.source}\n{program.entry}({arguments}, **_parameters)\n"
+        key = self._key(code, given, api) if self._paused else ""
+        before = self._paused.find(key) if self._paused else None
         printed = Printed(calls, self.limits.output)
-        try:
-            paused = session.feed_start(code, inputs=dict(inputs or {}), print_callback=printed)
-            while not isinstance(paused, self._monty.MontyComplete):
-                printed.hold()
-                paused = self._resumed(paused, calls)
-        except self._monty.MontyError:
-            printed.hold()  # a program sees what the callback raises, and may catch it
-            raise
+        with self._session(api) as session:
+            try:
+                if before:
+                    calls.restore(before.counted)
+                    state = session.load_snapshot(before.state, print_callback=printed)
+                else:
+                    state = session.feed_start(code, inputs=given, print_callback=printed)
+                while not isinstance(state, self._monty.MontyComplete):
+                    printed.hold()
+                    self._keep(key, state, calls)
+                    state = self._resumed(state, calls)
+            except self._monty.MontyError:
+                printed.hold()  # a program sees what the callback raises, and may catch it
+                raise
+            finally:
+                if self._paused and not isinstance(sys.exception(), StopRun | KeyboardInterrupt):
+                    self._paused.end(key)
         printed.hold()
-        return paused.output
+        return state.output
+
+    def _key(self, code: str, given: Mapping[str, Any], api: Api) -> str:
+        """Names a run by all that decides what it does, the interpreter's version included."""
+        parts = [self._monty.__version__, code, given, api.digest, repr(self.limits), repr(api.limits)]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def _keep(self, key: str, state: monty.SyncSnapshot, calls: Calls) -> None:
+        """Keep a run that is about to ask a model, where runs are kept."""
+        if (
+            self._paused
+            and isinstance(state, self._monty.FunctionSnapshot)
+            and calls.asks_model(str(state.function_name))
+        ):
+            self._paused.keep(key, Paused(calls.state(), state.dump()))
 
     def _resumed(self, paused: monty.SyncSnapshot, calls: Calls) -> monty.SyncSnapshot:
         if isinstance(paused, self._monty.FunctionSnapshot):
@@ -199,8 +222,8 @@ class MontySandbox:
             os_policy={"datetime": _CLOCK, "sleep": "zero", "process_time": "zero", "random_start": {"seed": SEED}},
         )
 
-    def _failure(self, error: monty.MontyError) -> Failure:
-        """Why a run ended, with the last line of the program's own."""
+    def _failure(self, error: monty.MontyError, program: Program) -> Failure:
+        """Why a run ended, with the innermost line of the program's own."""
         if isinstance(error, self._monty.MontyCrashedError):
             return Failure("time" if error.timed_out else "crash", f"the program's process ended: {error}"[:_MESSAGE])
         inner = error.exception()
@@ -208,8 +231,8 @@ class MontySandbox:
         message = f"{type(inner).__name__}: {error}"
         line = 0
         if isinstance(error, self._monty.MontyRuntimeError | self._monty.MontySyntaxError):
-            lines = [frame.line for frame in error.traceback() if frame.filename.endswith(_SOURCE)]
-            line = lines[-1] if lines else 0
+            own = range(1, len(program.source.splitlines()) + 1)
+            line = next((frame.line for frame in reversed(error.traceback()) if frame.line in own), 0)
         if kind == "raised" and "suspension limit" in message:
             kind = "calls"
         return Failure(kind, message[:_MESSAGE], line)
