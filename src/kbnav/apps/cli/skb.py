@@ -251,8 +251,10 @@ def _has_ann(meta: Meta) -> bool:
 
 
 def _print_losses(console: Console, meta: Meta) -> None:
+    from kbnav.apps.console import printable
+
     for line in _losses(meta):
-        console.print(line, style="yellow", highlight=False, markup=False)
+        console.print(printable(line), style="yellow", highlight=False, markup=False)
 
 
 def _losses(meta: Meta) -> list[str]:

@@ -85,8 +85,8 @@ class DocumentWriter:
         self._blocks: dict[int, list[tuple[int, int]]] = {}
 
     def add(self, kind: int, fields: Fields) -> None:
-        """Take the next document of a type. Raises TypeError or ValueError where it is not plain JSON."""
-        line = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+        """Take the next document of a type; what JSON has no form for, such as a date of Parquet's, becomes text."""
+        line = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), default=_written).encode(errors="replace")
         self._waiting.setdefault(kind, []).append(line)
         self._size[kind] = self._size.get(kind, 0) + len(line)
         if self._size[kind] >= BLOCK_BYTES:
@@ -160,3 +160,7 @@ def _lines(fields: Fields, without: frozenset[str], depth: int) -> Iterator[str]
 def is_empty(value: Any) -> bool:
     """Whether a field says nothing: null, not a number, an empty text, list or object."""
     return value is None or (isinstance(value, float) and math.isnan(value)) or value in ("", [], {})
+
+
+def _written(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

@@ -70,9 +70,20 @@ def _left_out(record: NodeRecord, seen: set[str]) -> str:
     """Why a node is left out; empty where it is not."""
     if not record.id:
         return "node without an id"
+    if not _is_text(record.id):
+        return "node whose id is no text"
     if record.deleted:
         return "node deleted"
     return "node id given twice" if record.id in seen else ""
+
+
+def _is_text(name: str) -> bool:
+    """Whether a string can be written; halves of characters, which JSON may hold, cannot."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class EdgeCollector:

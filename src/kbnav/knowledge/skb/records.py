@@ -10,11 +10,38 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from kbnav.answers import encodable
+from kbnav.errors import DataError
 from kbnav.knowledge.skb.schema import Dropped, Style
 
 ALIAS_FIELDS = ("aliases", "alias", "synonyms")
 """Document fields that hold other names, where a source does not say otherwise; a dot goes into a nested field."""
 EXAMPLES = 5
+
+
+MEMORY = 2 << 30
+"""Bytes that reading one record, pickle or tensor may take, unless a source is told another number."""
+DEEPEST = 100
+"""How deep the values of a record may be nested."""
+_PER_VALUE = 128
+
+
+def refuse_unbounded(value: Any, memory: int, place: str) -> None:
+    """Raise DataError, which begins with ``place``, where plain data is nested too deep or unfolds to too much.
+
+    Data from a pickle may hold one list many times, or itself; written out, it would have no end.
+    """
+    most = max(memory // _PER_VALUE, 1)
+    left, todo = most, [(value, 0)]
+    while todo:
+        one, depth = todo.pop()
+        if depth > DEEPEST:
+            raise DataError(f"{place}: nested more than {DEEPEST} deep")
+        if isinstance(one, (list, tuple, dict)):
+            left -= len(one)
+            if left < 0:
+                raise DataError(f"{place}: more than {most:,} values in one record")
+            todo += [(inner, depth + 1) for inner in (one.values() if isinstance(one, dict) else one)]
 
 
 class NodeRecord(NamedTuple):
@@ -101,7 +128,7 @@ class Losses:
         self.counts[reason] += count
         kept = self.examples.setdefault(reason, [])
         if len(kept) < EXAMPLES:
-            kept.append(case[:200])
+            kept.append(encodable(case[:200]))
 
     def report(self) -> dict[str, Dropped]:
         """The counts and examples by reason."""

@@ -6,9 +6,14 @@ NumPy values and tensors need, answers each with a stand-in of its own that only
 
 from __future__ import annotations
 
+import io
+import math
 import pickle
+import resource
 import zipfile
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb.records import MEMORY
 
 _STORAGES = {
     "DoubleStorage": "<f8",
@@ -35,45 +41,83 @@ _DAMAGE = (
     EOFError,
     ImportError,
     LookupError,
-    MemoryError,
     RecursionError,
     TypeError,
     ValueError,
 )
 """What reading a damaged pickle can raise."""
+_UNPACKED = 40
+"""How many times its file the data of a pickle may take: a small number has two bytes there, and thirty in memory."""
 _KINDS = frozenset("biufSU")
 """NumPy kinds that are plain values: boolean, integers, floats, bytes, text."""
 
 
-def read_pickle(path: Path) -> Any:
+def read_pickle(path: Path, *, memory: int = MEMORY) -> Any:
     """Plain data from a ``.pkl`` file; NumPy scalars and arrays in it become Python's numbers and lists.
 
-    Raises UsageError where the file is missing, DataError where it is damaged or names anything that is not data.
+    ``memory`` is in bytes, beside what the file itself has. Raises UsageError where the file is missing, DataError
+    where it is damaged, takes more memory, or names anything that is not data.
     """
-    with _opened(path) as file:
+    with _opened(path) as file, bounded(memory + _UNPACKED * path.stat().st_size):
         return _load(_Reader(file), path)
 
 
-def read_tensor(path: Path) -> npt.NDArray[Any]:
+def read_tensor(path: Path, *, memory: int = MEMORY) -> npt.NDArray[Any]:
     """The one tensor that ``torch.save`` put in a ``.pt`` file (the zip format, of PyTorch 1.6 and later).
 
-    Raises UsageError where the file is missing, DataError where it is damaged or holds anything but a tensor.
+    ``memory`` is in bytes. Raises UsageError where the file is missing, DataError where it is damaged, takes more
+    memory, or holds anything but a tensor.
     """
+
+    def content(archive: zipfile.ZipFile, name: str) -> bytes:
+        if archive.getinfo(name).file_size > memory:
+            raise DataError(f"{path}: {name} is larger than {memory / (1 << 20):g} MiB")
+        return archive.read(name)
+
     try:
         with _opened(path) as file, zipfile.ZipFile(file) as archive:
             pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
             if len(pickles) != 1:
                 raise DataError(f"{path}: not a tensor as torch.save writes it: it has no data.pkl")
             root = pickles[0].removesuffix("data.pkl")
-            if f"{root}byteorder" in archive.namelist() and archive.read(f"{root}byteorder") != b"little":
+            if f"{root}byteorder" in archive.namelist() and content(archive, f"{root}byteorder") != b"little":
                 raise DataError(f"{path}: a tensor of a big-endian machine cannot be read")
-            with archive.open(pickles[0]) as file_in_archive:
-                found = _load(_TensorReader(file_in_archive, lambda key: archive.read(f"{root}data/{key}")), path)
-    except (zipfile.BadZipFile, KeyError, EOFError, OSError) as error:
+            program = io.BytesIO(content(archive, pickles[0]))
+            with bounded(3 * memory):  # a storage, as it is unpacked, and the tensor
+                found = _load(_TensorReader(program, lambda key: content(archive, f"{root}data/{key}")), path)
+    except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, NotImplementedError, RuntimeError, OSError) as error:
         raise DataError(f"{path}: {error}; tensors must be in the zip format of PyTorch 1.6 and later") from error
     if not isinstance(found, np.ndarray):
         raise DataError(f"{path}: holds {type(found).__name__}, not one tensor")
     return found
+
+
+@contextmanager
+def bounded(memory: int) -> Iterator[None]:
+    """Let the process take so many bytes more; beyond them, Python and NumPy raise MemoryError. On Linux only.
+
+    A pickle of ten bytes can ask for gigabytes before anything else is looked at.
+    """
+    status = Path("/proc/self/status")
+    held = (
+        next((line for line in status.read_text().splitlines() if line.startswith("VmData:")), "")
+        if (status.is_file())
+        else ""
+    )
+    if not held:
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = int(held.split()[1]) * 1024 + memory
+    tighter = [one for one in (soft, hard) if one != resource.RLIM_INFINITY and one < limit]
+    if tighter:
+        yield
+        return
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def _opened(path: Path) -> IO[bytes]:
@@ -88,6 +132,8 @@ def _load(reader: pickle.Unpickler, path: Path) -> Any:
         return reader.load()
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
+    except MemoryError as error:
+        raise DataError(f"{path}: takes more memory than it may") from error
     except _DAMAGE as error:
         raise DataError(f"{path}: damaged: {error!r}") from error
 
@@ -142,6 +188,8 @@ def _tensor(storage: Any, offset: int, size: tuple[int, ...], stride: tuple[int,
     if not isinstance(storage, np.ndarray) or offset < 0 or len(size) != len(stride) or min((*size, *stride, 0)) < 0:
         raise DataError("a tensor with an impossible shape")
     last = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
+    if math.prod(size) > len(storage):
+        raise DataError("a tensor of more values than its storage has")
     if 0 not in size and last >= len(storage):
         raise DataError("a tensor that reaches behind its storage")
     bytes_stride = [step * storage.itemsize for step in stride]

@@ -181,5 +181,7 @@ def _parsed(path: Path) -> Iterator[Quad]:
         raise UsageError(f"{path}: {error.strerror}") from error
     except SyntaxError as error:
         raise DataError(f"{path}, line {error.lineno}: {error.msg}") from error
+    except MemoryError as error:  # pyoxigraph's own limit
+        raise DataError(f"{path}: a term is longer than 16 MiB") from error
     except (OSError, EOFError, ValueError) as error:
         raise DataError(f"{path}: {error}") from error

@@ -15,7 +15,7 @@ from typing import Any
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.importers.pickles import read_pickle, read_tensor
 from kbnav.knowledge.skb.importers.tables import files_fingerprint
-from kbnav.knowledge.skb.records import EdgeArrays, Losses, NodeRecord
+from kbnav.knowledge.skb.records import MEMORY, EdgeArrays, Losses, NodeRecord, refuse_unbounded
 from kbnav.knowledge.skb.schema import Style
 
 NODES = "node_info.pkl"
@@ -40,8 +40,12 @@ _NAME_FIELDS: Mapping[Style, Sequence[str]] = {
 class StarkSource:
     """One of STaRK's three knowledge bases, from the folder its files are in."""
 
-    def __init__(self, folder: Path) -> None:
-        """Find the files, also in ``cache/<link types>/`` as of Amazon. Raises UsageError where there are none."""
+    def __init__(self, folder: Path, memory: int = MEMORY) -> None:
+        """Find the files, also in ``cache/<link types>/`` as of Amazon. Raises UsageError where there are none.
+
+        ``memory`` is what a file may take beside itself, and a node, in bytes.
+        """
+        self._memory = memory
         found = [path.parent for path in (folder / NODES, *sorted(folder.glob(f"cache/*/{NODES}"))) if path.is_file()]
         if not found:
             raise UsageError(f"{folder}: there is no {NODES} here; give the folder of STaRK's processed files")
@@ -83,8 +87,8 @@ class StarkSource:
 
     def nodes(self, losses: Losses) -> Iterator[NodeRecord]:  # noqa: ARG002
         """The nodes by STaRK's number. Raises DataError."""
-        info = read_pickle(self._folder / NODES)
-        kinds = read_tensor(self._folder / NODE_TYPES)
+        info = read_pickle(self._folder / NODES, memory=self._memory)
+        kinds = read_tensor(self._folder / NODE_TYPES, memory=self._memory)
         if not isinstance(info, dict) or len(info) != len(kinds):
             raise DataError(f"{self._folder / NODES}: not one record for each of the {len(kinds)} node types")
         names = _NAME_FIELDS[self.style]
@@ -93,6 +97,11 @@ class StarkSource:
                 fields, kind_name = info.pop(number), self._node_names[kind]
             except KeyError as error:
                 raise DataError(f"{self._folder / NODES}: node {number} or its type {kind} is missing") from error
+            if not isinstance(fields, dict):
+                raise DataError(
+                    f"{self._folder / NODES}: node {number} is no table of fields, but {type(fields).__name__}"
+                )
+            refuse_unbounded(fields, self._memory, f"{self._folder / NODES}, node {number}")
             field = next((field for field in names if field in fields), "")
             name = " ".join(str(fields.get(field, "")).split())
             # The name is kept apart; where it was tidied, the document keeps it as it was.
@@ -102,7 +111,10 @@ class StarkSource:
 
     def edges(self, losses: Losses) -> Iterator[EdgeArrays]:  # noqa: ARG002
         """All edges at once. Raises DataError."""
-        index, kinds = read_tensor(self._folder / EDGES), read_tensor(self._folder / EDGE_TYPES)
+        index, kinds = (
+            read_tensor(self._folder / EDGES, memory=self._memory),
+            read_tensor(self._folder / EDGE_TYPES, memory=self._memory),
+        )
         if index.ndim != 2 or index.shape[0] != 2 or kinds.shape != index.shape[1:]:
             raise DataError(f"{self._folder / EDGES}: shape {index.shape} does not fit {kinds.shape} edge types")
         yield EdgeArrays(index[0], kinds, index[1])
@@ -119,7 +131,7 @@ class StarkSource:
         path = self._folder / file
         if not path.is_file():
             return otherwise
-        names = read_pickle(path)
+        names = read_pickle(path, memory=self._memory)
         if not isinstance(names, dict) or sorted(names) != list(range(len(names))):
             raise DataError(f"{path}: not a table of names, numbered from 0")
         return {number: str(names[number]) for number in range(len(names))}

@@ -15,13 +15,22 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any
 
 from kbnav.errors import DataError, UsageError
 from kbnav.extras import needs
-from kbnav.knowledge.skb.records import ALIAS_FIELDS, EdgeRecord, Losses, NodeRecord
+from kbnav.knowledge.skb.records import (
+    ALIAS_FIELDS,
+    DEEPEST,
+    MEMORY,
+    EdgeRecord,
+    Losses,
+    NodeRecord,
+    refuse_unbounded,
+)
 from kbnav.knowledge.skb.schema import Style
 
 TYPE_FIELDS = ("type", "kind")
@@ -29,8 +38,8 @@ RELATION_FIELDS = ("relation", "metaedge", "predicate", "type")
 DELETED = "deleted"
 DELIMITED = (".csv", ".tsv")
 FORMATS = (".jsonl", ".ndjson", *DELIMITED, ".parquet")
-CELL_BYTES = 1 << 27
-"""Longest cell of a CSV file."""
+_PARSED = 32
+"""How many times its line a record may take: 20 where it is full of empty lists, and more while it is read."""
 
 Record = Mapping[str, Any]
 
@@ -45,6 +54,8 @@ class TableSource:
     style: Style = "plain"
     types: Sequence[str] = ()
     relations: Sequence[str] = ()
+    memory: int = MEMORY
+    """Bytes that one record may take; a line is refused that could take more."""
 
     @property
     def description(self) -> str:
@@ -59,16 +70,16 @@ class TableSource:
     def nodes(self, losses: Losses) -> Iterator[NodeRecord]:  # noqa: ARG002
         """Every node record. Raises DataError with file and line where one cannot be read."""
         for path in self.node_files:
-            for number, record in records(path):
+            for number, record in records(path, self.memory):
                 yield _node(path, number, record)
 
     def edges(self, losses: Losses) -> Iterator[EdgeRecord]:
         """Every edge record; further columns are not kept and named in ``losses``."""
         for path in self.edge_files:
             if _suffix(path) in DELIMITED:
-                yield from _delimited_edges(path, losses)
+                yield from _delimited_edges(path, losses, self.memory)
             else:
-                yield from _record_edges(path, losses)
+                yield from _record_edges(path, losses, self.memory)
 
 
 def files_fingerprint(paths: Sequence[Path], *more: str) -> str:
@@ -83,18 +94,18 @@ def files_fingerprint(paths: Sequence[Path], *more: str) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def records(path: Path) -> Iterator[tuple[int, Record]]:
+def records(path: Path, memory: int = MEMORY) -> Iterator[tuple[int, Record]]:
     """The records of a file with their lines, by the format its name says. Raises UsageError or DataError."""
     suffix = _suffix(path)
     if suffix == ".parquet":
         yield from _parquet(path)
     elif suffix in DELIMITED:
-        lines = _cells(path)
+        lines = _cells(path, memory)
         _, header = next(lines, (0, []))
         for number, cells in lines:
             yield number, dict(zip(header, cells, strict=True))
     else:
-        yield from _json_lines(path)
+        yield from _json_lines(path, memory)
 
 
 def _suffix(path: Path) -> str:
@@ -105,9 +116,18 @@ def _suffix(path: Path) -> str:
     return suffix
 
 
-def _json_lines(path: Path) -> Iterator[tuple[int, Record]]:
+def _lines(path: Path, file: IO[str], memory: int) -> Iterator[str]:
+    """The lines of a file. Raises DataError at one that is too long to be read."""
+    longest = memory // _PARSED
+    for number, line in enumerate(iter(partial(file.readline, longest + 1), ""), 1):
+        if len(line) > longest:
+            raise DataError(f"{_at(path, number)}: longer than {longest / (1 << 20):g} MiB")
+        yield line
+
+
+def _json_lines(path: Path, memory: int) -> Iterator[tuple[int, Record]]:
     with _open(path) as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(_lines(path, file, memory), 1):
             if line.isspace():
                 continue
             try:
@@ -118,30 +138,33 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Record]]:
                 raise DataError(f"{_at(path, number)}: {error}") from error
             if not isinstance(record, dict):
                 raise DataError(f"{_at(path, number)}: not a JSON object")
+            if line.count("[") + line.count("{") > DEEPEST:
+                refuse_unbounded(record, memory, _at(path, number))
             yield number, record
 
 
-def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _cells(path: Path, memory: int) -> Iterator[tuple[int, list[str]]]:
     """The lines of a CSV or TSV file, the header first, all of one length."""
     width = 0
     with _open(path) as file:
-        for number, cells in _csv_lines(path, file) if _suffix(path) == ".csv" else _tsv_lines(file):
+        lines = _lines(path, file, memory)
+        for number, cells in _csv_lines(path, lines, memory) if _suffix(path) == ".csv" else _tsv_lines(lines):
             width = width or len(cells)
             if len(cells) != width:
                 raise DataError(f"{_at(path, number)}: {len(cells)} columns where the header has {width}")
             yield number, cells
 
 
-def _tsv_lines(file: IO[str]) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(file, 1):
+def _tsv_lines(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(lines, 1):
         cells = line.rstrip("\r\n").split("\t")
         if cells != [""]:
             yield number, cells
 
 
-def _csv_lines(path: Path, file: IO[str]) -> Iterator[tuple[int, list[str]]]:
-    csv.field_size_limit(CELL_BYTES)
-    reader = csv.reader(file, strict=True)
+def _csv_lines(path: Path, lines: Iterator[str], memory: int) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(memory // _PARSED)  # a cell may have many lines
+    reader = csv.reader(lines, strict=True)
     try:
         for cells in reader:
             if cells:
@@ -159,12 +182,12 @@ def _parquet(path: Path) -> Iterator[tuple[int, Record]]:
             yield from enumerate((record for batch in file.iter_batches() for record in batch.to_pylist()), 1)
     except FileNotFoundError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-    except (arrow.ArrowException, OSError) as error:
+    except (arrow.ArrowException, OSError, ValueError, MemoryError) as error:  # ValueError: times no Python type holds
         raise DataError(f"{path}: {error}") from error
 
 
-def _delimited_edges(path: Path, losses: Losses) -> Iterator[EdgeRecord]:
-    lines = _cells(path)
+def _delimited_edges(path: Path, losses: Losses, memory: int) -> Iterator[EdgeRecord]:
+    lines = _cells(path, memory)
     number, header = next(lines, (0, []))
     if not number:
         return
@@ -176,9 +199,9 @@ def _delimited_edges(path: Path, losses: Losses) -> Iterator[EdgeRecord]:
         yield EdgeRecord(source.strip(), relation.strip(), target.strip(), deleted)
 
 
-def _record_edges(path: Path, losses: Losses) -> Iterator[EdgeRecord]:
+def _record_edges(path: Path, losses: Losses, memory: int) -> Iterator[EdgeRecord]:
     names: tuple[str, str, str] | None = None
-    for number, record in records(path):
+    for number, record in records(path, memory):
         names = names or _edge_fields(path, number, list(record), losses)
         try:
             source, relation, target = (record[name] for name in names)

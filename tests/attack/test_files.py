@@ -1,0 +1,226 @@
+"""Files that are made to fill the memory, to end the process, or to say something to the terminal."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import pickle
+import resource
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kbnav.errors import DataError, KbnavError
+from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.importers.pickles import read_pickle, read_tensor
+from kbnav.knowledge.skb.importers.rdf import RdfSource
+from kbnav.knowledge.skb.importers.stark import StarkSource
+from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.skb.records import Losses
+from kbnav.knowledge.skb.store import SKB
+from tests.knowledge.skb.saved import save_stark, save_tensor, tensor_pickle
+
+MIB = 1 << 20
+PLAIN = Options(text=True, vectors=False, sparql=False)
+
+
+def small(*files: Path) -> TableSource:
+    """A source that may take 64 MiB for a record."""
+    return TableSource(files, memory=64 * MIB)
+
+
+def blanks(count: int, first: bytes, last: bytes) -> bytes:
+    """A gzip file of so many MiB of blanks between a beginning and an end."""
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1) as file:
+        file.write(first)
+        for _ in range(count):
+            file.write(b" " * MIB)
+        file.write(last)
+    return packed.getvalue()
+
+
+@pytest.fixture
+def no_more_memory() -> Iterator[None]:
+    """Lets the process take 600 MiB more, so that a bomb that goes off is an error of the test's and no more."""
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    used = next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if "VmData" in line)
+    resource.setrlimit(resource.RLIMIT_DATA, ((used << 10) + 600 * MIB, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+@pytest.mark.usefixtures("no_more_memory")
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("n.jsonl.gz", lambda: blanks(100, b'{"id": "1", "name": "', b'"}\n'), "line 1: longer than 2 MiB"),
+        (
+            "n.jsonl.gz",
+            lambda: b"".join((gzip.compress(b'{"id": 1}\n'), blanks(100, b"[", b"]"))),
+            "line 2: longer than",
+        ),
+        ("n.csv.gz", lambda: blanks(100, b'id,name\n1,"', b'"\n'), "line 2: longer than 2 MiB"),
+        ("n.csv.gz", lambda: gzip.compress(b'id,name\n1,"' + b"a\n" * (3 * MIB) + b'"\n'), "larger than field limit"),
+        ("n.tsv.gz", lambda: blanks(100, b"id\tname\n1\t", b"\n"), "line 2: longer than 2 MiB"),
+        (
+            "n.jsonl",
+            lambda: b'{"id": 1}\n{"id": 2, "a": ' + b"[" * 200 + b"]" * 200 + b"}\n",
+            "line 2: nested more than",
+        ),
+        ("n.jsonl", lambda: b'{"id": 1, "a": ' + b'{"b":' * 5000 + b"1" + b"}" * 5001 + b"\n", "line 1"),
+        ("n.jsonl", lambda: b'{"id": 1, "a": [' + b"[]," * 600_000 + b"[]]}\n", "line 1: more than"),
+    ],
+)
+def test_a_bomb_is_an_error_with_its_line(tmp_path: Path, name: str, content: Callable[[], bytes], told: str):
+    (tmp_path / name).write_bytes(content())
+    with pytest.raises(DataError, match=told):
+        list(small(tmp_path / name).nodes(Losses()))
+
+
+@pytest.mark.usefixtures("no_more_memory")
+def test_a_file_of_nothing_but_newlines_takes_no_memory(tmp_path: Path):
+    (tmp_path / "n.jsonl.gz").write_bytes(gzip.compress(b"\n" * (3 * MIB), 1))
+    assert list(small(tmp_path / "n.jsonl.gz").nodes(Losses())) == []
+
+
+def shared_references() -> Any:
+    value: Any = "a"
+    for _ in range(40):
+        value = [value, value]
+    return value
+
+
+def cycle() -> Any:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize("make", [shared_references, cycle])
+def test_a_node_that_refers_to_itself_again_and_again_is_refused(tmp_path: Path, make: Callable[[], Any]):
+    nodes = [{"name": "a", "type": "gene", "details": make()}]
+    folder = save_stark(tmp_path / "stark", nodes, [0], [(0, 0, 0)], ({0: "gene"}, {0: "r"}))
+    with pytest.raises(DataError, match=r"node 0: (more than|nested)"):
+        list(StarkSource(folder, 64 * MIB).nodes(Losses()))
+
+
+@pytest.mark.parametrize("nodes", [["text"], [None], [[1, 2]], [7]])
+def test_nodes_that_are_no_tables_are_refused(tmp_path: Path, nodes: list[Any]):
+    folder = save_stark(tmp_path / "stark", nodes, [0], [(0, 0, 0)], ({0: "gene"}, {0: "r"}))
+    with pytest.raises(DataError, match="node 0 is no table"):
+        list(StarkSource(folder).nodes(Losses()))
+
+
+@pytest.mark.usefixtures("no_more_memory")
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x80\x04r\xff\xff\xff\x0f.",  # the memo, as large as its largest number
+        b"\x80\x05\x96" + (3 << 30).to_bytes(8, "little") + b".",  # a bytearray of 3 GiB
+        b"\x80\x04\x8e" + (3 << 30).to_bytes(8, "little") + b".",
+        b"\x80\x04\x95" + (3 << 30).to_bytes(8, "little") + b".",  # a frame
+        pickle.dumps({})[:-1],
+        b"",
+    ],
+)
+def test_a_small_pickle_takes_little_memory_whatever_it_promises(tmp_path: Path, content: bytes):
+    (tmp_path / "a.pkl").write_bytes(content)
+    with pytest.raises(DataError, match=r"a\.pkl"):
+        read_pickle(tmp_path / "a.pkl", memory=64 * MIB)
+
+
+@pytest.mark.usefixtures("no_more_memory")
+def test_a_tensor_that_repeats_its_storage_is_refused(tmp_path: Path):
+    content = tensor_pickle("LongStorage", 1, 0, (1 << 30,), (0,))
+    save_tensor(tmp_path / "t.pt", np.zeros(1, np.int64), content)
+    with pytest.raises(DataError, match="more values than its storage"):
+        read_tensor(tmp_path / "t.pt")
+
+
+@pytest.mark.usefixtures("no_more_memory")
+def test_a_tensor_that_unpacks_to_gigabytes_is_refused(tmp_path: Path):
+    with zipfile.ZipFile(tmp_path / "t.pt", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("archive/data.pkl", tensor_pickle("LongStorage", 16 * MIB, 0, (16 * MIB,), (1,)))
+        archive.writestr("archive/data/0", bytes(128 * MIB))
+    with pytest.raises(DataError, match="larger than 64 MiB"):
+        read_tensor(tmp_path / "t.pt", memory=64 * MIB)
+
+
+@pytest.mark.parametrize("depth", [10, 3000])
+def test_rdf_that_no_parser_likes_is_an_error(tmp_path: Path, depth: int):
+    (tmp_path / "a.ttl").write_text("<a:a> <a:b> " + "[ <a:c> " * depth + "1" + "]" * (depth + 1) + " .")
+    with pytest.raises(DataError, match=r"a\.ttl"):
+        list(RdfSource([tmp_path / "a.ttl"]).nodes(Losses()))
+
+
+def test_a_literal_of_20_megabytes_is_refused(tmp_path: Path):
+    (tmp_path / "a.nt").write_bytes(b'<a:a> <a:b> "' + b"x" * (20 * MIB) + b'" .\n')
+    with pytest.raises(DataError, match=r"a\.nt: a term is longer than 16 MiB"):
+        list(RdfSource([tmp_path / "a.nt"]).nodes(Losses()))
+
+
+def test_times_to_the_nanosecond_are_text(tmp_path: Path):
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = arrow.table({"id": ["1"], "at": arrow.array([1_700_000_000_000_000_001], arrow.timestamp("ns"))})
+    parquet.write_table(table, tmp_path / "n.parquet")
+    build(TableSource([tmp_path / "n.parquet"]), tmp_path / "out.skb", PLAIN)
+    with SKB.open(tmp_path / "out.skb") as skb:
+        assert "2023-11-14" in str(skb.documents[0])
+
+
+def test_ids_that_are_no_text_or_look_like_paths_stay_what_they_are(tmp_path: Path):
+    ids = ["\ud800", "\ud801", "../../etc/passwd", "a\u0000b", "a\nb", "", "?", "\x1b[31mred"]
+    lines = [json.dumps({"id": one, "name": "n", "type": "t"}) for one in ids]
+    (tmp_path / "n.jsonl").write_text("\n".join(lines))
+    build(TableSource([tmp_path / "n.jsonl"]), tmp_path / "out.skb", PLAIN)
+    with SKB.open(tmp_path / "out.skb") as skb:
+        kept = [skb.nodes.ids[number] for number in range(skb.meta.nodes)]
+        assert kept == ["../../etc/passwd", "a\u0000b", "a\nb", "?", "\x1b[31mred"]
+        assert skb.meta.dropped["node whose id is no text"].count == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["n.jsonl", "out.skb"]
+
+
+@pytest.mark.parametrize(("relations", "whole"), [(20_000, True), (70_000, False)])
+def test_so_many_relations_and_edges_that_are_none(tmp_path: Path, relations: int, whole: bool):
+    (tmp_path / "n.jsonl").write_text('{"id": "1", "name": "a", "type": "t"}\n')
+    edges = [{"source": "1", "relation": f"r{n}", "target": "1"} for n in range(relations)]
+    edges += [{"source": "1", "relation": "", "target": "1"}, {"source": {"a": 1}, "relation": [1], "target": None}]
+    (tmp_path / "e.jsonl").write_text("\n".join(map(json.dumps, edges)))
+    source = TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.jsonl"])
+    if not whole:
+        with pytest.raises(DataError, match="70000 relations; an SKB holds"):
+            build(source, tmp_path / "out.skb", PLAIN)
+        return
+    meta = build(source, tmp_path / "out.skb", PLAIN)
+    assert (len(meta.relations), meta.edges) == (relations, relations)
+    assert sum(one.count for one in meta.dropped.values()) == 2
+
+
+def test_nothing_of_a_file_reaches_the_terminal_raw(tmp_path: Path):
+    evil = "\x1b]0;owned\x07\x1b[2J\u202e"
+    rows = [{"id": "1", "name": evil, "type": evil}, {"id": "1", "name": evil, "type": "t"}, {"name": evil}]
+    (tmp_path / "n.jsonl").write_text("\n".join(map(json.dumps, rows[:2])))
+    (tmp_path / "bad.jsonl").write_text(json.dumps({evil: evil}))
+    for file in ("n.jsonl", "bad.jsonl"):
+        command = [sys.executable, "-m", "kbnav", "skb", "build", "--nodes", str(tmp_path / file)]
+        told = subprocess.run(
+            [*command, "--out", str(tmp_path / f"{file}.skb"), "--encoder", "none"], capture_output=True, text=True
+        )
+        assert not set("\x1b\x07\u202e") & set(told.stdout + told.stderr)
+
+
+def test_a_refused_file_leaves_nothing_that_looks_like_an_skb(tmp_path: Path):
+    (tmp_path / "n.jsonl").write_text('{"id": "1"}\n{"id"')
+    with pytest.raises(KbnavError, match="line 2"):
+        build(TableSource([tmp_path / "n.jsonl"]), tmp_path / "out.skb", PLAIN)
+    assert not (tmp_path / "out.skb" / "meta.json").exists()
