@@ -133,6 +133,8 @@ class Limits(Strict):
     query_timeout: float = 60.0
     request_timeout: float = 30.0
     retries: int = 4
+    import_memory: float = Field(default=2.0, gt=0)
+    """Gigabytes that one record, pickle or tensor may take while an SKB is built."""
     max_wait: float = 120.0
     """Longest wait for one Retry-After, in seconds; a longer one stops the run."""
 

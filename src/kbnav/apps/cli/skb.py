@@ -194,19 +194,21 @@ def _source(
     from kbnav.knowledge.skb.importers.rdf import RdfSource
     from kbnav.knowledge.skb.importers.stark import StarkSource
     from kbnav.knowledge.skb.importers.tables import TableSource
+    from kbnav.settings import load_settings
 
+    memory = int(load_settings().limits.import_memory * (1 << 30))
     if language and kind is not Format.rdf:
         raise UsageError("--language goes with --from rdf only")
     if kind is Format.records:
         if sources or not (nodes or edges):
             raise UsageError("give records with --nodes and --edges; for other input say --from stark or --from rdf")
-        return TableSource(nodes, edges)
+        return TableSource(nodes, edges, memory=memory)
     if nodes or edges:
         raise UsageError(f"--nodes and --edges do not go with --from {kind}")
     if kind is Format.rdf and sources:
         return RdfSource(sources, language or "en")
     if kind is Format.stark and len(sources) == 1:
-        return StarkSource(sources[0])
+        return StarkSource(sources[0], memory)
     raise UsageError("give the RDF files" if kind is Format.rdf else "give the one folder of STaRK's processed files")
 
 

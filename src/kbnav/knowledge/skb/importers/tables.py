@@ -121,7 +121,7 @@ def _lines(path: Path, file: IO[str], memory: int) -> Iterator[str]:
     longest = memory // _PARSED
     for number, line in enumerate(iter(partial(file.readline, longest + 1), ""), 1):
         if len(line) > longest:
-            raise DataError(f"{_at(path, number)}: longer than {longest / (1 << 20):g} MiB")
+            raise DataError(f"{_at(path, number)}: longer than {longest / (1 << 20):.3g} MiB")
         yield line
 
 
