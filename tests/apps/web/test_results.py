@@ -52,12 +52,16 @@ def test_numbers_sort_by_value_dates_by_time_entities_by_label_and_unbound_cells
 
 
 def test_a_cell_links_to_its_entity_or_web_page_and_to_nothing_else():
-    assert cell_data(item(7), {"Q7": "seven"}, no_page) == {"text": "seven", "id": "Q7", "href": "/page/Q7"}
-    assert cell_data(Term("uri", "https://example.org/a"), {}, no_page)["href"] == "https://example.org/a"
-    assert "href" not in cell_data(Term("uri", "javascript:alert(1)"), {}, no_page)
-    assert cell_data(Term("literal", "chat", None, "fr"), {}, no_page) == {"text": "chat", "language": "fr"}
-    assert cell_data(date("1898-07-13T00:00:00Z"), {}, no_page) == {"text": "1898-07-13"}
-    assert cell_data(None, {}, no_page) is None
+    assert cell_data(item(7), AnswerTable(labels={"Q7": "seven"}), no_page) == {
+        "text": "seven",
+        "id": "Q7",
+        "href": "/page/Q7",
+    }
+    assert cell_data(Term("uri", "https://example.org/a"), AnswerTable(), no_page)["href"] == "https://example.org/a"
+    assert "href" not in cell_data(Term("uri", "javascript:alert(1)"), AnswerTable(), no_page)
+    assert cell_data(Term("literal", "chat", None, "fr"), AnswerTable(), no_page) == {"text": "chat", "language": "fr"}
+    assert cell_data(date("1898-07-13T00:00:00Z"), AnswerTable(), no_page) == {"text": "1898-07-13"}
+    assert cell_data(None, AnswerTable(), no_page) is None
 
 
 def test_names_and_numbers_become_bars_and_dates_and_numbers_a_line_in_time():
@@ -93,7 +97,7 @@ def test_an_ask_becomes_one_cell_and_a_ranking_a_table():
     ranking = Ranking((Ranked("instrument:a b", 1.0, "A", "instrument"), Ranked("x", 0.5)))
     result = result_of(None, ranking)
     assert result.table.rows[0][1].entity_id == "instrument:a b"
-    assert cell_data(result.table.rows[0][1], result.table.labels, no_page)["text"] == "A"
+    assert cell_data(result.table.rows[0][1], result.table, no_page)["text"] == "A"
     assert from_document(result.to_document()) == result
     assert result_of(None, Ranking()) is None
 

@@ -125,26 +125,26 @@ def ordered(table: AnswerTable, column: str, descending: bool) -> AnswerTable:
     """The table sorted by a column: numbers and dates by value, entities by label; unbound cells come last."""
     place = table.columns.index(column)
     bound = [row for row in table.rows if row[place] is not None]
-    bound.sort(key=lambda row: _sort_key(row[place], table.labels), reverse=descending)
+    bound.sort(key=lambda row: _sort_key(row[place], table), reverse=descending)
     return replace(table, rows=(*bound, *(row for row in table.rows if row[place] is None)))
 
 
-def _sort_key(cell: Cell, labels: Mapping[str, str]) -> tuple[int, tuple[float, ...], str]:
+def _sort_key(cell: Cell, table: AnswerTable) -> tuple[int, tuple[float, ...], str]:
     if cell is None:
         return (3, (), "")
     if (value := number(cell)) is not None:
         return (0, (value,), "")
     if day := _date(cell):
         return (1, day, cell.value)
-    return (2, (), text_of(cell, labels).casefold())
+    return (2, (), text_of(cell, table).casefold())
 
 
-def text_of(cell: Cell, labels: Mapping[str, str]) -> str:
-    """What is shown of a cell: an entity's label where it is known, else the value."""
+def text_of(cell: Cell, table: AnswerTable) -> str:
+    """What is shown of a cell of a table: an entity's label where it is known, else the value."""
     if cell is None:
         return ""
-    used = cell.entity_id
-    return labels.get(used) or used if used else cell.value
+    used = table.entity(cell)
+    return table.labels.get(used) or used if used else cell.value
 
 
 def number(cell: Cell) -> float | None:
@@ -164,14 +164,14 @@ def _date(cell: Cell) -> tuple[float, ...]:
     return tuple(float(part or 1) for part in found.group("year", "month", "day")) if found else ()
 
 
-def cell_data(cell: Cell, labels: Mapping[str, str], link: Link) -> dict[str, str] | None:
-    """A cell for the page: ``text``, and where there is one ``id``, ``href`` and ``language``."""
+def cell_data(cell: Cell, table: AnswerTable, link: Link) -> dict[str, str] | None:
+    """A cell of a table for the page: ``text``, and where there is one ``id``, ``href`` and ``language``."""
     if cell is None:
         return None
-    data = {"text": text_of(cell, labels)}
-    if cell.entity_id:
-        data["id"] = cell.entity_id
-        data["href"] = link(cell.entity_id)
+    data = {"text": text_of(cell, table)}
+    if entity := table.entity(cell):
+        data["id"] = entity
+        data["href"] = link(entity)
     elif cell.type == "uri" and cell.value.startswith(("http://", "https://")):
         data["href"] = cell.value
     if cell.language:
@@ -202,9 +202,7 @@ def chart(result: Result) -> dict[str, Any] | None:
     named = _column(table, lambda cell: cell is not None and number(cell) is None and cell.datatype != _WKT)
     if named is None:
         return None
-    bars = [
-        {"text": text_of(row[named], table.labels), "y": number(row[measured])} for row in table.rows if row[measured]
-    ]
+    bars = [{"text": text_of(row[named], table), "y": number(row[measured])} for row in table.rows if row[measured]]
     return {"kind": "bars", "x": table.columns[named], "y": table.columns[measured], "points": bars[:MOST_BARS]}
 
 
@@ -224,9 +222,7 @@ def points(result: Result) -> list[dict[str, Any]]:
         found = [(position(row[place]), row) for row in table.rows[:MOST_POINTS]]
         if any(where for where, _ in found):
             return [
-                {"lat": where[0], "lon": where[1], "text": _name(row, place, table.labels)}
-                for where, row in found
-                if where
+                {"lat": where[0], "lon": where[1], "text": _name(row, place, table)} for where, row in found if where
             ]
     return []
 
@@ -240,5 +236,5 @@ def position(cell: Cell) -> tuple[float, float] | None:
     return (lat, lon) if abs(lat) <= 90 and abs(lon) <= 180 else None
 
 
-def _name(row: Sequence[Cell], place: int, labels: Mapping[str, str]) -> str:
-    return next((text for at, cell in enumerate(row) if at != place and (text := text_of(cell, labels))), "")
+def _name(row: Sequence[Cell], place: int, table: AnswerTable) -> str:
+    return next((text for at, cell in enumerate(row) if at != place and (text := text_of(cell, table))), "")

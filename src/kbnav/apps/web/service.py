@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -50,13 +50,18 @@ class Served:
         return kb_kind(self.kb) == "skb"
 
     @property
+    def has_pages(self) -> bool:
+        """Whether its entities have their pages here; a Wikibase has pages of its own."""
+        return kb_kind(self.kb) != "wikibase"
+
+    @property
     def partial(self) -> bool:
         """Whether it is a mirror, so that the live service may know more."""
         return is_mirror(self.kb.state())
 
     def link(self, entity_id: str) -> str:
         """The address of an entity's page."""
-        if self.is_skb:
+        if self.has_pages:
             return f"/entry/{quote(self.key, safe='')}/{quote(entity_id, safe='')}"
         page: Callable[[str], str] | None = getattr(self.kb, "page", None)  # a knowledge base of others' has none
         return page(entity_id) if page else ""
@@ -64,10 +69,11 @@ class Served:
     def rows(self, table: AnswerTable, language: str, start: int, count: int) -> list[list[dict[str, str] | None]]:
         """Some rows of a table for the page, entities with their labels."""
         rows = table.rows[start : start + count]
-        used = {cell.entity_id for row in rows for cell in row if cell is not None and cell.entity_id}
+        used = {one for row in rows for cell in row if (one := table.entity(cell))}
         missing = sorted(used - set(table.labels))
-        labels = {**table.labels, **(self.kb.labels(missing, language=language) if missing else {})}
-        return [[cell_data(cell, labels, self.link) for cell in row] for row in rows]
+        found = self.kb.labels(missing, language=language) if missing else {}
+        labelled = replace(table, labels={**table.labels, **found})
+        return [[cell_data(cell, labelled, self.link) for cell in row] for row in rows]
 
 
 class Service:

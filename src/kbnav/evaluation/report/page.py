@@ -10,7 +10,7 @@ import base64
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -122,8 +122,7 @@ def _questions(report: Report) -> Iterator[ShownQuestion]:
                 answers.append(ShownAnswer(run.name, result, "", None, "not reached"))
                 continue
             outcome = result.record.run.outcome
-            labels = outcome.table.labels if outcome.table else {}
-            shown = _shown(outcome.ranking if outcome.table is None else outcome.table, labels, right)
+            shown = _shown(outcome.ranking if outcome.table is None else outcome.table, right)
             answers.append(ShownAnswer(run.name, result, _undeclared(outcome.query), shown, outcome.note))
         yield ShownQuestion(gold.id, gold.question, tuple(answers))
 
@@ -146,12 +145,10 @@ def _gold_table(gold: GoldAnswer) -> ShownTable | None:
     if gold.nodes:
         rows = tuple((ShownCell(node, "", False),) for node in gold.nodes[:ROWS])
         return ShownTable(("node",), rows, len(gold.nodes))
-    return _shown(gold.table, gold.table.labels if gold.table else {}, frozenset())
+    return _shown(gold.table, frozenset())
 
 
-def _shown(
-    answer: AnswerTable | Ranking | None, labels: Mapping[str, str], right: frozenset[object]
-) -> ShownTable | None:
+def _shown(answer: AnswerTable | Ranking | None, right: frozenset[object]) -> ShownTable | None:
     if answer is None:
         return None
     if isinstance(answer, Ranking):
@@ -162,15 +159,15 @@ def _shown(
         return ShownTable(("node", "score"), tuple(rows), len(answer))
     if answer.boolean is not None:
         return ShownTable(("answer",), ((ShownCell(str(answer.boolean).lower(), "", False),),), 1)
-    cells = (tuple(_cell(cell, labels, right) for cell in row) for row in answer.rows[:ROWS])
+    cells = (tuple(_cell(cell, answer, right) for cell in row) for row in answer.rows[:ROWS])
     return ShownTable(answer.columns, tuple(cells), len(answer))
 
 
-def _cell(cell: Cell, labels: Mapping[str, str], right: frozenset[object]) -> ShownCell:
+def _cell(cell: Cell, table: AnswerTable, right: frozenset[object]) -> ShownCell:
     if cell is None:
         return ShownCell("", "unbound", False)
-    entity = cell.entity_id
-    text = f"{labels[entity]} ({entity})" if entity and entity in labels else entity or cell.value
+    entity, label = table.entity(cell), table.label(cell)
+    text = f"{label} ({entity})" if label else entity or cell.value
     details = [cell.value if entity else "", cell.datatype or "", f"@{cell.language}" if cell.language else ""]
     return ShownCell(_shorten(text, 300), " ".join(filter(None, details)), cell in right)
 

@@ -87,15 +87,15 @@ def _table(table: AnswerTable | None) -> str:
         return ""
     if table.boolean is not None:
         return str(table.boolean).lower()
-    rows = [" | ".join(_cell(cell, table.labels) for cell in row) for row in table.rows[:_SHOWN]]
+    rows = [" | ".join(_cell(cell, table) for cell in row) for row in table.rows[:_SHOWN]]
     return "\n".join([*rows, *([f"… {len(table) - _SHOWN} more rows"] if len(table) > _SHOWN else [])])
 
 
-def _cell(cell: Cell, labels: Mapping[str, str]) -> str:
+def _cell(cell: Cell, table: AnswerTable) -> str:
     if cell is None:
         return ""
-    name = cell.entity_id
-    return (f"{labels[name]} ({name})" if labels.get(name) else name) if name else cell.value
+    name, label = table.entity(cell), table.label(cell)
+    return (f"{label} ({name})" if label else name) if name else cell.value
 
 
 def _ranking(ranking: Ranking | None) -> str:

@@ -11,18 +11,21 @@ from kbnav.knowledge.sparql.prefixes import entity_tokens
 from kbnav.knowledge.sparql.tokens import tokenize
 
 _LONGEST = 60
-_LABELS = re.compile(r"\A(?:# [QPL][0-9][^\r\n]*(?:\r\n|\r|\n))+")
+_LABELS = re.compile(r"\A(?:# (?:[QPL][0-9]|<[^<>\s]+>: |[\w-]+:[\w.-]+: )[^\r\n]*(?:\r\n|\r|\n))+")
 
 
 def comment_labels(query: str, labels: Mapping[str, str]) -> str:
     """The query below comments that give the labels of the ids in it, one a line; it runs as before.
 
     Ids are explained in the order of their first use; such comments that are there already are written anew. ``labels``
-    maps ids (``Q42``) to labels, which may hold anything: what could end a comment is taken out, and long ones are cut.
+    maps ids (``Q42``, or names and IRIs as queries write them) to labels, which may hold anything: what could end a
+    comment is taken out, and long ones are cut.
     Raises QuerySyntaxError at a string that is never closed.
     """
     query = _LABELS.sub("", query)
-    used = dict.fromkeys(entity for _, entity in entity_tokens(tokenize(query)))
+    tokens = tokenize(query)
+    entities = dict(entity_tokens(tokens))
+    used = dict.fromkeys(entities.get(token, token.text) for token in tokens if token.kind in ("name", "iri"))
     named = {entity: _one_line(labels.get(entity, "")) for entity in used}
     return "".join(f"# {entity}: {label}\n" for entity, label in named.items() if label) + query
 

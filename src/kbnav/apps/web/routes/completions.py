@@ -217,7 +217,7 @@ def _written(answer: Mapping[str, Any], parts: Any) -> str:
     found = parts.results(answer["result"]["id"]) if answer.get("result") else None
     if found:
         table = found[1].table
-        rows = [[_plain(text_of(cell, table.labels)) for cell in row] for row in table.rows[:SHOWN_ROWS]]
+        rows = [[_plain(text_of(cell, table)) for cell in row] for row in table.rows[:SHOWN_ROWS]]
         lines = [[_plain(name) for name in table.columns], ["---"] * len(table.columns), *rows]
         blocks.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
         if len(table.rows) > SHOWN_ROWS:

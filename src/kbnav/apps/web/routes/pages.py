@@ -78,7 +78,7 @@ def entry_page(kb: str, entity_id: str, parts: PartsOf, visitor: VisitorOf) -> R
         entry = served.kb.get_entry(entity_id, language="en" if chosen == "auto" else chosen)
     except UnknownId as error:
         raise HTTPException(404, str(error)) from error
-    incoming = served.kb.search_neighbors(entity_id, direction="in", limit=50) if served.is_skb else None
+    incoming = served.kb.search_neighbors(entity_id, direction="in", limit=50) if served.has_pages else None
     return page("entry.html", kb=served.key, entry=entry, incoming=incoming, link=served.link)
 
 

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Query, Response
 from pydantic import BaseModel, Field
 
+from kbnav.agents.common.answering import ids_in
 from kbnav.apps.web.results import Result, ordered, table_result
 from kbnav.apps.web.routes.common import REFUSALS, PartsOf, VisitorOf
 from kbnav.apps.web.routes.questions import Body
 from kbnav.apps.web.store import StoredResult, unguessable
 from kbnav.apps.web.telling import query_data, result_data
-from kbnav.knowledge.sparql.prefixes import entity_ids
 from kbnav.knowledge.sparql.present import comment_labels
 
 router = APIRouter(prefix="/api", responses=REFUSALS)
@@ -48,7 +48,7 @@ def run_query(asked: SparqlQuery, parts: PartsOf, visitor: VisitorOf) -> dict[st
         raise HTTPException(422, f"{served.key} cannot be queried")
     with parts.service.query():
         table = served.kb.execute_query(asked.query, language=asked.language)
-        labels = served.kb.labels(entity_ids(asked.query), language=asked.language)
+        labels = served.kb.labels(ids_in(served.kb, asked.query), language=asked.language)
         labelled = comment_labels(asked.query, {**table.labels, **labels})
     result = table_result(table)
     stored = StoredResult(unguessable("result"), visitor.owner, served.key, asked.language, "", result.to_document())

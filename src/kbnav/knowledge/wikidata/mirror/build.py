@@ -110,6 +110,7 @@ def _build(sources: Sequence[Path], made: Path, say: Progress, concept_base: str
     base = concept_base or _base_of(store) or WIKIDATA
     by_source |= {source: _load(store, source, say, base) for source in sources if not _is_rdf(source)}
     read = [by_source[source] for source in sources]
+    _check_form(store, base, sources)
     store.bulk_extend(_page_facts(store))
     store.flush()
     store.optimize()
@@ -123,6 +124,17 @@ def _build(sources: Sequence[Path], made: Path, say: Progress, concept_base: str
     (made / META).write_text(info.model_dump_json(indent=1) + "\n", encoding="utf-8")
     say(f"{entities:,} entities with {names:,} names; done in {time.monotonic() - begin:.1f} s")
     return info
+
+
+def _check_form(store: Store, base: str, sources: Sequence[Path]) -> None:
+    """Raise UsageError where the data says nothing of any entity of a Wikibase: other RDF has no mirror."""
+    found = store.query(f'ASK {{ ?entity ?p ?o FILTER(STRSTARTS(STR(?entity), "{base}")) }}')
+    if len(store) and not found:
+        names = " ".join(source.name for source in sources)
+        raise UsageError(
+            f"nothing in these files is in the form of a Wikibase (no subject begins with {base}), so no mirror can be "
+            f"made: `kbnav sparql serve {names}` serves any RDF, and --kb with its address asks it"
+        )
 
 
 def _put_in_place(made: Path, out: Path, aside: Path) -> None:

@@ -1,0 +1,103 @@
+"""The command line, the page, the bot's replies and MCP on a SPARQL endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mcp.client.client import Client
+
+from kbnav.agents.common.choice import build_agent
+from kbnav.apps.bot.wikitext import Style, reply_text
+from kbnav.apps.mcp import OwnDesk, build_server
+from kbnav.apps.secrets import secrets_of
+from kbnav.knowledge.open import open_kb
+from kbnav.session import ask
+from kbnav.settings import Settings
+from tests.apps.parts import Cli
+from tests.apps.web.parts import Server, Visit, web_settings
+from tests.knowledge.endpoint.conftest import COMPANY
+from tests.knowledge.endpoint.served import serving
+
+QUESTION = "Which suppliers are in Germany?"
+QUERY_PAGE = "https://query.wikidata.org"
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serving(COMPANY) as served:
+        yield served.url
+
+
+def test_ask_and_show_and_chat_name_things_as_the_endpoint_does(url, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kbnav.toml").write_text(f'kb = "shop"\n[sparql.shop]\nurl = "{url}"\n')
+    kbnav = Cli(monkeypatch, capsys)
+    code, out, error = kbnav("ask", QUESTION)
+    assert code == 0, error
+    assert "data:s2" in out
+    assert "PREFIX shop: <http://shop.example/vocab/>" in out
+    assert QUERY_PAGE not in out
+    code, out, _ = kbnav("ask", "--json", QUESTION)
+    answer = json.loads(out)
+    assert (answer["link"], answer["labels"]["data:s2"]) == ("", 'Tools "R" Here')
+    assert "# shop:Supplier: Supplier\n" in answer["query_labelled"]
+    assert answer["table"]["results"]["bindings"] == [
+        {"answer": {"type": "uri", "value": "http://shop.example/data/s2"}}
+    ]
+    assert 'Tools "R" Here' in kbnav("show", "last")[1]
+    code, out, error = kbnav("chat", "--quiet", typed=f"{QUESTION}\n/sparql\n")
+    assert code == 0, error
+    assert "data:s2" in out
+
+
+def test_the_page_answers_and_leads_to_pages_of_things(url, tmp_path):
+    settings = web_settings(tmp_path, "shop", sparql={"shop": {"url": url}})
+    with Server(settings) as server:
+        visit = Visit(server.url)
+        run = visit.answered(visit.session(kb="shop"), QUESTION)
+        assert run["answer"]["link"] == ""
+        rows = visit("GET", f"/api/results/{run['answer']['result']['id']}/rows").json()["rows"]
+        assert rows == [[{"text": 'Tools "R" Here', "id": "data:s2", "href": "/entry/shop/data%3As2"}]]
+        page = visit("GET", rows[0][0]["href"]).text
+        assert "Germany" in page
+        assert "Floor Lamp" in page
+        query = visit("GET", "/", params={"dataset": "shop", "question": QUESTION}).json()["query"]
+        assert query.startswith("PREFIX shop: <http://shop.example/vocab/>")
+
+
+def test_a_reply_on_a_talk_page_has_no_link_to_another_query_service(url, tmp_path):
+    settings = Settings(kb=url, home=tmp_path)
+    with open_kb(settings) as kb:
+        run = ask(build_agent(kb, settings), QUESTION)
+    text = reply_text(run, Style("[[{id}]]", f"{QUERY_PAGE}/#"), marker="kbnav:00", depth=1)
+    assert "data:s2 (Tools" in text.replace("&#58;", ":").replace("&#40;", "(")
+    assert QUERY_PAGE not in text
+
+
+def test_a_client_over_mcp_is_told_of_the_tools_in_the_words_of_rdf(url, tmp_path):
+    settings = Settings(kb=url, home=tmp_path, language="en")
+
+    async def talk() -> None:
+        with open_kb(settings) as kb:
+            server = build_server(OwnDesk(build_agent(kb, settings)), secrets_of(settings))
+            async with Client(server) as client:
+                tools = (await client.list_tools()).tools
+                assert "Wikidata" not in str([tool.description for tool in tools if tool.name != "ask"])
+                entry = await client.call_tool("get_entry", {"entity_id": "shop:Lamp"})
+                assert "Lamp (shop:Lamp) is a class with 2 direct members:" in entry.content[0].text
+                answer = await client.call_tool("ask", {"question": QUESTION})
+                assert answer.content[0].text == 'Tools "R" Here'
+
+    asyncio.run(talk())
+
+
+def test_a_name_that_is_no_endpoint_is_told_those_that_there_are(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("kbnav.toml").write_text('[sparql.shop]\nurl = "http://127.0.0.1:9/sparql"\n')
+    code, _, error = Cli(monkeypatch, capsys)("ask", "--kb", "shpo", QUESTION)
+    assert code == 2
+    assert 'did you mean "shop"' in error.replace("'", '"')
