@@ -1,0 +1,201 @@
+"""The whole way on the demo SKB: groups, a training by the stand-in in a real sandbox, frozen programs that answer."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from kbnav.errors import UsageError
+from kbnav.evaluation.records import read_saved_run
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.models.scripted import ScriptedModel
+from kbnav.programs.build import described
+from kbnav.programs.candidates import FirstStage
+from kbnav.programs.frozen import Description, GroupRecord, digests, freeze
+from kbnav.programs.groups import Centroids
+from kbnav.programs.open import bound_to, open_parts
+from kbnav.programs.program import Program
+from kbnav.programs.retriever import AgentRetriever, AgentRetrieverOptions, build_agent_retriever
+from kbnav.settings import Settings
+from kbnav.trace import Trace
+from tests.apps.parts import Cli
+
+ASKED = {"made by": "Which instrument was made by {}?", "composed by": "Name a tune that {} composed."}
+
+
+def _questions(kb: SkbKB) -> list[dict[str, object]]:
+    """Who made and who composed what, of every person who did."""
+    found: list[dict[str, object]] = []
+    for relation, text in ASKED.items():
+        number = kb.skb.relation_number(relation)
+        answers: dict[int, list[str]] = {}
+        kind = "instrument" if relation == "made by" else "tune"
+        for node in range(*kb.skb.type_range(kind)):
+            for other in kb.skb.graph.neighbors(node, number, "out").tolist():
+                answers.setdefault(other, []).append(kb.skb.id(node))
+        found += [
+            {
+                "id": f"{relation}-{place}",
+                "question": text.format(kb.skb.nodes.label(person)),
+                "nodes": nodes,
+                "meta": {"template": relation},
+            }
+            for place, (person, nodes) in enumerate(sorted(answers.items()))
+        ]
+    return found
+
+
+@pytest.fixture(scope="module")
+def sets(demo_kb: KnowledgeBase, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    assert isinstance(demo_kb, SkbKB)
+    out = tmp_path_factory.mktemp("programs")
+    made = _questions(demo_kb)
+    for name, start, most in (("train", 0, 16), ("val", 1, 16), ("test", 2, 6)):
+        rows = made[start::3]
+        rows = rows[:: max(1, len(rows) // most)]
+        (out / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return out
+
+
+@pytest.fixture
+def kbnav(
+    sets: Path, demo_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Cli]:
+    monkeypatch.chdir(sets)
+    monkeypatch.setenv("KBNAV_HOME", str(demo_home))
+    return Cli(monkeypatch, capsys)
+
+
+def test_questions_are_grouped_by_the_templates_they_were_made_from(kbnav: Cli):
+    code, out, _ = kbnav(
+        *("programs", "groups", "--kb", "demo", "train.jsonl", "--validation", "val.jsonl"),
+        *("--groups", "2", "--smallest", "3", "--json"),
+    )
+    told = json.loads(out)
+    assert (code, len(told["groups"]), told["agreement"]) == (0, 2, 1.0)
+
+
+def test_train_show_eval_and_answer_by_what_was_trained(kbnav: Cli, sets: Path):
+    train = ("programs", "train", "--kb", "demo", "train.jsonl", "--validation", "val.jsonl", "--out", "made")
+    code, out, err = kbnav(*train, "--groups", "1", "--steps", "2", "--batch", "4")
+    assert code == 0, err
+    assert "g1 step 2 improve" in err
+    assert "accepted" in err
+    assert "g1: MRR" in out
+    code, out, _ = kbnav("programs", "show", "made", "--steps", "--curve", "curve.csv")
+    assert code == 0
+    assert "def retrieve(" in out
+    assert "0 calls paid" in out
+    rows = list(csv.DictReader((sets / "curve.csv").read_text().splitlines()))
+    assert [row["step"] for row in rows] == ["0", "1", "2"]
+    assert float(rows[-1]["best"]) > float(rows[0]["best"])
+    code, out, _ = kbnav("programs", "eval", "made", "--kb", "demo", "test.jsonl", "--json")
+    (scores,) = json.loads(out)
+    assert code == 0
+    assert scores["programs"]["mrr"] > scores["first"]["mrr"]
+    code, _, err = kbnav("programs", "eval", "made", "--kb", "demo", "val.jsonl")
+    assert code == 2
+    assert "were used to train or choose its programs" in err
+
+    chosen = ("--system", "agent-retriever", "--set", "trained=made", "--kb", "demo")
+    code, out, _ = kbnav("retrieve", *chosen, "Which instrument was made by Wenna Pellow?", "--k", "3")
+    assert code == 0, out
+    code, _, err = kbnav("eval", "run", "train.jsonl", *chosen, "--out", "refused")
+    assert code == 2
+    assert "evaluate on others" in err
+    code, _, err = kbnav("eval", "run", "test.jsonl", *chosen, "--out", "run", "--limit", "3")
+    assert code == 0, err
+    run = next(iter(read_saved_run(sets / "run").records.values())).run
+    assert run.model == "none"
+    assert [step.call.tool for step in run.path if step.call.tool in ("route", "program")] == ["route", "program"]
+
+
+def _retriever(kb: KnowledgeBase, folder: Path, *sources: str, settings: Settings, **options: object) -> AgentRetriever:
+    """Frozen programs, one a group, whose queries are about as many kinds of words."""
+    assert isinstance(kb, SkbKB)
+    kinds = ["red apples", "blue birds"][: max(1, len(sources))]
+    centroids = Centroids.of([[kind, f"all {kind}", kind] for kind in kinds])
+    parts = open_parts(kb, settings)
+    records = [
+        GroupRecord(
+            id=f"g{number}",
+            pattern=kind,
+            training=("t",),
+            validation=("v",),
+            **({"program": f"g{number}.py", "sha256": Program.read(source).sha256} if source else {}),
+        )
+        for number, (kind, source) in enumerate(zip(kinds, sources, strict=True), 1)
+    ]
+    about = Description(
+        skb=kb.name,
+        bound=bound_to(kb, parts),
+        training=digests([("t", "a question that was learned from")]),
+        validation=digests([("v", "another")]),
+        words=centroids.words,
+        centroids=centroids.vectors,
+        groups=tuple(records),
+    )
+    freeze(folder, about, {f"g{n}": Program.read(source) for n, source in enumerate(sources, 1) if source})
+    return build_agent_retriever(kb, settings, AgentRetrieverOptions(trained=str(folder), **options))  # type: ignore[arg-type]
+
+
+FAILS = "def score(query, candidates):\n    return {candidates[0]: 1 / 0}\n"
+LAST = "def score(query, candidates):\n    return {node: place for place, node in enumerate(candidates)}\n"
+
+
+def test_a_program_that_fails_leaves_the_first_stages_ranking_and_its_step_says_so(
+    demo_kb: KnowledgeBase, demo_home: Path, tmp_path: Path
+):
+    assert isinstance(demo_kb, SkbKB)
+    settings = Settings(kb="demo", home=demo_home)
+    retriever, trace = _retriever(demo_kb, tmp_path, FAILS, settings=settings), Trace()
+    first = FirstStage(demo_kb, settings).retrieve("harp strings", 20).ids
+    assert retriever.retrieve("harp strings", 20, trace).ids == first
+    step = next(one for one in trace.steps if one.call.tool == "program")
+    assert not step.ok
+    assert "division by zero" in step.observation
+    assert "first stage's ranking stands" in step.observation
+
+
+def test_a_group_without_a_program_is_answered_by_the_first_stage_and_others_by_their_own(
+    demo_kb: KnowledgeBase, demo_home: Path, tmp_path: Path
+):
+    settings = Settings(kb="demo", home=demo_home)
+    retriever = _retriever(demo_kb, tmp_path, "", LAST, settings=settings)
+    first = [str(node) for node in retriever.first("apples")]
+    assert list(retriever.retrieve("apples", 200).ids) == first
+    assert list(retriever.retrieve("birds", 200).ids) == list(reversed(retriever.first("birds")))
+    assert retriever.prompts == {}
+
+
+def test_a_model_routes_by_one_call_and_where_it_says_none_the_nearest_group_answers(
+    demo_kb: KnowledgeBase, demo_home: Path, tmp_path: Path
+):
+    model = ScriptedModel(replies=[AIMessage("1: 2"), AIMessage("1: 0")])
+    settings = Settings(kb="demo", home=demo_home, model_cache=False).asking(model)
+    retriever = _retriever(demo_kb, tmp_path, "", LAST, settings=settings)
+    assert retriever.route("apples", Trace()).record.id == "g2"
+    assert retriever.route("apples", Trace()).record.id == "g1"
+    assert len(model.seen) == 2
+    assert "agent_retriever/assign.md" in retriever.prompts
+    with pytest.raises(UsageError, match="were used to train"):
+        retriever.refuse_seen([("1", "A question that was learned from!")])
+
+
+def test_the_writer_is_told_of_every_type_relation_field_and_function(demo_kb: KnowledgeBase, demo_home: Path):
+    assert isinstance(demo_kb, SkbKB)
+    parts = open_parts(demo_kb, Settings(kb="demo", home=demo_home))
+    told = described(demo_kb, parts)
+    assert "instrument (52)" in told.knowledge_base
+    assert "instrument --made by--> person (" in told.schema.replace("_", " ")
+    assert "- instrument: name, " in told.structures
+    assert "def relations_of(" in told.api
+    without = open_parts(demo_kb, Settings(kb="demo", home=demo_home), without=("relations",))
+    assert "relations_of" not in without.api.prompt
+    assert "texts_of" in without.api.prompt

@@ -1,0 +1,102 @@
+"""What a model is told at each step, and how a program is read out of its reply."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from langchain_core.messages import AIMessage
+
+from kbnav.models.calls import ModelCalls
+from kbnav.models.scripted import ScriptedModel
+from kbnav.programs.contrast import split
+from kbnav.programs.loop import Task, improve
+from kbnav.programs.steps import History, Step
+from kbnav.programs.trials import means
+from kbnav.programs.writer import Brief, ModelWriter, Setting, program_in
+from kbnav.trace import Trace
+from tests.programs.parts import PLAN, Runner, ScriptedWriter, program, queries, workshop
+
+SETTING = Setting("a shelf of books", "- book --by--> author (9)", "- book: name, year", "def names_of(ids): ...")
+
+
+def writer(*replies: str) -> tuple[ModelWriter, ScriptedModel]:
+    model = ScriptedModel(replies=[AIMessage(reply) for reply in replies])
+    return ModelWriter(ModelCalls(model, "scripted"), SETTING), model
+
+
+def prompts(model: ScriptedModel) -> list[str]:
+    return [str(messages[-1].text) for messages in model.seen]
+
+
+def test_the_program_is_the_last_block_that_defines_an_entry():
+    assert program_in("```python\nx = 1\n```\nand\n```py\ndef score(q, c):\n    pass\n```\n```\nnothing\n```") == (
+        "def score(q, c):\n    pass\n"
+    )
+    assert program_in("```\nx = 1\n```") == "x = 1\n"
+    assert program_in("def retrieve(query):\n    return {}") == "def retrieve(query):\n    return {}\n"
+
+
+def test_a_training_by_a_model_tells_it_what_came_of_its_programs():
+    replies = [
+        *(f"```python\n{program('middling')}```", "Trust relations, not Node 9."),
+        *(f"```python\n{program('crash')}```", f"```python\n{program('good')}```", "Fine."),
+    ]
+    author, model = writer(*replies)
+    shop = replace(workshop(ScriptedWriter([]), Runner()), writer=author)
+    validation = queries(32, "v")
+    task = Task("g1", "books of a year", queries(40), validation, shop.bench.baseline(validation))
+    history, _ = improve(task, History(), replace(PLAN, steps=3, batch=40), shop, lambda step: None)
+    assert [step.accepted for step in history.steps] == [True, False, True]
+    first, reflect, second, third, _ = prompts(model)
+    for told in ("a shelf of books", "book --by--> author", "name, year", "def names_of", "books of a year"):
+        assert told in first
+    assert "Write the first program." in first
+    assert "0.3250 MRR" in first
+    assert sum(f"- {one.text} (1)" in first for one in queries(40)) == 20
+    assert "# What it did badly\nNothing." in reflect
+    assert "Right answers: Node 0 (n0) at rank 1 with 200" in reflect
+    assert "Program of step 1: 0.6250 MRR" in second
+    assert program("middling") in second
+    assert "Trust relations, not [a name]." in second
+    assert "Write a better program." in second
+    assert "It failed: line 2: ZeroDivisionError" in third
+    assert "I got here" in third
+    assert "What was advised and brought nothing:\nTrust relations" in third
+    assert "without the error" in third
+
+
+def test_without_memory_neither_leaders_nor_advice_of_before_are_told():
+    author, model = writer("```python\nx\n```", "```python\nx\n```")
+    step = Step(1, "write", program("good"), {}, "", "Advice one.", batch=("t1",), metrics={"mrr": 0.5, "hit@1": 0.1})
+    step = replace(step, validation={"mrr": 0.7, "hit@1": 0.2}, accepted=True)
+    history = History((step, replace(step, number=2, instruction="Advice two.", accepted=False)))
+    brief = Brief("improve", 3, "books", queries(2), {"mrr": 0.3, "hit@1": 0.1}, history)
+    author.write(brief, Trace())
+    author.write(replace(brief, memory=False), Trace())
+    whole, forgetful = prompts(model)
+    assert "Program of step 1: 0.7000 MRR" in whole
+    assert "Advice one." in whole
+    assert "Program of step" not in forgetful
+    assert "Advice one." not in forgetful
+    assert "Advice two." in forgetful
+    assert "of step 2: 0.5000 MRR on 1 training queries" in forgetful
+
+
+def test_a_fresh_start_does_not_show_the_last_program_but_the_best():
+    author, model = writer("```python\nx\n```")
+    best = Step(
+        1, "write", program("good"), {}, "a", batch=("t1",), validation={"mrr": 0.7, "hit@1": 0.2}, accepted=True
+    )
+    last = Step(2, "improve", program("bad"), {}, "b", "Advice.", batch=("t1",), metrics={"mrr": 0.1, "hit@1": 0.0})
+    author.write(Brief("anew", 3, "books", [], {"mrr": 0.3, "hit@1": 0.1}, History((best, last))), Trace())
+    (told,) = prompts(model)
+    assert program("good") in told
+    assert program("bad") not in told
+    assert "in another way" in told
+
+
+def test_metrics_of_a_contrast_are_those_of_its_own_trials():
+    bench = workshop(ScriptedWriter([])).bench
+    trials = bench.baseline(queries(8))
+    assert split(trials).went_well == 2
+    assert means(trials)["hit@5"] == 0.25
