@@ -218,6 +218,11 @@ def test_each_group_has_a_program_of_its_own(tmp_path: Path):
     found = groups_by_words(training, held, most=2, smallest=20)
     texts = {one.id: one.text for one in (*training, *held)}
     shop = workshop(ScriptedWriter([program("good")]))
+    train(wanted, tmp_path, shop, lambda: Grouped(tuple(found)), only="g2")
+    assert [len(read_steps(tmp_path, group)) for group in found] == [0, 1]  # of 5; all come first at once
+    assert read_frozen(tmp_path).groups[0].program is None
+    with pytest.raises(UsageError, match="no group 'g3'; there are g1, g2"):
+        train(wanted, tmp_path, shop, lambda: Grouped(tuple(found)), only="g3")
     train(wanted, tmp_path, shop, lambda: Grouped(tuple(found)))
     frozen = read_frozen(tmp_path)
     assert {group.record.program for group in frozen.groups} <= {"", "g1.py", "g2.py"}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.chat import cost_of
@@ -21,6 +22,8 @@ from kbnav.retrieval.expand.documents import structures
 from kbnav.settings import OFFLINE, Settings
 from kbnav.trace import Trace
 
+Grouping = Literal["auto", "model", "words"]
+"""Groups by patterns that a model sees, or by common words; auto: by a model if there is one."""
 _TUPLES = 80
 """Relations that the writer is told of."""
 
@@ -36,6 +39,9 @@ class Wanted:
     smallest: int = SMALLEST
     sandbox: str = "monty"
     api_model: str = ""
+    grouping: Grouping = "auto"
+    only: str = ""
+    """The id of the one group that is trained now; empty: all."""
 
 
 def train_programs(
@@ -63,7 +69,7 @@ def train_programs(
         bound_to(kb, parts),
         {"writer": writer.name, "programs": wanted.api_model},
         {**(prompt_hashes("agent_retriever") if settings.model != OFFLINE else {}), **parts.prompts},
-        {"most": most, "smallest": wanted.smallest},
+        {"most": most, "smallest": wanted.smallest, "by": wanted.grouping},
     )
     with parts.sandbox() as sandbox:
         shop = Workshop(
@@ -80,23 +86,19 @@ def train_programs(
         )
 
         def grouped() -> Grouped:
-            return find_groups(settings, wanted.training, wanted.validation, most, wanted.smallest, plan.seed)
+            given = replace(wanted, most=most)
+            return find_groups(settings, given, plan.seed)
 
-        return train(order, folder, shop, grouped, listener=listener)
+        return train(order, folder, shop, grouped, listener=listener, only=wanted.only)
 
 
-def find_groups(
-    settings: Settings,
-    training: Sequence[TrainingQuery],
-    validation: Sequence[TrainingQuery],
-    most: int,
-    smallest: int,
-    seed: int,
-) -> Grouped:
+def find_groups(settings: Settings, wanted: Wanted, seed: int) -> Grouped:
     """Groups by the settings' model, or without one by words. Raises as the model's calls do."""
+    training, validation = wanted.training, wanted.validation
+    most, smallest = wanted.most, wanted.smallest
     if most == 1:
         return Grouped(tuple(one_group(training, validation)))
-    if settings.model == OFFLINE:
+    if wanted.grouping == "words" or (wanted.grouping == "auto" and settings.model == OFFLINE):
         return Grouped(tuple(groups_by_words(training, validation, most=most, smallest=smallest, seed=seed)))
     from kbnav.models.calls import open_calls
 

@@ -82,8 +82,11 @@ def train(
     find_groups: Callable[[], Grouped],
     *,
     listener: Listener = lambda group, step: None,  # noqa: ARG005
+    only: str = "",
 ) -> Trained:
     """Train, or go on with, what is in ``folder``, and freeze it. Raises UsageError where it holds another training.
+
+    ``only`` is the id of the one group that is trained now; the others stay as they are.
 
     A limit of cost or time freezes what is best until then; Stopped is raised where a person stopped it.
     """
@@ -96,7 +99,7 @@ def train(
     shop = replace(shop, spent=lambda: grouped.cost + sum(spent.values()), elapsed=lambda: time.monotonic() - began)
     ended: dict[str, str] = {}
     tasks = {group.id: _task(group, order, shop) for group in grouped.groups}
-    for group in grouped.groups:
+    for group in _chosen(grouped.groups, only):
         with open_journal(_journal(folder, group)) as journal:
 
             def record(step: Step, group: Group = group) -> None:
@@ -112,6 +115,13 @@ def train(
     _freeze(folder, order, grouped, tasks, histories, shop)
     steps = {name: history.steps for name, history in histories.items()}
     return Trained(grouped.groups, steps, ended, shop.spent())
+
+
+def _chosen(groups: Sequence[Group], only: str) -> Sequence[Group]:
+    found = [group for group in groups if only in ("", group.id)]
+    if not found:
+        raise UsageError(f"there is no group {only!r}; there are {', '.join(group.id for group in groups)}")
+    return found
 
 
 def read_groups(folder: Path) -> Grouped:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
@@ -17,6 +17,7 @@ from kbnav.apps.cli.terminal import print_json
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
+    from kbnav.programs.build import Grouping
     from kbnav.programs.groups import Group
     from kbnav.programs.loop import Plan
     from kbnav.programs.steps import Step
@@ -42,6 +43,9 @@ class Learned:
     smallest: Annotated[
         int, typer.Option("--smallest", metavar="N", min=1, help="Validation questions that a group needs.")
     ] = 20
+    grouping: Annotated[
+        str, typer.Option("--grouping", metavar="HOW", help="model, words, or auto: by a model if there is one.")
+    ] = "auto"
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first so many training questions.")
     ] = None
@@ -49,6 +53,15 @@ class Learned:
     model: ModelOption = None
     base_url: BaseUrlOption = None
     data: DataOption = None
+
+    def how(self) -> Grouping:
+        """How groups are found. Raises UsageError for a way that there is not."""
+        from kbnav.errors import UsageError
+        from kbnav.programs.build import Grouping
+
+        if self.grouping not in get_args(Grouping):
+            raise UsageError(f"--grouping {self.grouping}: there are {', '.join(get_args(Grouping))}")
+        return self.grouping  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -77,6 +90,9 @@ class Course:
     max_seconds: Annotated[
         float | None, typer.Option("--max-seconds", metavar="SECONDS", min=0, help="End after so much time.")
     ] = None
+    only: Annotated[
+        str, typer.Option("--only", metavar="ID", help="Train this group alone, as g2; the others stay as they are.")
+    ] = ""
     sandbox: Annotated[str, typer.Option("--sandbox", metavar="NAME", help="Where programs run.")] = "monty"
     api_model: Annotated[
         str,
@@ -108,12 +124,14 @@ def groups(kb: KbOption, questions: DatasetGiven, learned: Learned, as_json: Jso
 
     With --model by patterns that the model sees, else by the words that many questions share.
     """
-    from kbnav.programs.build import find_groups
+    from kbnav.programs.build import Wanted, find_groups
     from kbnav.programs.groups import agreement
+    from kbnav.programs.loop import Plan
 
     settings = load(kb=kb, data=learned.data, model=learned.model, base_url=learned.base_url)
     training, validation = _queries(questions.name, settings, learned.limit), _queries(learned.validation, settings)
-    found = find_groups(settings, training, validation, learned.most, learned.smallest, learned.seed)
+    wanted = Wanted(training, validation, Plan(), learned.most, learned.smallest, grouping=learned.how())
+    found = find_groups(settings, wanted, learned.seed)
     templates = {one.id: one.template for one in training if one.template}
     likeness = None
     if templates:
@@ -143,7 +161,9 @@ def train(
     Without --model a stand-in writes: templates whose parameters are searched.
     """
     from kbnav.apps.eval_console import stop_on_signals
+    from kbnav.evaluation.runner import Limits, check_limits
     from kbnav.programs.build import Wanted, train_programs
+    from kbnav.settings import OFFLINE
 
     settings = load(kb=kb, data=learned.data, model=learned.model, base_url=learned.base_url)
     wanted = Wanted(
@@ -154,7 +174,11 @@ def train(
         smallest=learned.smallest,
         sandbox=course.sandbox,
         api_model=course.api_model,
+        grouping=learned.how(),
+        only=course.only,
     )
+    for asked in (settings.model, course.api_model):
+        check_limits(Limits(course.max_cost), asked or OFFLINE, list(settings.prices))
     with stop_on_signals() as stop, _open(settings) as opened:
         found = train_programs(opened, settings, wanted, out, listener=_told, stopped=stop.is_set)
     if as_json:
