@@ -49,6 +49,11 @@ def test_better_on_the_first_heat_and_worse_on_the_second_is_not_accepted():
     assert (found.accepted, [heat.queries for heat in found.heats]) == (False, [25, 50])
 
 
+def test_what_is_worse_on_the_last_heat_alone_was_still_run_on_all():
+    found = race(scored([0.6] * 50 + [0.0] * 70), QUERIES, flat(0.5))
+    assert (found.accepted, found.whole, len(found.trials)) == (False, True, 100)
+
+
 def test_a_gain_that_may_be_chance_is_not_accepted():
     """One query in a hundred is better: of the two exchanges both are as far from 0, so that p is 1."""
     found = race(scored([1.0] + [0.5] * 119), QUERIES, flat(0.5))

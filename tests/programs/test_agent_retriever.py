@@ -104,6 +104,14 @@ def test_train_show_eval_and_answer_by_what_was_trained(kbnav: Cli, sets: Path):
     (scores,) = json.loads(out)
     assert code == 0
     assert scores["programs"]["mrr"] > scores["first"]["mrr"]
+    case = json.loads((sets / "test.jsonl").read_text().splitlines()[0])["id"]
+    code, out, _ = kbnav("programs", "eval", "made", "--kb", "demo", "test.jsonl", "--case", case)
+    assert code == 0
+    beside = [
+        out.index(one) for one in (f"{case}: Which", "vss ranks first:", "agent-retriever ranks first:", "called:")
+    ]
+    assert beside == sorted(beside)
+    assert "\n* 1. " in out.partition("agent-retriever ranks first:")[2]
     code, _, err = kbnav("programs", "eval", "made", "--kb", "demo", "val.jsonl")
     assert code == 2
     assert "were used to train or choose its programs" in err

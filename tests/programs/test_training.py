@@ -13,9 +13,13 @@ import pytest
 from kbnav.errors import DataError, Stopped, UsageError
 from kbnav.programs.frozen import DESCRIPTION, check_bound, check_prompts, read_frozen
 from kbnav.programs.groups import groups_by_words, one_group
+from kbnav.programs.loop import Prices
 from kbnav.programs.program import Outcome, Parameter, Program
 from kbnav.programs.train import Grouped, Order, read_groups, read_steps, train
 from kbnav.programs.trials import TrainingQuery
+from kbnav.programs.writer import Brief, Draft
+from kbnav.settings import Price
+from kbnav.trace import Trace
 from kbnav.trajectory import Usage
 from tests.programs.parts import PLAN, Runner, ScriptedWriter, program, queries, workshop
 
@@ -157,6 +161,35 @@ def test_the_cost_of_grouping_counts_towards_the_limit(tmp_path: Path):
         lambda: groups,
     )
     assert (found.cost, found.ended) == (3.0, {"g1": "cost"})
+
+
+def test_what_the_steps_of_all_groups_cost_counts_towards_the_limit(tmp_path: Path):
+    class Paid(ScriptedWriter):
+        def write(self, brief: Brief, trace: Trace) -> Draft:
+            trace.spend(Usage(1_000_000, 0, 0, 1))
+            return super().write(brief, trace)
+
+    wanted = order()
+    half = len(wanted.training) // 2
+    groups = tuple(
+        replace(one_group(wanted.training[part], wanted.validation[part])[0], id=f"g{number}")
+        for number, part in enumerate((slice(0, half), slice(half, None)), 1)
+    )
+    found = train(
+        replace(wanted, plan=replace(wanted.plan, cost=14.0)),
+        tmp_path,
+        workshop(Paid([program("bad")]), prices=Prices(writer=Price(prompt=2, completion=8))),
+        lambda: Grouped(groups),
+    )
+    assert {name: len(steps) for name, steps in found.steps.items()} == {"g1": 5, "g2": 2}
+    assert (found.cost, found.ended["g2"]) == (14.0, "cost")
+
+
+def test_validation_questions_beyond_the_last_heat_are_left_alone(tmp_path: Path):
+    wanted = replace(order(), validation=queries(50, "v"))
+    trained(tmp_path, wanted=wanted)
+    (group,) = read_frozen(tmp_path).groups
+    assert (group.record.queries, len(group.record.validation)) == (32, 50)
 
 
 def test_a_changed_program_or_description_is_refused(whole: Path, tmp_path: Path):

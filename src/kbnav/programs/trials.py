@@ -51,10 +51,8 @@ class Trial:
 def ranked(outcome: Outcome, first: Sequence[str]) -> list[tuple[str, float]]:
     """Nodes with their scores, best first: the program's, and behind them, in their order, candidates not scored.
 
-    Where the program failed, the first stage's ranking stands: no query is without a ranking.
+    A program that failed scored none, so that the first stage's ranking stands: no query is without one.
     """
-    if not outcome.ok:
-        return [(node, float(-place)) for place, node in enumerate(first)]
     scored = list(outcome.scores.items())
     lowest = min(outcome.scores.values(), default=0.0)
     others = [node for node in first if node not in outcome.scores]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kbnav.programs.build import Grouping
     from kbnav.programs.groups import Group
     from kbnav.programs.loop import Plan
+    from kbnav.programs.retriever import AgentRetriever
     from kbnav.programs.steps import Step
     from kbnav.programs.trials import TrainingQuery
     from kbnav.settings import Settings
@@ -233,6 +234,9 @@ def evaluate(
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first so many questions.")
     ] = None,
+    case: Annotated[
+        str | None, typer.Option("--case", metavar="ID", help="Only print this question: vss beside the program.")
+    ] = None,
     model: ModelOption = None,
     base_url: BaseUrlOption = None,
     data: DataOption = None,
@@ -243,18 +247,31 @@ def evaluate(
     The p-values are those of a paired test by MRR.
     """
     from kbnav.evaluation.program_scores import score_programs
-    from kbnav.programs.retriever import AgentRetriever, AgentRetrieverOptions, build_agent_retriever
+    from kbnav.programs.retriever import AgentRetrieverOptions, build_agent_retriever
 
     settings = load(kb=kb, data=data, model=model, base_url=base_url)
     asked = _queries(questions.name, settings, limit)
     with _open(settings) as opened:
-        built: AgentRetriever = build_agent_retriever(opened, settings, AgentRetrieverOptions(trained=str(folder)))
+        built = build_agent_retriever(opened, settings, AgentRetrieverOptions(trained=str(folder)))
+        if case is not None:
+            print(_case(opened, settings, built, asked, case))
+            return
         scores = score_programs(built, asked)
     if as_json:
         print_json([one.as_dict() for one in scores])
         return
     for one in scores:
         print(one.line())
+
+
+def _case(kb: SkbKB, settings: Settings, built: AgentRetriever, asked: Sequence[TrainingQuery], case: str) -> str:
+    from kbnav.errors import UsageError
+    from kbnav.evaluation.program_case import case_study
+
+    found = next((one for one in asked if one.id == case), None)
+    if found is None:
+        raise UsageError(f"there is no question {case!r} with gold nodes")
+    return case_study(kb, settings, built, found)
 
 
 def _told(group: Group, step: Step) -> None:
