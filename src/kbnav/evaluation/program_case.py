@@ -1,4 +1,4 @@
-"""One question as a case study: what a plain search ranks first, and what a program does (Agent Retriever, Figure 5)."""
+"""One question as a case study: a plain search beside a program (Agent Retriever, Figure 5)."""
 
 from __future__ import annotations
 
