@@ -74,6 +74,8 @@ NAME = "tog"
 _TOPICS = 3
 _LINKS = 20
 """Links that are kept of one depth, and so the most answers."""
+_KINDS = 3
+"""Types of nodes that are named behind a relation."""
 _SAID = 3
 """Links that the last step names."""
 _DOCUMENTS = 10
@@ -182,7 +184,7 @@ class TogPolicy:
         found = found if self.options.backwards else offered(found, known)
         texts = [f"{fact.relation} {fact.relation_name}".replace("_", " ") for fact in found]
         names = {fact.source: fact.source_name or fact.source for fact in found}
-        lines = [(names[fact.source], relation_text(fact)) for fact in found]
+        lines = [(names[fact.source], relation_text(fact) + self._towards(fact)) for fact in found]
         scored = self._scored(state, "tog/relations.md", texts, self.options.width, known, relations=lines)
         fit = relevance(state["question"], texts)
         chosen = best_of_each(found, scored.scores, self.options.width, fit)
@@ -197,6 +199,14 @@ class TogPolicy:
         )
         wanted: Wanted = ("follow_relations", f"Relations {scored.how}: {said}.", {"ways": ways})
         return call_for(state, self.toolbox, [wanted], scored.usage)
+
+    def _towards(self, fact: Fact) -> str:
+        """The types of nodes that a relation leads to, which tell what one with a bare code for a name means."""
+        if not isinstance(self.kb, SkbKB):
+            return ""
+        kinds = self.kb.relations.leads_to(fact.relation, self.kb.entities([fact.source])[fact.source].kind)
+        more = f" and {len(kinds) - _KINDS} other types" if len(kinds) > _KINDS else ""
+        return f", to {', '.join(kinds[:_KINDS])}{more}"
 
     def _judge(self, state: State, last: Sequence[Step]) -> Reply:
         """Score the links found, keep the best, and ask whether what is known suffices."""

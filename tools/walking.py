@@ -92,6 +92,7 @@ class WalkingTools:
             places: Sequence[int] = range(len(facts))[offset:]
             usage = Usage()
             said = f", {offset + 1} to {offset + len(places)} in the order of their fit" if places else ", no more"
+            said = said if len(places) < found.total else ""
         else:
             places, usage, said = self._kept(context, query, found, lines)
         shown = [facts[place] for place in places]

@@ -28,6 +28,8 @@ NO_PLAN = "There is no plan (planner=none): trained=FOLDER gives one, or another
 """What is said of a run without one."""
 _UNKNOWN, _NEAR = 3, 3
 """Names that no node has which are told, and nodes that are told as near to each."""
+_BEHIND = 2
+"""Words behind a name in capitals that may belong to it, as in "Parkinsons disease"."""
 _EARLIER = 3
 """Nodes of the answer before that a question may go on from."""
 
@@ -154,7 +156,10 @@ def _unknown(kb: SkbKB, question: str, found: Sequence[MatchedNode]) -> list[tup
         return []
     told = []
     for name in unmatched_names(question, found)[:_UNKNOWN]:
-        near = [kb.skb.id(match.number) for match in kb.skb.names.search(name, limit=_NEAR)]
+        behind = question[question.index(name) + len(name) :].split()[:_BEHIND]
+        longer = [" ".join([name, *behind[:count]]).rstrip("?.!,;:") for count in range(len(behind), 0, -1)]
+        found_near = (kb.skb.names.search(one, limit=_NEAR) for one in (*longer, name))
+        near = [kb.skb.id(match.number) for match in next(filter(None, found_near), [])]
         listed = ", ".join(f"{one.label} ({node})" for node, one in kb.entities(near).items())
         told.append((f"No node is called “{name}”{f'; nearest by name: {listed}' if listed else ''}.", near))
     return told

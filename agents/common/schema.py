@@ -11,8 +11,10 @@ from kbnav.knowledge.skb.rdf import local_name, local_names
 from kbnav.knowledge.skb.schema import TypeTuple
 from kbnav.relevance import relevance
 
-ALL_TUPLES, TUPLES = 30, 20
-"""Up to the first a prompt lists all kinds of links; of more, the second that fit best, and a tool finds the others."""
+ALL_RELATIONS, RELATIONS = 30, 20
+"""Up to the first a prompt lists all relations; of more, the second that fit best, and a tool finds the others."""
+PAIRS = 6
+"""Pairs of types that are listed of one relation, those that fit best."""
 TYPES = 15
 _EXAMPLES = 2
 """Nodes of each type that a prompt names."""
@@ -30,7 +32,9 @@ class Schema:
         """The variables of ``walking/schema.md``, and ``example``: a SPARQL query that has an answer in this graph."""
         meta = self.kb.skb.meta
         ranked = [one for one, _ in self.kb.relations.ranked(question)]
-        tuples = ranked[: TUPLES if len(ranked) > ALL_TUPLES else ALL_TUPLES]
+        every = list(dict.fromkeys(one.relation for one in ranked))
+        listed = every[: RELATIONS if len(every) > ALL_RELATIONS else ALL_RELATIONS]
+        tuples = [one for one in ranked if one.relation in listed]
         sizes = {kind.name: (start, kind.count) for kind, start in zip(meta.types, meta.type_start, strict=False)}
         told = [end for one in tuples for end in (one.source, one.target)]
         scores = dict(zip(sizes, relevance(question, list(sizes)), strict=True))
@@ -43,13 +47,14 @@ class Schema:
                 for name in ordered[:TYPES]
             ],
             "more_types": max(0, len(ordered) - TYPES),
-            "tuples": [self._shown(one) for one in tuples],
-            "more_tuples": len(ranked) - len(tuples),
+            "relations": [self._shown(name, [one for one in tuples if one.relation == name]) for name in listed],
+            "more_relations": len(every) - len(listed),
             "example": self._example(tuples),
         }
 
-    def _shown(self, one: TypeTuple) -> dict[str, Any]:
-        return {**one.model_dump(), "relation": self.kb.relations.display(one.relation)}
+    def _shown(self, name: str, tuples: Sequence[TypeTuple]) -> dict[str, Any]:
+        pairs = [one.model_dump() for one in tuples[:PAIRS]]
+        return {"name": self.kb.relations.display(name), "pairs": pairs, "more": len(tuples) - len(pairs)}
 
     def _example(self, tuples: Sequence[TypeTuple]) -> str:
         """``SELECT ?x WHERE { ?x a type:Drug ; rel:treats node:D12 }``, of an edge that there is."""

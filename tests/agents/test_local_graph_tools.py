@@ -10,7 +10,7 @@ import pytest
 from benchmarks.near_verbatim import drawn, rank
 
 from kbnav.agents.common.planned import open_match
-from kbnav.agents.common.schema import ALL_TUPLES, TUPLES, Schema
+from kbnav.agents.common.schema import ALL_RELATIONS, RELATIONS, Schema
 from kbnav.agents.skb import SKB_TOOLS
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.excerpts import excerpt
@@ -67,11 +67,12 @@ def test_sparql_and_the_tools_take_a_relation_as_it_is_shown(odd, relation, targ
 
 def test_the_prompt_lists_the_relations_that_fit_the_question_and_the_tool_finds_the_others(odd):
     about = Schema(odd)("Who is the director by whom this film was directed?")
-    assert len(about["tuples"]) == TUPLES
-    assert about["tuples"][0]["relation"] == "directed_by"
-    assert about["more_tuples"] == len(odd.skb.meta.tuples) - TUPLES
+    assert len(about["relations"]) == RELATIONS
+    assert about["relations"][0]["name"] == "directed_by"
+    assert about["more_relations"] == len(odd.skb.relation_names) - RELATIONS
     assert odd.execute_query(about["example"]).rows  # of this graph, and it runs
-    hidden = next(one for one in odd.skb.meta.tuples if one.relation not in {t["relation"] for t in about["tuples"]})
+    listed = {one["name"] for one in about["relations"]}
+    hidden = next(one for one in odd.skb.meta.tuples if odd.relations.display(one.relation) not in listed)
     assert odd.relations.display(hidden.relation) in use(odd, "find_relations", query=hidden.relation).text
     assert "No relation has words" in use(odd, "find_relations", query="zzz").text
     assert not use(odd, "find_relations").ok
@@ -196,14 +197,14 @@ def test_several_nodes_are_looked_at_in_one_call_and_what_is_cut_is_named(tmp_pa
     kb.close()
 
 
-def test_up_to_thirty_kinds_of_links_the_prompt_lists_them_all(tmp_path):
+def test_up_to_thirty_relations_the_prompt_lists_them_all(tmp_path):
     nodes: list[dict[str, object]] = [{"id": f"n{n}", "type": "thing", "name": f"Node {n}"} for n in range(3)]
-    for count, listed in ((ALL_TUPLES, ALL_TUPLES), (ALL_TUPLES + 1, TUPLES)):
+    for count, listed in ((ALL_RELATIONS, ALL_RELATIONS), (ALL_RELATIONS + 1, RELATIONS)):
         folder = tmp_path / str(count)
         folder.mkdir()
         kb = skb_of(folder, nodes, [("n0", f"way {n}", "n1") for n in range(count)])
         told = Schema(kb)("Which way?")
-        assert (len(told["tuples"]), told["more_tuples"]) == (listed, count - listed)
+        assert (len(told["relations"]), told["more_relations"]) == (listed, count - listed)
         kb.close()
 
 
@@ -229,6 +230,31 @@ def test_a_name_that_no_node_has_is_said_with_the_nearest_which_are_begun_with(d
     assert match("Who works at Gullwing Yard?").notes == ["No node is called “Gullwing Yard”."]
     assert match("Who lives in the Hythe?").notes == ["“the Hythe” is taken for Averhythe (place:averhythe)."]
     assert match("Which ship was built by Marit Skarrow?").notes == []
+
+
+@pytest.mark.parametrize(
+    "name", ["Parkinsons disease", "Parkinson's disease", "Parkinson’s disease", "Parkinsn disease"]
+)
+def test_an_apostrophe_or_a_letter_that_is_missing_does_not_hide_a_name_of_several_words(tmp_path, name):
+    kb = skb_of(tmp_path, [{"id": "d", "type": "disease", "name": "Parkinson's disease"},
+                           {"id": "e", "type": "effect", "name": "Parkinsonism"}], [])  # fmt: skip
+    found = open_match(kb, "hybrid")(f"Which parts does {name} affect?")
+    assert (list(found.nodes), found.named) == (["d"], True)
+    assert bool(found.notes) == (name == "Parkinsn disease")
+    kb.close()
+
+
+def test_a_search_for_a_name_shows_nothing_that_only_means_something_like_it(demo_kb):
+    assert [one.id for one in demo_kb.search_entities("Penrose").entities] == [
+        "person:kerra-penrose", "person:jacca-penrose",
+    ]  # fmt: skip
+
+
+def test_a_relation_leads_from_a_type_to_the_types_it_has_most_links_with(demo_kb):
+    relations = as_skb(demo_kb, "this test").relations
+    assert relations.leads_to("built_by", "ship") == ["person"]
+    assert relations.leads_to("^built_by", "person")[0] == "ship"
+    assert relations.leads_to("built_by", "tune") == []
 
 
 def test_a_sentence_of_a_document_from_memory_finds_its_node_though_others_are_called_by_its_words(tmp_path):

@@ -42,7 +42,7 @@ def test_relations_are_scored_then_links_and_the_answer_is_named_once_it_is_know
     assert script.purposes == [
         "score relations", "score facts", "judge", "score relations", "score facts", "judge",
     ]  # fmt: skip
-    assert "1. Ann Reed: owns\n2. Ann Reed: painted\n" in script.prompts[0]
+    assert "1. Ann Reed: owns, to house\n2. Ann Reed: painted, to house\n" in script.prompts[0]
     assert (
         "1. Ann Reed (p1) -- owns --> The Mill (h1): A red house with a wheel.\n"
         "2. Ann Reed (p1) -- owns --> Long Barn (h2): A green house.\n"
@@ -158,7 +158,9 @@ def test_each_node_of_the_beam_has_its_own_best_relations(village, tmp_path):
     # Two nodes begin; with width 2 both keep up to two relations, and the four ways are one action.
     question = "Where do Ann Reed and Bob Lisk have houses?"
     run, script = asked(village, tmp_path, "1: 0.9\n2: 0.8\n3: 0.1", "1: 1", "no", question=question, width=2)
-    assert "1. Ann Reed: owns\n2. Ann Reed: painted\n3. Bob Lisk: owns" in script.prompts[0]
+    assert (
+        "1. Ann Reed: owns, to house\n2. Ann Reed: painted, to house\n3. Bob Lisk: owns, to house" in script.prompts[0]
+    )
     assert ways(run)[:3] == [("p1", "owns"), ("p1", "painted"), ("p2", "owns")]
 
 
@@ -195,7 +197,7 @@ def test_that_equal_scores_were_decided_by_the_question_is_said(village, tmp_pat
 def test_the_relation_just_followed_is_offered_backwards_only_where_that_is_asked_for(village, tmp_path):
     replies = ["1: 1", "1: 1", "no", ""]
     _, script = asked(village, tmp_path, *replies, depth=2)
-    assert "1. The Mill: located_in\n" in script.prompts[3]
+    assert "1. The Mill: located_in, to town\n" in script.prompts[3]
     assert "^owns" not in script.prompts[3]
     _, script = asked(village, tmp_path, *replies, depth=2, backwards=True)
     assert "The Mill: ^owns" in script.prompts[3]

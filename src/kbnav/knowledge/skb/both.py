@@ -22,7 +22,7 @@ WEIGHT, LSA_WEIGHT = 1.0, 0.5
 Measured by benchmarks/skb_fusion.py, see docs/skb-agent.md: with these no set of questions is served worse than by BM25
 alone, which is not so where ranks are summed (``reciprocal_rank_fusion``), nor with a weight of 1 for ``lsa``.
 """
-_LONG = 6
+SENTENCE = 6
 """Different words from which on a text may be one that repeats a document."""
 _COMPARED, _WORDS = 20, 1_000
 """Documents that are compared with such a text, and words of each that are."""
@@ -48,7 +48,7 @@ def search_both(
     if skb.text is not None:
         hits = skb.text.search(text, limit=depth, ranges=ranges, among=among)
         rankings.append((hits, 1.0))
-        if len(set(skb.text.words(text))) >= _LONG:
+        if len(set(skb.text.words(text))) >= SENTENCE:
             plain = skb.text.search(text, limit=depth, ranges=ranges, among=among, name_weight=0.0)
             shares = _shares(skb, skb.text, text, plain)
             repeated = min(1.0, max(0.0, (max(shares.values(), default=0.0) - _LITTLE) / (_MUCH - _LITTLE)))

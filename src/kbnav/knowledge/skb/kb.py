@@ -24,7 +24,7 @@ from kbnav.knowledge.base import (
     Statement,
     Value,
 )
-from kbnav.knowledge.skb.both import CANDIDATES, search_both
+from kbnav.knowledge.skb.both import CANDIDATES, SENTENCE, search_both
 from kbnav.knowledge.skb.excerpts import excerpt
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.rdf import local_names
@@ -127,6 +127,9 @@ class SkbKB:
         near = [match.number for match in named if match.how == "fuzzy"]
         fused = reciprocal_rank_fusion([near, [number for number, _ in search_both(self.skb, query)]])
         others = [number for number, _ in fused if number not in exact]
+        if self.skb.text and len(query.split()) < SENTENCE:  # what only means something like a name pads what has it
+            worded = {number for number, _ in self.skb.text.search(query, limit=CANDIDATES)}.union(near)
+            others = [number for number in others if number in worded] or others
         wanted = [] if kind == "property" else [*exact, *others][:limit]
         found = tuple(self._described(number, query) for number in wanted)
         most = limit if kind == "property" else max(1, limit // 2)

@@ -186,7 +186,8 @@ class NodeMatcher:
 
     def _is_spaced_so(self, node: int, span: _Span) -> bool:
         names = (str(self._skb.nodes.names[node]), *self._skb.nodes.aliases(node))
-        return any(tuple(word.key for word in _words(name)) == span.keys for name in names)
+        spaced = {span.keys, _spaced(span.text)}  # "Parkinsons disease" is Parkinson's disease
+        return any(not spaced.isdisjoint({tuple(word.key for word in _words(name)), _spaced(name)}) for name in names)
 
     def _is_common(self, span: _Span) -> bool:
         text = self._skb.text
@@ -245,6 +246,11 @@ def _name_of(question: str, run: Sequence[re.Match[str]]) -> Iterator[tuple[int,
         kept, begins = kept[1:], False
     if kept and not (begins and len(kept) == 1) and len(normalise(question[kept[0].start() : kept[-1].end()])) > 1:
         yield kept[0].start(), kept[-1].end()
+
+
+def _spaced(text: str) -> tuple[str, ...]:
+    """The parts of a text between spaces, normalised."""
+    return tuple(normalise(part) for part in text.split())
 
 
 def _spans(question: str, names: NameIndex) -> Iterator[_Span]:

@@ -123,6 +123,17 @@ class Relations(RelationNames):
         texts = [f"{one.relation} {one.source} {one.target}".replace("_", " ") for one in tuples]
         return sorted(zip(tuples, relevance(query, texts), strict=True), key=lambda pair: -pair[1])
 
+    def leads_to(self, name: str, kind: str) -> list[str]:
+        """The types that a relation, ``^`` before it if followed backwards, leads to from a type, those of most first.
+
+        Raises UnknownId.
+        """
+        number, back = self.asked(name)
+        stored = self._skb.relation_names[number]
+        own = [one for one in self._skb.meta.tuples if one.relation == stored]
+        ends = [(one.count, one.source if back else one.target, one.target if back else one.source) for one in own]
+        return [far for _, far, near in sorted(ends, key=lambda end: -end[0]) if near == kind]
+
     def kinds_like(self, query: str, limit: int) -> list[str]:
         """Kinds of links whose relation or types have words of a query: ``source -- relation --> target: count``."""
         return [
