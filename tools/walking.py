@@ -28,6 +28,8 @@ CANDIDATES = 100
 """Neighbours that a model chooses from; of more, those whose names and documents fit the question best."""
 NOT_THERE = "not in the knowledge base"
 """Said of a name that a model gives and no entity has."""
+_TOLD = 20
+"""Relations that are told of a node that lacks the one asked for."""
 _NUMBER = re.compile(r"\d+")
 _ITEM = re.compile(r"[QPL]\d+$")
 ITEM_MARK = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
@@ -81,7 +83,9 @@ class WalkingTools:
         wanted = f"{context.question} {query}" if self.ask else query or context.question
         found = neighborhood(context, entity_id, relation, direction, wanted, offset + page if paged else CANDIDATES)
         if not found.edges:
-            return Observation(f"{entity_name(found.entity)} has no such link.")
+            return Observation(
+                f"{entity_name(found.entity)} has no such link.{_links_there_are(context.kb, entity_id)}"
+            )
         qualified = qualifiers(context, found.entity, found.edges)
         facts = [
             fact_of(found.entity, edge)._replace(qualifiers=more)
@@ -227,6 +231,16 @@ def excerpts(kb: KnowledgeBase, ids: Iterable[str], about: str) -> Mapping[str, 
     from kbnav.knowledge.skb.kb import SkbKB  # brings NumPy, which an answer of Wikidata does without
 
     return kb.excerpts(ids, about) if isinstance(kb, SkbKB) else {}
+
+
+def _links_there_are(kb: KnowledgeBase, entity_id: str) -> str:
+    """The relations that a node of an SKB has, where one was asked for that it lacks; on Wikidata a tool shows them."""
+    from kbnav.knowledge.skb.kb import SkbKB
+
+    if not isinstance(kb, SkbKB):
+        return ""
+    _, *lines = kb.relations.of_node(entity_id, "", _TOLD)
+    return f" It has: {'; '.join(line.removeprefix('- ') for line in lines)}." if lines else " It has no links at all."
 
 
 def described(kb: SkbKB, ranking: Ranking, about: str) -> list[str]:

@@ -59,7 +59,7 @@ def test_the_plan_is_the_first_step_which_the_model_sees_and_does_not_make(villa
     declared = {"search_neighbors", "vector_query", "finish"}
     assert {call["name"] for seen in model.seen for one in seen for call in getattr(one, "tool_calls", ())} <= declared
     assert "Act only by calling tools: search_neighbors, find_relations, vector_query, finish." in first[0].text
-    assert "person -- owns --> house: 4" in first[0].text
+    assert "- owns: person --> house 4" in first[0].text
     assert run.outcome.text == "Long Barn, The Mill"
     assert run.usage.calls == 3  # the plan's one, and two of the policy; a script reports no tokens but counts
     assert list(run.prompts) == sorted(run.prompts)
