@@ -12,7 +12,7 @@ import asyncio
 import base64
 import threading
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 MIB = 1024 * 1024
+HIDDEN = b"[hidden]"
 SHORTEST = 6
 """Characters of a secret; what is shorter cannot be told from ordinary text."""
 _PORTS = {"http": 80, "https": 443}
@@ -64,7 +65,7 @@ def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, 
         def send(self, request: Any, **options: Any) -> Any:
             send = super().send
             request.extensions[_HOME] = origin(str(request.url))
-            return _in_time(lambda: send(request, **options), seconds)
+            return in_time(lambda: send(request, **options), seconds)
 
         def __del__(self) -> None:
             try:  # noqa: SIM105 - at the end of the process names of modules may be gone
@@ -104,8 +105,11 @@ def out_of_bounds(error: BaseException) -> str:
     return str(error.__cause__) if isinstance(error.__cause__, (TooMuch, LedAway)) else ""
 
 
-def _in_time(call: Callable[[], T], seconds: float) -> T:
-    """The result of a call that is left alone after so many seconds: a socket cannot be told a deadline."""
+def in_time(call: Callable[[], T], seconds: float) -> T:
+    """The result of a call, made in a thread of its own, that is left alone after so many seconds.
+
+    A socket's own limit is one between two pieces. Raises TooMuch, and what ``call`` raises.
+    """
     future: Future[T] = Future()
     context = copy_context()
 
@@ -181,13 +185,24 @@ def credentials(authorization: str) -> list[str]:
     return [one for one in found if len(one) >= SHORTEST]
 
 
+def hidden_in(body: bytes, secrets: Sequence[str]) -> bytes:
+    """A whole body without the secrets, as they are or as JSON may write them."""
+    for secret in _forms(one for one in secrets if len(one) >= SHORTEST):
+        body = body.replace(secret, HIDDEN)
+    return body
+
+
+def _forms(secrets: Iterable[str]) -> list[bytes]:
+    return [form.encode() for one in secrets for form in {one, one.replace("/", "\\/")}]
+
+
 class _Reading:
     """Reads a body piece by piece: unpacks it, counts, and leaves out what must never be told."""
 
     def __init__(self, packed: str, largest: int, secrets: Sequence[str]) -> None:
         self._inflate = zlib.decompressobj(wbits=47) if packed in ("gzip", "deflate") else None
         self._largest, self._left = largest, largest
-        self._secrets = [form.encode() for one in secrets for form in {one, one.replace("/", "\\/")}]
+        self._secrets = _forms(secrets)
         self._kept = b""  # what may be the start of a secret
 
     def __call__(self, piece: bytes) -> bytes:
@@ -207,5 +222,5 @@ class _Reading:
 
     def _without(self, text: bytes) -> bytes:
         for secret in self._secrets:
-            text = text.replace(secret, b"[hidden]")
+            text = text.replace(secret, HIDDEN)
         return text

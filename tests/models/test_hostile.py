@@ -6,11 +6,8 @@ import asyncio
 import base64
 import gzip
 import json
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -24,6 +21,7 @@ from kbnav.settings import Budget
 from kbnav.stopping import Brake
 from kbnav.trajectory import Usage
 from kbnav.transport import _Reading
+from tests.dripping import dripping
 from tests.models.stub import Canned, ModelStub, completion, failure
 from tests.models.test_chat import KEY, context, policy_for, settings_for
 
@@ -43,33 +41,12 @@ def asked(stub_url: str, *, braked: bool, timeout: float = 5.0) -> str:
     return asyncio.run(within_a_brake(model)) if braked else ask(model, "hello")[0]
 
 
-@contextmanager
-def dripping(first: bytes) -> Iterator[str]:
-    """An endpoint that sends ``first`` and then one byte every 50 ms, for ever."""
-    over = threading.Event()
-
-    def serve(server: socket.socket) -> None:
-        with suppress(OSError):
-            connection, _ = server.accept()
-            with connection:
-                connection.sendall(first)
-                while not over.wait(0.05):
-                    connection.sendall(b" ")
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(target=serve, args=(server,), daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.getsockname()[1]}/v1"
-        finally:
-            over.set()
-
-
 @pytest.mark.parametrize("braked", [False, True])
 @pytest.mark.parametrize("first", [HEAD, HEAD[:20]], ids=["body", "headers"])
 def test_a_reply_that_drips_ends_with_the_time_for_a_whole_one(first: bytes, braked: bool):
     began = time.monotonic()
     with dripping(first) as url, pytest.raises(BadResponse, match=r"not whole after 0\.4 s"):
-        asked(url, braked=braked, timeout=0.4)
+        asked(f"{url}/v1", braked=braked, timeout=0.4)
     assert time.monotonic() - began < 30  # it would never end
 
 

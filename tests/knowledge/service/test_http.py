@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -21,13 +23,14 @@ from kbnav.errors import (
     ServiceError,
 )
 from kbnav.knowledge.service.cache import HttpCache
-from kbnav.knowledge.service.exchange import Reply
+from kbnav.knowledge.service.exchange import MAX_BODY, Reply, Request
 from kbnav.knowledge.service.http import HttpClient, is_loopback
 from kbnav.knowledge.service.limits import Throttle
 from kbnav.knowledge.service.replies import retry_after
 from kbnav.knowledge.wikidata.api import ActionApi
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.settings import Settings
+from tests.dripping import dripping
 from tests.knowledge.wikidata.serving import ROWS, Answer, client, in_turn, serving
 
 QUERY = "SELECT ?s WHERE { ?s ?p ?o }"
@@ -354,3 +357,30 @@ def test_parallel_threads_share_the_limit_of_errors(tmp_path):
     # Requests under way do not count as errors yet: at most one of each thread can be too many.
     assert sum(moment < 60 for moment in moments) <= 10 + 3
     assert max(moments) >= 60
+
+
+def test_a_small_answer_that_unpacks_to_a_huge_one_is_refused():
+    bomb = gzip.compress(b'{"entities": {}' + b" " * (2 * MAX_BODY) + b"}", 1)
+    packed = Answer(bomb, headers={"Content-Encoding": "gzip"})
+    with serving(lambda _: packed) as served, client(served.url, retries=0) as opened:
+        with pytest.raises(BadResponse, match="more than 64 MiB"):
+            opened.kb.get_entry("Q42")
+        with pytest.raises(QueryRefused, match="larger than 64 MiB"):
+            opened.kb.execute_query("SELECT * { ?s ?p ?o }")
+
+
+@pytest.mark.parametrize("first", [b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", b"HTTP/1.1 2"])
+def test_a_service_that_drips_is_given_up(first: bytes):
+    expected = pytest.raises(ServiceError, match=r"not whole after 0\.4 s")
+    with dripping(first) as url, client(url, retries=0, request_timeout=0.2) as opened, expected:
+        opened.kb.get_entry("Q42")
+
+
+def test_a_password_that_a_wiki_echoes_is_left_out():
+    asked = Request("api", "", {"action": "login", "lgpassword": "a-password"}, post=True)
+    echo = Answer(b'{"login": {"reason": "not a-password"}}')
+    with serving(lambda _: echo) as served:
+        http = HttpClient(Settings(), cache=None, throttle=None, urls=[served.url])
+        reply = http.fetch(replace(asked, url=served.url), lambda reply: reply)
+        http.close()
+    assert reply.body == b'{"login": {"reason": "not [hidden]"}}'

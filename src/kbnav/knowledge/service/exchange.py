@@ -15,6 +15,8 @@ Service = Literal["api", "sparql", "vector"]
 
 LONGEST_GET = 2000
 """Characters of parameters up to which GET is used, so that caches on the way work; longer ones are posted."""
+MAX_BODY = 64 * 1024 * 1024
+"""Bytes of an answer, unpacked."""
 GRACE = 10.0
 """Seconds waited beyond the query service's own time limit, so that its message arrives."""
 TIMED_OUT = (

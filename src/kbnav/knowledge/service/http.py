@@ -9,17 +9,22 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from importlib.metadata import version
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from kbnav.errors import CredentialsError, ServiceError
+from kbnav.errors import BadResponse, CredentialsError, QueryTimeout, ServiceError
 from kbnav.knowledge.service.cache import HttpCache
-from kbnav.knowledge.service.exchange import GRACE, Again, Reply, Request
+from kbnav.knowledge.service.exchange import GRACE, MAX_BODY, Again, Reply, Request
 from kbnav.knowledge.service.limits import Rules, Slot, Throttle
 from kbnav.knowledge.service.metering import Meter
 from kbnav.knowledge.service.redirects import MOST, STATUSES, host_of, next_place, too_many, untrusted
 from kbnav.settings import Settings
+from kbnav.transport import MIB, TooMuch, credentials, hidden_in, in_time
+
+if TYPE_CHECKING:
+    import requests
 
 _LOG = logging.getLogger("kbnav.http")
 _WIKIMEDIA = tuple(
@@ -29,6 +34,9 @@ _WIKIMEDIA = tuple(
         "wikiversity", "wikivoyage", "mediawiki", "wikifunctions",
     )
 )  # fmt: skip
+_PIECE = 1 << 16
+_SECRET = ("lgpassword",)
+"""Parameters of the action API that no error text may bring back."""
 T = TypeVar("T")
 
 
@@ -161,6 +169,19 @@ class HttpClient:
         return self._throttle.slot(f"{place} {self.user_agent}", rules, longest=longest)
 
     def _send(self, request: Request) -> Reply:
+        """The reply, whole and in time, without what the request was allowed by."""
+        is_query = request.service == "sparql"
+        # silence is ended by the limit itself; a service that drips may take it twice
+        seconds = 2 * (self._limits.query_timeout + GRACE if is_query else self._limits.request_timeout)
+        try:
+            reply = in_time(lambda: self._sent(request), seconds)
+        except TooMuch as error:
+            place = host_of(request.url)
+            raise QueryTimeout(f"{place}: {error}") if is_query else Again(ServiceError(f"{place}: {error}")) from error
+        secrets = (self._api_token, *credentials(self._authorization), *map(request.params.get, _SECRET))
+        return replace(reply, body=hidden_in(reply.body, [one for one in secrets if one]))
+
+    def _sent(self, request: Request) -> Reply:
         if request.service == "sparql":
             from kbnav.knowledge.service.sending import send  # SPARQLWrapper takes a while
 
@@ -184,8 +205,11 @@ class HttpClient:
                     headers=sent,
                     timeout=self._limits.request_timeout,
                     allow_redirects=False,
+                    stream=True,
                     **place,  # type: ignore[arg-type]
                 )
+                with response:
+                    body = _bounded(response)
             except requests.exceptions.SSLError as error:
                 raise untrusted(url, _reason(error)) from error
             except requests.RequestException as error:
@@ -193,9 +217,20 @@ class HttpClient:
             location = response.headers.get("Location", "")
             if response.status_code not in STATUSES or not location:
                 told = {name.lower(): value for name, value in response.headers.items()}
-                return Reply(response.status_code, response.content, told, request.url)
+                return Reply(response.status_code, body, told, request.url)
             url, place = next_place(response.url, location, request.method), {}
         raise too_many(request.url)
+
+
+def _bounded(response: requests.Response) -> bytes:
+    """The unpacked body. Raises BadResponse beyond ``MAX_BODY``."""
+    parts, size = [], 0
+    for part in response.iter_content(_PIECE):
+        size += len(part)
+        if size > MAX_BODY:
+            raise BadResponse(f"{host_of(response.url)} sends more than {MAX_BODY // MIB} MiB")
+        parts.append(part)
+    return b"".join(parts)
 
 
 def _wikis(host: str) -> str:

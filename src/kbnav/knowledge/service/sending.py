@@ -15,10 +15,8 @@ from typing import Any
 from SPARQLWrapper import POST, SPARQLWrapper
 
 from kbnav.errors import BadResponse, QueryRefused, QueryTimeout, ServiceError
-from kbnav.knowledge.service.exchange import TIMED_OUT, Again, Reply, Request
+from kbnav.knowledge.service.exchange import MAX_BODY, TIMED_OUT, Again, Reply, Request
 from kbnav.knowledge.service.redirects import MOST, host_of, next_place, untrusted
-
-MAX_BODY = 64 * 1024 * 1024
 
 
 class _Wrapper(SPARQLWrapper):

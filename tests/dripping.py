@@ -1,0 +1,29 @@
+"""A server that answers byte by byte."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+
+@contextmanager
+def dripping(first: bytes) -> Iterator[str]:
+    """An endpoint that sends ``first`` and then one byte every 50 ms, for ever."""
+    over = threading.Event()
+
+    def serve(server: socket.socket) -> None:
+        with suppress(OSError):
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(first)
+                while not over.wait(0.05):
+                    connection.sendall(b" ")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, args=(server,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            over.set()
