@@ -87,7 +87,7 @@ def test_train_show_eval_and_answer_by_what_was_trained(kbnav: Cli, sets: Path):
     assert code == 2
     assert "--max-cost needs the price of gpt-5" in err
     assert "there are contrast, memory" in kbnav(*train, "--without", "sense")[2]
-    assert "there are auto, model, words" in kbnav(*train, "--grouping", "luck")[2]
+    assert "there are auto, model, paths, words" in kbnav(*train, "--grouping", "luck")[2]
     code, out, err = kbnav(*train, "--groups", "1", "--steps", "2", "--batch", "4")
     assert code == 0, err
     assert "g1 step 2 improve" in err

@@ -9,11 +9,13 @@ from kbnav.programs.groups import (
     Group,
     agreement,
     assign,
+    common_words,
     groups_by_model,
     groups_by_words,
     merged,
     one_group,
     propose,
+    telling_words,
 )
 from kbnav.programs.trials import TrainingQuery
 from kbnav.trace import Trace
@@ -114,3 +116,29 @@ def test_agreement_is_that_of_the_adjusted_rand_index():
     second = {"1": "x", "2": "x", "3": "y", "4": "y", "5": "y"}
     assert agreement(first, second) == pytest.approx((2 - 2 * 4 / 10) / (3 - 2 * 4 / 10))
     assert agreement(first, first) == 1.0
+
+
+def test_words_that_tell_the_way_to_the_answers_find_templates_that_common_words_miss():
+    """The frame of a question is in more words than its relation; only the latter goes with the label."""
+    frames = (
+        "I am looking for things that {}",
+        "Which things are there that {} please now",
+        "Name all of those that {}",
+    )
+    ways = ("treat thing{}", "bind thing{}")
+    made = [(frames[n % 3].format(ways[n % 2].format(n)), f"path {n % 2}") for n in range(60)]
+    texts, labels = [text for text, _ in made], [label for _, label in made]
+    assert telling_words(texts, labels) == ("bind", "treat")
+    training = [TrainingQuery(f"t{n}", text, ("a",)) for n, text in enumerate(texts)]
+    held = [TrainingQuery(f"v{n}", text, ("a",)) for n, text in enumerate(texts)]
+    truth = {f"t{n}": label for n, label in enumerate(labels)}
+    found = {}
+    for words in (common_words(texts), telling_words(texts, labels)):
+        groups = groups_by_words(training, held, most=2, smallest=5, words=words)
+        found[words] = agreement({name: group.id for group in groups for name in group.training}, truth)
+    assert found.popitem()[1] == 1.0
+    assert found.popitem()[1] < 0.5
+
+
+def test_without_labels_that_differ_no_word_tells_any():
+    assert telling_words(["a b c", "a b d", "b c d"], ["", "", ""]) == ()

@@ -8,9 +8,19 @@ from pathlib import Path
 from typing import Literal
 
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.models.chat import cost_of
 from kbnav.models.offline.skb.reading import read
-from kbnav.programs.groups import MOST, SMALLEST, groups_by_model, groups_by_words, one_group
+from kbnav.planning.training import Asked, examples
+from kbnav.programs.groups import (
+    MOST,
+    SMALLEST,
+    common_words,
+    groups_by_model,
+    groups_by_words,
+    one_group,
+    telling_words,
+)
 from kbnav.programs.loop import Plan, Prices, Workshop
 from kbnav.programs.open import Parts, bound_to, open_parts
 from kbnav.programs.standin_writer import StandInWriter
@@ -22,8 +32,11 @@ from kbnav.retrieval.expand.documents import structures
 from kbnav.settings import OFFLINE, Settings
 from kbnav.trace import Trace
 
-Grouping = Literal["auto", "model", "words"]
-"""Groups by patterns that a model sees, or by common words; auto: by a model if there is one."""
+Grouping = Literal["auto", "model", "paths", "words"]
+"""By patterns that a model sees, by words that tell the paths to the answers, or by common words.
+
+auto: by a model, or by paths where there is none.
+"""
 _TUPLES = 80
 """Relations that the writer is told of."""
 
@@ -87,19 +100,23 @@ def train_programs(
 
         def grouped() -> Grouped:
             given = replace(wanted, most=most)
-            return find_groups(settings, given, plan.seed)
+            return find_groups(kb, settings, given, plan.seed)
 
         return train(order, folder, shop, grouped, listener=listener, only=wanted.only)
 
 
-def find_groups(settings: Settings, wanted: Wanted, seed: int) -> Grouped:
+def find_groups(kb: SkbKB, settings: Settings, wanted: Wanted, seed: int) -> Grouped:
     """Groups by the settings' model, or without one by words. Raises as the model's calls do."""
     training, validation = wanted.training, wanted.validation
     most, smallest = wanted.most, wanted.smallest
     if most == 1:
         return Grouped(tuple(one_group(training, validation)))
-    if wanted.grouping == "words" or (wanted.grouping == "auto" and settings.model == OFFLINE):
-        return Grouped(tuple(groups_by_words(training, validation, most=most, smallest=smallest, seed=seed)))
+    how = wanted.grouping
+    if how in ("words", "paths") or (how == "auto" and settings.model == OFFLINE):
+        texts = [one.text for one in training]
+        words = common_words(texts) if how == "words" else telling_words(texts, paths_to_answers(kb, training))
+        found = groups_by_words(training, validation, most=most, smallest=smallest, seed=seed, words=words)
+        return Grouped(tuple(found), words)
     from kbnav.models.calls import open_calls
 
     calls, trace = open_calls(settings), Trace()
@@ -113,7 +130,17 @@ def find_groups(settings: Settings, wanted: Wanted, seed: int) -> Grouped:
         seed=seed,
     )
     cost = cost_of(trace.usage, settings.prices.get(settings.model)) or 0.0
-    return Grouped(tuple(found), trace.usage, trace.replayed, cost)
+    return Grouped(tuple(found), (), trace.usage, trace.replayed, cost)
+
+
+def paths_to_answers(kb: SkbKB, queries: Sequence[TrainingQuery]) -> list[str]:
+    """For each query the likeliest path of relations from what it names to its answers; empty where there is none."""
+    matcher = NodeMatcher(kb.skb, "exact")
+    found = []
+    for query in queries:
+        labels = [example.label for example in examples([Asked(query.text, query.answers)], kb.skb, matcher)]
+        found.append(max(labels[0].items(), key=lambda pair: (pair[1], str(pair[0])))[0] if labels else None)
+    return [str(path) if path else "" for path in found]
 
 
 def _writer(kb: SkbKB, settings: Settings, parts: Parts) -> Writer:

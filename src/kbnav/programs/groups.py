@@ -1,8 +1,8 @@
 """Groups of queries that one program can serve: patterns, who belongs to which, and where a new query goes.
 
 A model reads some training queries and proposes patterns, assigns all queries in batches, and is asked once more for
-those left over. Without a model queries are grouped by the words that many of them have, which on templated questions
-are the words of the template. Groups that are too small to validate are merged with the nearest.
+those left over. Without a model queries are grouped by words: those that say most of the way from what a training query
+names to its answers, or those that many queries have. Groups too small to validate are merged with the nearest.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import comb
+from math import comb, log
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,9 +60,9 @@ class Centroids:
     vectors: tuple[tuple[float, ...], ...]
 
     @classmethod
-    def of(cls, groups: Sequence[Sequence[str]]) -> Centroids:
-        """Of the texts of each group."""
-        vocabulary = common_words([text for texts in groups for text in texts])
+    def of(cls, groups: Sequence[Sequence[str]], words: Sequence[str] = ()) -> Centroids:
+        """Of the texts of each group, over some words; none given: those that many texts have."""
+        vocabulary = tuple(words) or common_words([text for texts in groups for text in texts])
         found = [_unit(bags(texts, vocabulary).mean(axis=0)) for texts in groups]
         return cls(vocabulary, tuple(tuple(round(float(one), 5) for one in row) for row in found))
 
@@ -80,6 +80,26 @@ def common_words(texts: Sequence[str]) -> tuple[str, ...]:
     least = max(2, _COMMON * len(texts))
     chosen = sorted((word for word, count in counts.items() if count >= least), key=lambda one: (-counts[one], one))
     return tuple(chosen[:_VOCABULARY])
+
+
+def telling_words(texts: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:
+    """Of the common words those that tell a text's label: by mutual information, twice that of chance at least."""
+    found: dict[str, float] = {}
+    kinds = Counter(labels)
+    least = (len(kinds) - 1) / max(1, len(texts))  # twice the mean of words that say nothing
+    owns = [set(_WORD.findall(text.casefold())) for text in texts]
+    for word in common_words(texts):
+        beside = Counter(label for label, own in zip(labels, owns, strict=True) if word in own)
+        share = beside.total() / len(texts)
+        information = sum(
+            count / len(texts) * log(count / whole / part)
+            for label, whole in kinds.items()
+            for count, part in ((beside[label], share), (whole - beside[label], 1 - share))
+            if count and part
+        )
+        if information > least:
+            found[word] = information
+    return tuple(sorted(found, key=lambda word: (-found[word], word)))
 
 
 def bags(texts: Sequence[str], vocabulary: Sequence[str]) -> NDArray[np.float64]:
@@ -107,18 +127,20 @@ def groups_by_words(
     most: int = MOST,
     smallest: int = SMALLEST,
     seed: int = 0,
+    words: Sequence[str] = (),
 ) -> list[Group]:
-    """Groups without a model: spherical k-means over the words that many queries have."""
-    vocabulary = common_words([one.text for one in training])
+    """Groups without a model: spherical k-means over some words; none given: those that many queries have."""
+    vocabulary = tuple(words) or common_words([one.text for one in training])
     labels = _clustered(bags([one.text for one in training], vocabulary), most, seed)
     kept = sorted(set(labels))
     parts = [[one for one, label in zip(training, labels, strict=True) if label == wanted] for wanted in kept]
-    places = Centroids.of([[one.text for one in part] for part in parts]).nearest([one.text for one in validation])
+    centroids = Centroids.of([[one.text for one in part] for part in parts], vocabulary)
+    places = centroids.nearest([one.text for one in validation])
     held = [
         [one for one, place in zip(validation, places, strict=True) if place == wanted] for wanted in range(len(parts))
     ]
-    patterns = [_common_pattern([one.text for one in part]) for part in parts]
-    return merged(_grouped(patterns, parts, held), training, validation, smallest=smallest)
+    patterns = [_common_pattern([one.text for one in part], vocabulary) for part in parts]
+    return merged(_grouped(patterns, parts, held), training, validation, smallest=smallest, words=vocabulary)
 
 
 def groups_by_model(
@@ -179,6 +201,7 @@ def merged(
     validation: Sequence[TrainingQuery],
     *,
     smallest: int = SMALLEST,
+    words: Sequence[str] = (),
 ) -> list[Group]:
     """Groups with ``smallest`` validation queries at least: while one has fewer, the least joins the nearest."""
     texts = {one.id: one.text for one in (*training, *validation)}
@@ -188,7 +211,8 @@ def merged(
         if len(least.validation) >= smallest and least.training:
             break
         others = [group for group in found if group is not least]
-        centroids = Centroids.of([[texts[one] for one in (*group.training, *group.validation)] for group in others])
+        members = [[texts[one] for one in (*group.training, *group.validation)] for group in others]
+        centroids = Centroids.of(members, words)
         own = [texts[one] for one in (*least.training, *least.validation)]
         near = others[Counter(centroids.nearest(own)).most_common(1)[0][0]]
         joined = replace(
@@ -221,13 +245,16 @@ def _grouped(
     ]
 
 
-def _common_pattern(texts: Sequence[str]) -> str:
-    """The words that half of the texts have, in the order of the first text that has most of them."""
-    counts = Counter(word for text in texts for word in set(_WORD.findall(text.casefold())))
-    common = {word for word, count in counts.items() if 2 * count >= len(texts)}
+def _common_pattern(texts: Sequence[str], words: Sequence[str]) -> str:
+    """Those of the words that a fifth of the texts have, in the order in which a typical text has them."""
+    counts = Counter(word for text in texts for word in set(_WORD.findall(text.casefold())) & set(words))
+    common = {word for word, count in counts.items() if 5 * count >= len(texts)}
     model = max(texts, key=lambda text: len(common & set(_WORD.findall(text.casefold()))), default="")
     ordered = [word for word in dict.fromkeys(_WORD.findall(model.casefold())) if word in common]
-    return f"queries with the words: {' … '.join(ordered)}" if ordered else "queries with few words in common"
+    others = sorted(common - set(ordered), key=lambda word: (-counts[word], word))
+    return (
+        f"queries with the words: {' … '.join([*ordered, *others])}" if common else "queries with few words in common"
+    )
 
 
 def _clustered(rows: NDArray[np.float64], most: int, seed: int) -> list[int]:

@@ -39,6 +39,8 @@ class Grouped:
     """The groups, and what finding them cost."""
 
     groups: tuple[Group, ...]
+    words: tuple[str, ...] = ()
+    """By which queries are routed without a model; none: those that many queries have."""
     paid: Usage = field(default_factory=Usage)
     replayed: Usage = field(default_factory=Usage)
     cost: float = 0.0
@@ -216,7 +218,7 @@ def _freeze(
     shop: Workshop,
 ) -> None:
     texts = {one.id: one.text for one in (*order.training, *order.validation)}
-    centroids = Centroids.of([[texts[one] for one in group.training] for group in grouped.groups])
+    centroids = Centroids.of([[texts[one] for one in group.training] for group in grouped.groups], grouped.words)
     best = {name: history.best for name, history in histories.items()}
     about = Description(
         skb=order.skb,

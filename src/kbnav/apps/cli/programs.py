@@ -45,7 +45,10 @@ class Learned:
         int, typer.Option("--smallest", metavar="N", min=1, help="Validation questions that a group needs.")
     ] = 20
     grouping: Annotated[
-        str, typer.Option("--grouping", metavar="HOW", help="model, words, or auto: by a model if there is one.")
+        str,
+        typer.Option(
+            "--grouping", metavar="HOW", help="model, paths (words that tell the way to the answers), words, or auto."
+        ),
     ] = "auto"
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first so many training questions.")
@@ -132,7 +135,8 @@ def groups(kb: KbOption, questions: DatasetGiven, learned: Learned, as_json: Jso
     settings = load(kb=kb, data=learned.data, model=learned.model, base_url=learned.base_url)
     training, validation = _queries(questions.name, settings, learned.limit), _queries(learned.validation, settings)
     wanted = Wanted(training, validation, Plan(), learned.most, learned.smallest, grouping=learned.how())
-    found = find_groups(settings, wanted, learned.seed)
+    with _open(settings) as opened:
+        found = find_groups(opened, settings, wanted, learned.seed)
     templates = {one.id: one.template for one in training if one.template}
     likeness = None
     if templates:
