@@ -122,6 +122,10 @@ def test_train_show_eval_and_answer_by_what_was_trained(kbnav: Cli, sets: Path):
     code, _, err = kbnav("eval", "run", "train.jsonl", *chosen, "--out", "refused")
     assert code == 2
     assert "evaluate on others" in err
+    within = ("--system", "rrf", "--set", "of=bm25,agent-retriever", "--set", "agent-retriever.trained=made")
+    code, _, err = kbnav("eval", "run", "train.jsonl", *within, "--kb", "demo", "--out", "refused")
+    assert code == 2
+    assert "evaluate on others" in err
     code, _, err = kbnav("eval", "run", "test.jsonl", *chosen, "--out", "run", "--limit", "3")
     assert code == 0, err
     run = next(iter(read_saved_run(sets / "run").records.values())).run

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from kbnav.programs.loop import PARTS, Plan, Prices, Task, improve, next_action
-from kbnav.programs.program import Problem
+from kbnav.programs.program import Outcome, Problem, Program
 from kbnav.programs.steps import History, Step, curve
-from kbnav.programs.trials import means
+from kbnav.programs.trials import Bench, TrainingQuery, means
 from kbnav.programs.writer import Advice, Brief, Draft
 from kbnav.settings import Price
 from kbnav.trace import Trace
 from kbnav.trajectory import Usage
-from tests.programs.parts import PLAN, Runner, ScriptedWriter, program, queries, workshop
+from tests.programs.parts import NODES, PLAN, Runner, ScriptedWriter, program, queries, workshop
 
 BROKEN = "def score(query, candidates)\n    return {}\n"
 
@@ -170,3 +170,15 @@ def test_the_curve_begins_at_the_first_stage_and_never_falls():
     assert rows[0] == (0, 0.3, 0.3)
     assert [best for _, _, best in rows] == [0.3, 0.3, 0.875, 0.875, 0.875]
     assert next_action(History((Step(1, "write", "", {}, "", batch=("t1",), accepted=True),)), PLAN) == "improve"
+
+
+def test_a_query_whose_answer_is_no_candidate_counts_as_any_other_and_a_program_may_still_find_it():
+    lost, found = TrainingQuery("1", "query 1 x", ("elsewhere",)), TrainingQuery("2", "query 2 x", (NODES[0],))
+    bench = Bench(
+        lambda query: NODES,
+        lambda program, query, nodes, given: Outcome({"elsewhere": 2.0, NODES[0]: 1.0}),
+    )
+    assert means(bench.baseline([lost, found]))["mrr"] == 0.5
+    trials = bench.run(Program.read(program("good")), {}, [lost, found])
+    assert [one.metrics["mrr"] for one in trials] == [1.0, 0.5]
+    assert bench.oracle([lost, found]) == 0.5

@@ -11,7 +11,7 @@ from kbnav import systems
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.retrieval.attempt import KEPT, model_name
 from kbnav.retrieval.attempt import attempt as attempt_ranking
-from kbnav.retrieval.base import TrainedRetriever
+from kbnav.retrieval.base import refuse_seen
 from kbnav.settings import Settings
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ def agent_system(agent: Agent) -> System:
 def retrieval_system(retriever: Retriever, kb: KnowledgeBase, settings: Settings, *, k: int = KEPT) -> System:
     """Any retriever as a system."""
     ask = partial(attempt_ranking, retriever, kb, settings, k=k)
-    system = System(retriever.name, model_name(retriever, settings), ask, retriever.prompts)
-    return replace(system, leave_out=retriever.refuse_seen) if isinstance(retriever, TrainedRetriever) else system
+    check = partial(refuse_seen, retriever)
+    return System(retriever.name, model_name(retriever, settings), ask, retriever.prompts, leave_out=check)
 
 
 def build_system(name: str, kb: KnowledgeBase, settings: Settings) -> System:

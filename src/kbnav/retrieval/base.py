@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from kbnav.answers import Ranking
@@ -34,3 +34,22 @@ class TrainedRetriever(Retriever, Protocol):
     def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
         """Raise UsageError where one of the questions, by id and text, was used in training."""
         ...
+
+
+@runtime_checkable
+class ComposedRetriever(Retriever, Protocol):
+    """A retrieval system that is made of others."""
+
+    @property
+    def stages(self) -> Sequence[Retriever]:
+        """Those others."""
+        ...
+
+
+def refuse_seen(retriever: Retriever, questions: Iterable[tuple[str, str]]) -> None:
+    """Raise UsageError where the system, or one that it is made of, was trained on one of the questions."""
+    asked = list(questions)
+    if isinstance(retriever, TrainedRetriever):
+        retriever.refuse_seen(asked)
+    for stage in retriever.stages if isinstance(retriever, ComposedRetriever) else ():
+        refuse_seen(stage, asked)

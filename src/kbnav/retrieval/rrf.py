@@ -61,6 +61,11 @@ class RRF:
         """Those of all the systems."""
         return {name: digest for system in self._systems for name, digest in system.prompts.items()}
 
+    @property
+    def stages(self) -> Sequence[Retriever]:
+        """See ``ComposedRetriever``."""
+        return self._systems
+
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``. A system that failed is left out.
 

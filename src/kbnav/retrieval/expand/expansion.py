@@ -98,6 +98,11 @@ class ExpandedRetriever:
         """Those of the expansion and of the retriever."""
         return {**self._expander.prompts, **self._base.prompts}
 
+    @property
+    def stages(self) -> Sequence[Retriever]:
+        """See ``ComposedRetriever``."""
+        return (self._base,)
+
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``. Where there is no expansion, the query is asked as it is, and the trace says so."""
         trace = trace or Trace()
