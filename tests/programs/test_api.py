@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -14,6 +15,7 @@ from kbnav.models.scripted import ScriptedModel
 from kbnav.programs.api import Api, ApiLimits, OutOfCalls
 from kbnav.programs.api.functions import MOST_ITEMS
 from kbnav.programs.api.language import OverLimit
+from kbnav.programs.program import Program
 
 AVERHYTHE, WALK, YARD, MEW = "place:averhythe", "place:ropewalk-lane", "place:heron-yard", "place:little-mew"
 
@@ -241,3 +243,12 @@ def test_a_key_that_is_refused_ends_every_run(demo_kb):
     api = Api(demo_kb, model=ModelCalls(_Refusing(replies=[]), "scripted"))
     with pytest.raises(CredentialsError):
         api.open("q").call("score_texts", ("q", ["a", "b"]))
+
+
+def test_the_page_names_every_function_and_its_example_runs(demo_kb, sandbox):
+    page = (Path(__file__).parents[2] / "docs" / "agent-retriever.md").read_text(encoding="utf-8")
+    table = page.partition("| group | functions |")[2].partition("\n\n")[0]
+    assert set(re.findall("`([a-z_0-9]+)`", table)) == set(Api(demo_kb, model=_model([])).functions)
+    program = Program.read(page.partition("```python\n")[2].partition("```")[0])
+    assert not sandbox.check(program, Api(demo_kb))
+    assert sandbox.run(program, "twisting cable", [AVERHYTHE, WALK], Api(demo_kb)).ok
