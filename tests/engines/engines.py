@@ -1,0 +1,118 @@
+"""SPARQL engines as processes on free ports, each with its data in a temporary folder."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import requests
+
+CONFIGURATION = """
+[Database]
+DatabaseFile=v.db
+ErrorLogFile=v.log
+LockFile=v.lck
+TransactionFile=v.trx
+xa_persistent_file=v.pxa
+FileExtend=200
+MaxCheckpointRemap=2000
+[TempDatabase]
+DatabaseFile=t.db
+TransactionFile=t.trx
+MaxCheckpointRemap=2000
+[Parameters]
+ServerPort=127.0.0.1:{sql}
+DisableUnixSocket=1
+ServerThreads=10
+CheckpointInterval=0
+NumberOfBuffers=2000
+MaxDirtyBuffers=1200
+DirsAllowed={folder}
+MaxClientConnections=5
+[HTTPServer]
+ServerPort=127.0.0.1:{http}
+ServerThreads=5
+ServerRoot={folder}
+[SPARQL]
+ResultSetMaxRows=50
+MaxQueryExecutionTime=3
+"""
+"""A small Virtuoso that gives at most 50 rows and 3 seconds."""
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port: int = listening.getsockname()[1]
+        return port
+
+
+def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 30.0) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            if requests.get(url, params={"query": "ASK {}"}, timeout=5).status_code == 200:
+                return
+        except requests.ConnectionError:
+            time.sleep(0.1)
+    raise AssertionError(f"{url} does not answer")
+
+
+@contextmanager
+def virtuoso(folder: Path, turtle: str) -> Iterator[str]:
+    """Virtuoso with some Turtle in one graph, and a text index over it; gives the address for queries."""
+    command, client = shutil.which("virtuoso-t"), shutil.which("isql-vt")
+    if command is None or client is None:
+        pytest.skip("no virtuoso-t and isql-vt (Debian's virtuoso-opensource; see .ci/packages)")
+    sql, http = free_port(), free_port()
+    (folder / "virtuoso.ini").write_text(CONFIGURATION.format(sql=sql, http=http, folder=folder))
+    (folder / "data.ttl").write_text(turtle, encoding="utf-8")
+    process = subprocess.Popen(
+        [command, "+foreground", "+configfile", "virtuoso.ini"],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        url = f"http://127.0.0.1:{http}/sparql"
+        wait_for(url, process)
+        load = (
+            "DB.DBA.RDF_OBJ_FT_RULE_ADD(null, null, 'All');"
+            f"DB.DBA.TTLP(file_to_string_output('{folder}/data.ttl'), '', 'urn:data');"
+            "DB.DBA.VT_INC_INDEX_DB_DBA_RDF_OBJ();"
+        )
+        subprocess.run([client, f"127.0.0.1:{sql}", "dba", "dba", f"exec={load}"], check=True, capture_output=True)
+        yield url
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def oxigraph(folder: Path, turtle: str) -> Iterator[str]:
+    """Oxigraph's own server with some Turtle; gives the address for queries."""
+    command = shutil.which("oxigraph", path=f"{Path(sys.executable).parent}:{sys.path[0]}") or shutil.which("oxigraph")
+    if command is None:
+        pytest.skip("no oxigraph command (pip install oxigraph)")
+    (folder / "data.ttl").write_text(turtle, encoding="utf-8")
+    store = folder / "store"
+    load = [command, "load", "--location", str(store), "--file", str(folder / "data.ttl")]
+    subprocess.run(load, check=True, capture_output=True)
+    port = free_port()
+    process = subprocess.Popen(
+        [command, "serve-read-only", "--location", str(store), "--bind", f"127.0.0.1:{port}"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_for(f"http://127.0.0.1:{port}/query", process)
+        yield f"http://127.0.0.1:{port}/query"
+    finally:
+        process.kill()
+        process.wait()
