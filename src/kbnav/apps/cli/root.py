@@ -13,6 +13,7 @@ import typer
 from kbnav.apps.cli import bot, evaluation, mirror, planner, programs, skb, sparql
 from kbnav.apps.cli.ask import ask
 from kbnav.apps.cli.chat import chat
+from kbnav.apps.cli.check import check
 from kbnav.apps.cli.completion import completion, get_ready
 from kbnav.apps.cli.config import config
 from kbnav.apps.cli.help import Commands
@@ -35,6 +36,7 @@ app.add(serve, section="Serve")
 app.add(mcp, section="Serve")
 app.add(opinions, section="Serve")
 app.add_typer(bot.app, name="bot", rich_help_panel="Serve")
+app.add(check, section="Knowledge bases")
 app.add_typer(mirror.app, name="mirror", rich_help_panel="Knowledge bases")
 app.add_typer(skb.app, name="skb", rich_help_panel="Knowledge bases")
 app.add_typer(sparql.app, name="sparql", rich_help_panel="Knowledge bases")

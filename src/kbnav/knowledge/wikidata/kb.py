@@ -199,6 +199,10 @@ class WikidataKB:
         table = self._queries.run(named, language=_code(language))
         return replace(table, labels=self.labels(_ids_to_label(table, self._words), language=language))
 
+    def ask_service(self, url: str, query: str) -> AnswerTable:
+        """The rows of a query at one of its other query services."""
+        return self._queries.ask(url, query)
+
     def _select(self, query: str) -> AnswerTable:
         return self._queries.select(query)
 

@@ -69,7 +69,7 @@ class QueryServices:
         """A query without rows once more where what it names, or what it may mean, is among the articles."""
         items = split.items_of(query)[:_ASKED]
         try:
-            held = self._send(self._endpoints.scholarly, split.known_query(items)) if items else AnswerTable()
+            held = self.ask(self._endpoints.scholarly, split.known_query(items)) if items else AnswerTable()
             known = {cell.entity_id or "" for row in held.rows for cell in row if cell}
             divided = split.divide(query, split.CLASSES | known, guess=split.may_be_scholarly(query))
             table = self._divided(divided, query, language) if divided else nothing
@@ -92,7 +92,7 @@ class QueryServices:
         why = ""
         for place, url in enumerate(urls, 1):
             try:
-                table = self._send(url, query) if checked else self._prepared(url, query, language)
+                table = self.ask(url, query) if checked else self._prepared(url, query, language)
             except (ServiceError, QueryTimeout) as error:
                 if place == len(urls):
                     raise
@@ -119,7 +119,8 @@ class QueryServices:
             added = 0 if prepared.changed else len(prepared.text) - len(query)
             raise _placed(error, added=added) from error
 
-    def _send(self, url: str, query: str) -> AnswerTable:
+    def ask(self, url: str, query: str) -> AnswerTable:
+        """The rows of a query in standard SPARQL at one service."""
         return self._fetch(url, add_prefixes(query, self._prefixes), ACCEPT_ROWS)
 
     def _fetch(self, url: str, text: str, accept: str) -> AnswerTable:

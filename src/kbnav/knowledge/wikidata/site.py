@@ -154,8 +154,8 @@ def _found_out(settings: Settings, http: HttpClient, told: Mapping[str, Any], ba
         if found is None:
             return site
         if not settings.wikibase.concept_base:
-            site = site.model_copy(update={"concept_base": found[1]})
-        site = site.model_copy(update={"prefixes": _prefixes(settings, http, site.concept_base, found[2])})
+            own = _prefixes(settings, http, found[1], found[2])
+            site = site.model_copy(update={"concept_base": found[1], "prefixes": own})
         return site.model_copy(update={"ids": find_ids(settings, http, site)})
     except KbnavError as error:
         _LOG.warning("%s: its properties are not known: %s", urlsplit(settings.endpoints.sparql).netloc, error)

@@ -1,0 +1,138 @@
+"""kbnav check: what works, what it costs, what to set, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyoxigraph import QueryResultsFormat, RdfFormat, Store
+
+from kbnav.knowledge.checking import broken, check_kb
+from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
+from kbnav.settings import Settings, Wikibase
+from tests.apps.parts import Cli
+from tests.knowledge.wikidata.foreign import BASE, build_foreign
+from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, serving
+
+LABELLED = """
+@prefix ex: <http://data.example/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+ex:one a ex:Thing ; rdfs:label "the first"@en ; ex:next ex:two .
+ex:two a ex:Thing ; rdfs:label "the second"@en .
+"""
+
+
+@pytest.fixture
+def kbnav(mini_home, monkeypatch, capsys):
+    monkeypatch.setenv("KBNAV_HOME", str(mini_home))
+    return Cli(monkeypatch, capsys)
+
+
+def verdicts(findings) -> dict[str, str]:
+    return {one.what: one.verdict for one in findings}
+
+
+def test_the_bundled_mirror_has_all_that_agents_need(kbnav):
+    code, out, _ = kbnav("check")
+    assert code == 0
+    assert "✓ search" in out
+    assert "- vectors" in out
+    assert "set endpoints.vector" in out
+    assert "agents have what they need" in out
+
+
+def test_programs_get_each_finding_with_its_cost(kbnav, demo_home, monkeypatch):
+    monkeypatch.setenv("KBNAV_HOME", str(demo_home))
+    code, out, _ = kbnav("check", "--json", "--kb", "demo")
+    assert code == 0
+    told = json.loads(out)
+    assert (told["kind"], told["lacking"]) == ("skb", [])
+    assert {one["what"]: one["verdict"] for one in told["checks"]}["vectors"] == "works"
+    assert all(one["seconds"] >= 0 for one in told["checks"])
+
+
+def test_what_cannot_be_opened_is_exit_code_3_and_no_name_is_2(kbnav, monkeypatch):
+    monkeypatch.setenv("KBNAV_LIMITS__RETRIES", "0")
+    assert kbnav("check", "--kb", "http://127.0.0.1:9")[0] == 3
+    code, _, err = kbnav("check", "--kb", "nowhere")
+    assert code == 2
+    assert "no knowledge base 'nowhere'" in err
+
+
+def test_another_wikibase_is_told_by_its_iris_and_what_it_lacks(tmp_path):
+    settings = Settings(kb=str(build_foreign(tmp_path / "mirror")), home=tmp_path)
+    with open_kb(settings) as kb:
+        findings = list(check_kb(kb, settings))
+    by_name = {one.what: one for one in findings}
+    assert BASE in by_name["IRIs"].says
+    assert "instance of is P1, subclass of is P2" in by_name["properties"].says
+    assert "director" in by_name["properties"].remedy
+    assert "wikibase.ids" in by_name["properties"].remedy
+    assert by_name["search"].requests > 0
+    assert broken(findings, kb) == []
+
+
+def test_a_wrong_concept_base_is_found_and_the_right_one_named(tmp_path, kbnav, monkeypatch):
+    mirror = build_foreign(tmp_path / "mirror")
+    wrong = Wikibase(concept_base="https://wrong.example/entity/")
+    settings = Settings(kb=str(mirror), home=tmp_path, wikibase=wrong)
+    with open_kb(settings) as kb:
+        findings = list(check_kb(kb, settings))
+        assert "IRIs" in broken(findings, kb)
+    assert f'wikibase.concept_base = "{BASE}"' in next(one.remedy for one in findings if one.what == "IRIs")
+    monkeypatch.setenv("KBNAV_WIKIBASE__CONCEPT_BASE", "https://wrong.example/entity/")
+    code, out, _ = kbnav("check", "--kb", str(mirror))
+    assert code == 1
+    assert "agents lack: IRIs" in out
+
+
+@pytest.mark.parametrize("gone", ["/sparql", "/w/api.php"])
+def test_what_is_down_says_which_setting_it_is(gone, mini_kb, tmp_path):
+    real = {**mini_kb.state()["endpoints"], "fallbacks": ()}
+    with serving(lambda _: Answer("down", 404, "text/plain")) as served:
+        name = "sparql" if gone == "/sparql" else "api"
+        endpoints = endpoints_of(served.url).model_copy(update={**real, name: f"{served.url}{gone}"})
+        settings = Settings(endpoints=endpoints, home=tmp_path, limits={"retries": 0})
+        kb = WikidataKB(settings)
+        findings = list(check_kb(kb, settings))
+        lacking = broken(findings, kb)
+        kb.close()
+    assert lacking
+    assert any(f"endpoints.{name}" in one.remedy for one in findings if one.what in lacking)
+
+
+def test_a_plain_endpoint_is_tried_as_what_it_is(tmp_path):
+    store = Store()
+    store.load(LABELLED.encode(), RdfFormat.TURTLE)
+
+    def answer(asked: Asked) -> Answer:
+        if asked.path != "/sparql":
+            return Answer("nothing here", 404, "text/plain")
+        try:
+            found = store.query(asked.params["query"])
+        except SyntaxError as error:
+            return Answer(f"error at 1:1: expected {error}", 400, "text/plain")
+        return Answer(found.serialize(format=QueryResultsFormat.JSON) or b"", type=ROWS)
+
+    with serving(answer) as served:
+        settings = Settings(kb=f"{served.url}/sparql", home=tmp_path, limits={"retries": 0})
+        with open_kb(settings) as kb:
+            findings = list(check_kb(kb, settings))
+            assert broken(findings, kb) == []
+    told = verdicts(findings)
+    assert (told["queries"], told["search"], told["entry"]) == ("works", "works", "works")
+    assert "limits" not in told
+
+
+def test_services_that_stand_in_and_the_one_of_articles_are_tried_by_themselves(mini_kb, tmp_path):
+    real = {**mini_kb.state()["endpoints"], "fallbacks": ()}
+    endpoints = endpoints_of("http://127.0.0.1:9").model_copy(
+        update={**real, "scholarly": "http://127.0.0.1:9/sparql", "fallbacks": (real["sparql"],)}
+    )
+    settings = Settings(endpoints=endpoints, home=tmp_path, limits={"retries": 0})
+    kb = WikidataKB(settings)
+    told = verdicts(check_kb(kb, settings))
+    kb.close()
+    others = {name.removeprefix("other: "): verdict for name, verdict in told.items() if name.startswith("other")}
+    assert others["scholarly articles"] == "fails"
+    assert sorted(others.values()) == ["fails", "works"]
