@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from kbnav.answers import ENTITY_IRI, AnswerTable, Cell, Ranking
 from kbnav.knowledge.base import Entity, Entry, Example, Neighborhood, SearchResult, Statement, Value
 from kbnav.knowledge.sparql.prefixes import shortened
+from kbnav.knowledge.sparql.vocabulary import wikibase_prefixes
 from kbnav.tools.observation import Shown
 
 _COLUMNS = 20
@@ -251,17 +254,29 @@ def cell_text(cell: Cell, table: AnswerTable, width: int) -> str:
     labels = table.labels
     used = table.entity(cell)
     if used:
-        form = "" if table.prefixes is not None else _form(cell.value)
+        form = "" if table.prefixes is not None else _form(cell.value, table)
         return f"{form}{_labelled(used, labels, width)}"
-    if cell.type == "uri" and (short := shortened(cell.value)):
+    if cell.type == "uri" and (short := shortened(cell.value, _prefixes(table.concept_base))):
         return cut(short, width)
-    text = cut(ENTITY_IRI.sub(lambda found: _labelled(found[1], labels, width), cell.value), width)
+    text = cut(ENTITY_IRI.sub(lambda found: _inside(found, table, width), cell.value), width)
     return f"{text}@{cell.language}" if cell.language else text
 
 
-def _form(iri: str) -> str:
+@cache
+def _prefixes(concept_base: str) -> Mapping[str, str] | None:
+    """Those of a Wikibase by its concept base; None for Wikidata's and those of SKBs."""
+    return wikibase_prefixes(concept_base) if concept_base else None
+
+
+def _inside(found: re.Match[str], table: AnswerTable, width: int) -> str:
+    """An entity in a text, as GROUP_CONCAT makes them; another site's is left as it is."""
+    own = found[0].startswith(table.concept_base)
+    return _labelled(found[1], table.labels, width) if own else found[0]
+
+
+def _form(iri: str, table: AnswerTable) -> str:
     """``wdt:``, ``p:``, ``pq:`` and so on before a property: as a predicate each of them is another one."""
-    short = shortened(iri)
+    short = shortened(iri, _prefixes(table.concept_base))
     prefix = short.partition(":")[0]
     return f"{prefix}:" if prefix not in ("", "wd", "wds", "node") else ""
 

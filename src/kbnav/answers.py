@@ -89,7 +89,8 @@ class AnswerTable:
     ``labels`` maps entity ids (``Q42``) to labels in the user's language. With ``prefixes`` every IRI is an entity, and
     its id is the ``short_name``; None: only the IRIs of a Wikibase's or an SKB's entities are, and they say the id.
     ``cut`` is a sentence on rows that the service left out; empty where it gave all, as far as it says. ``note`` is
-    what else must be known of where the rows come from.
+    what else must be known of where the rows come from. ``concept_base`` is what the IRIs of a Wikibase's entities
+    begin with, where IRIs of other sites are to be told from them.
     """
 
     columns: tuple[str, ...] = ()
@@ -99,12 +100,16 @@ class AnswerTable:
     prefixes: Mapping[str, str] | None = None
     cut: str = ""
     note: str = ""
+    concept_base: str = ""
 
     def entity(self, cell: Cell) -> str | None:
         """Id of the entity that a cell is; None where it is none."""
         if cell is None or cell.type != "uri":
             return None
-        return cell.entity_id if self.prefixes is None else short_name(cell.value, self.prefixes)
+        if self.prefixes is not None:
+            return short_name(cell.value, self.prefixes)
+        own = cell.value.startswith(self.concept_base.removesuffix("entity/"))
+        return cell.entity_id if own else None
 
     def label(self, cell: Cell) -> str | None:
         """Its label, where that is known."""

@@ -9,18 +9,24 @@ from typing import Any
 import pytest
 
 from kbnav.agents.common.choice import build_agent
+from kbnav.agents.spinach import spinach_with
 from kbnav.answers import AnswerTable, Term
+from kbnav.apps.web.service import Served
 from kbnav.errors import UnknownId, UsageError
 from kbnav.knowledge.base import Profiled
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.service.http import HttpClient
+from kbnav.knowledge.sparql.present import page_for
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, vocabulary_of
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of, open_http
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.site import learn, rdf_prefixes, siteinfo
+from kbnav.models.scripted import ScriptedModel, says
 from kbnav.session import attempt
 from kbnav.settings import Settings, Wikibase
+from kbnav.tools.observation import Shown
+from kbnav.tools.show import table_text
 from tests.knowledge.wikidata.foreign import BASE, build_foreign, foreign_triples
 from tests.knowledge.wikidata.serving import Answer, serving
 
@@ -76,6 +82,47 @@ def test_an_iri_of_wikidata_is_no_entity_of_its_own(kb):
         kb.get_entry("http://www.wikidata.org/entity/Q7186")
     assert kb.get_entry("https://kb.example/entity/Q7186").entity.label == "Marie Curie"
     assert kb.get_entry("https://kb.example/wiki/Property:P5").entity.label == "discoverer or inventor"
+
+
+def test_results_are_shown_with_its_own_prefixes_and_labels_and_iris_of_others_whole(kb):
+    query = (
+        "SELECT ?e ?p ?other { wd:Q979 ?p ?e . FILTER(?p IN (wdt:P5, p:P5)) "
+        "BIND(<http://www.wikidata.org/entity/Q979> AS ?other) }"
+    )
+    text = table_text(kb.execute_query(query), Shown())
+    assert "Q7186 (Marie Curie)\twdt:P5" in text
+    assert "\tp:P5" in text
+    assert "http://www.wikidata.org/entity/Q979" in text
+    assert "polonium" not in text
+
+
+def test_no_link_leads_to_wikidatas_query_page(kb, mini_kb):
+    assert page_for(kb.state(), "https://query.wikidata.org/#") == ""
+    assert page_for(mini_kb.state(), "https://query.wikidata.org/#") == "https://query.wikidata.org/#"
+
+
+def test_the_page_links_to_its_own_entities(kb, settings):
+    served = Served("kb", kb, settings, ())
+    rows = served.rows(kb.execute_query("SELECT ?e { ?e wdt:P5 wd:Q7186 } ORDER BY ?e"), "en", 0, 1)
+    assert rows[0][0] is not None
+    assert (rows[0][0]["text"], rows[0][0]["href"]) == ("radium", "https://kb.example/wiki/Q1128")
+
+
+def test_a_scripted_model_gets_its_ids_in_the_prompt_and_answers(kb, settings):
+    query = "SELECT ?element { ?element wdt:P1 wd:Q11344 ; wdt:P5 wd:Q7186 }"
+    model = ScriptedModel(
+        replies=[
+            says(("search_entities", {"query": "Marie Curie"})),
+            says(("execute_query", {"query": query})),
+            says(("finish", {"answer": "Polonium and radium."})),
+        ]
+    )
+    run = attempt(spinach_with(model, None, kb, settings), "Which elements did Marie Curie discover?").run
+    assert run.outcome.table is not None
+    assert ids(run.outcome.table) == ["Q1128", "Q979"]
+    prompt = model.seen[0][0].text
+    assert "wdt:P1/wdt:P2*" in prompt
+    assert "P31" not in prompt
 
 
 def test_entries_neighbours_examples_and_profiles_speak_of_its_own_properties(kb):

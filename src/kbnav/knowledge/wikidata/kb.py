@@ -31,7 +31,7 @@ from kbnav.knowledge.service.http import HttpClient, is_loopback, user_agent
 from kbnav.knowledge.service.limits import Throttle
 from kbnav.knowledge.service.metering import Meter
 from kbnav.knowledge.sparql.prefixes import add_prefixes
-from kbnav.knowledge.sparql.vocabulary import Vocabulary
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA, Vocabulary
 from kbnav.knowledge.wikidata import examples, neighbors, profiles, value_search, vector
 from kbnav.knowledge.wikidata.api import ActionApi
 from kbnav.knowledge.wikidata.entities import languages, no_page, parse, references, without_unknown
@@ -117,7 +117,10 @@ class WikidataKB:
 
     def state(self) -> Mapping[str, Any]:
         """Kind, endpoints, and a mirror's build; live Wikidata has no version that could be asked for again."""
-        own = {} if self._site == WIKIDATA_SITE else {"site": self._site.model_dump(mode="json")}
+        own: dict[str, Any] = {} if self._site == WIKIDATA_SITE else {"site": self._site.model_dump(mode="json")}
+        page, usual = self._endpoints.query_page, Endpoints().query_page
+        if page != usual or self._words.concept_base != WIKIDATA:  # Wikidata's page opens no query of another Wikibase
+            own["query_page"] = "" if page == usual else page
         return {"kind": self.name, "endpoints": self._endpoints.model_dump(mode="json"), **own, **self._about}
 
     def page(self, entity_id: str) -> str:
@@ -197,7 +200,9 @@ class WikidataKB:
         """See ``KnowledgeBase``. In the dialect of the service, with the standard prefixes it lacks in front."""
         named = add_prefixes(query, self._words.own_prefixes)
         table = self._queries.run(named, language=_code(language))
-        return replace(table, labels=self.labels(_ids_to_label(table, self._words), language=language))
+        labels = self.labels(_ids_to_label(table, self._words), language=language)
+        base = "" if self._words.concept_base == WIKIDATA else self._words.concept_base
+        return replace(table, labels=labels, concept_base=base)
 
     def ask_service(self, url: str, query: str) -> AnswerTable:
         """The rows of a query at one of its other query services."""
