@@ -91,6 +91,8 @@ def _finding(what: str, attempt: Callable[[KnowledgeBase], Tried], kb: Knowledge
     meter, began = Meter(), time.monotonic()
     try:
         verdict, says, remedy = attempt(metered(kb, meter))
+    except _Nothing as error:
+        verdict, says, remedy = "fails", str(error), ""
     except KbnavError as error:
         verdict, says, remedy = "fails", str(error).splitlines()[0], _REMEDIES.get(what, "")
     spent = time.monotonic() - began
@@ -121,7 +123,9 @@ class _Trial:
             rows = len(kb.execute_query("SELECT ?s WHERE { ?s ?p ?o } LIMIT 1"))
             return ("works", "SPARQL runs", "") if rows else ("partly", "SPARQL runs, and there is no triple", "")
         table = kb.execute_query(_PROPERTY if self._kind == "wikibase" else _THING)
-        found = _cells(table)
+        # Of a Wikibase whatever the IRI begins with: that is looked at next.
+        own = [cell.entity_id or "" for row in table.rows for cell in row if cell and cell.type == "uri"]
+        found = own if self._kind == "wikibase" else _cells(table)
         if not found:
             empty = "the query service answers, and has no property of a Wikibase: its prefixes or its data are others"
             remedy = "set wikibase.concept_base, or give the endpoint's own address as --kb"
@@ -195,6 +199,7 @@ class _Trial:
     def examples(self, kb: KnowledgeBase) -> Tried:
         relation = self._property
         if not relation:
+            self._sample(kb)
             edges = kb.search_neighbors(self._thing).edges
             relation = edges[0].relation.id.lstrip("^") if edges else ""
         if not relation:
