@@ -122,7 +122,7 @@ class _Trial:
             self._thing = _first_node(kb)
             rows = len(kb.execute_query("SELECT ?s WHERE { ?s ?p ?o } LIMIT 1"))
             return ("works", "SPARQL runs", "") if rows else ("partly", "SPARQL runs, and there is no triple", "")
-        table = kb.execute_query(_PROPERTY if self._kind == "wikibase" else _THING)
+        table = self._rows(kb, _PROPERTY if self._kind == "wikibase" else _THING)
         # Of a Wikibase whatever the IRI begins with: that is looked at next.
         own = [cell.entity_id or "" for row in table.rows for cell in row if cell and cell.type == "uri"]
         found = own if self._kind == "wikibase" else _cells(table)
@@ -140,7 +140,7 @@ class _Trial:
 
     def iris(self, kb: KnowledgeBase) -> Tried:
         words = vocabulary_of(kb)
-        table = kb.execute_query("SELECT ?property WHERE { ?property wikibase:directClaim ?direct } LIMIT 1")
+        table = self._rows(kb, "SELECT ?property WHERE { ?property wikibase:directClaim ?direct } LIMIT 1")
         iri = next((cell.value for row in table.rows for cell in row if cell), "")
         if not words.entity_id(iri):
             base = iri.rpartition("/")[0] + "/"
@@ -237,6 +237,11 @@ class _Trial:
         )
         remedy = "" if token else "more API requests: set access_token, and limits.api_requests_per_minute"
         return "works", said, remedy
+
+    def _rows(self, kb: KnowledgeBase, query: str) -> AnswerTable:
+        """The rows of a query; of a Wikibase without their labels, which come from another service."""
+        select: Callable[[str, str], AnswerTable] | None = getattr(kb, "ask_service", None)
+        return select(self._endpoints.sparql, query) if select else kb.execute_query(query)
 
     def _sample(self, kb: KnowledgeBase) -> None:
         """Something that is there, with its label."""
