@@ -303,8 +303,6 @@ class Settings(BaseSettings):
     """Calls of the model that are under way at once, outside the policy."""
     model_cache: bool = True
     """Whether replies to retrieval systems are kept under ``home`` and given again to the same prompts."""
-    api_model: str = ""
-    """The model that the functions of programs ask (``agent-retriever``); empty: ``model``."""
     options: dict[str, Any] = {}
     """Options of the system that answers, by name, as ``--set`` gives them."""
     prices: dict[str, Price] = {}

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from kbnav.errors import BadArguments
-from kbnav.programs.api import Api, open_api_model
+from kbnav.programs.api import Api
 from kbnav.programs.api.source import NotHere
 from kbnav.programs.program import Program
-from kbnav.settings import Settings
 
 CURIE, PIERRE, RADIUM, POLONIUM = "Q7186", "Q37463", "Q1128", "Q979"
 
@@ -112,11 +111,3 @@ def retrieve(query):
     assert outcome.error is None
     assert list(outcome.scores) == [POLONIUM, RADIUM]
     assert "no index of texts" in outcome.debug
-
-
-def test_the_functions_model_is_a_setting_of_its_own(tmp_path):
-    assert open_api_model(Settings(home=tmp_path)) is None
-    keyed = {"home": tmp_path, "api_key": "k", "base_url": "http://127.0.0.1:9/v1"}
-    assert open_api_model(Settings(model="writer", **keyed)).name == "writer"
-    assert open_api_model(Settings(model="writer", api_model="small", **keyed)).name == "small"
-    assert open_api_model(Settings(model="writer", api_model="offline", **keyed)) is None

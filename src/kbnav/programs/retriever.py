@@ -44,7 +44,7 @@ class AgentRetrieverOptions(RetrievalOptions):
     routing: Routing = "auto"
     """How a query finds its group: by one call of a model, or by common words; auto: by a model if there is one."""
     sandbox: str = "monty"
-    """Where programs run: monty, or cpython."""
+    """Where programs run: monty, or bubblewrap."""
     api_model: str = ""
     """The model that programs ask; empty: the one that was named in training, if any."""
     depth: int = Field(default=SIZE, ge=1)

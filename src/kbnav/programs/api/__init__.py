@@ -1,6 +1,5 @@
 """What a program may call. Everything here runs in this process; only plain data crosses to a program and back."""
 
 from kbnav.programs.api.api import API_VERSION, Api, ApiLimits, Calls, OutOfCalls
-from kbnav.programs.api.open import open_api_model
 
-__all__ = ["API_VERSION", "Api", "ApiLimits", "Calls", "OutOfCalls", "open_api_model"]
+__all__ = ["API_VERSION", "Api", "ApiLimits", "Calls", "OutOfCalls"]
