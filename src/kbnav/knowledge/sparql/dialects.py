@@ -46,6 +46,9 @@ class Dialect:
     """Expressions with ``{0}`` and ``{1}`` for points: kilometres between two, latitude and longitude of one."""
     functions: frozenset[str] = frozenset()
     """IRIs of Wikidata's own functions that it has."""
+    days: str = ""
+    """IRI of a function that gives days for a duration, through which differences of dates go, as on Wikidata's query
+    service; empty: dates are those of the standard."""
     closed: bool = False
     """Whether every other function with an IRI is known not to be there, so that it is refused before it is sent."""
     text: TextIndex = ""

@@ -14,6 +14,7 @@ from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.sparql.aliases import expand_aliases
 from kbnav.knowledge.sparql.blocks import Parsed, parsed, service_blocks
 from kbnav.knowledge.sparql.check import QueryForm, check, query_form, without_services
+from kbnav.knowledge.sparql.dates import rewrite_dates
 from kbnav.knowledge.sparql.dialects import Dialect, TextIndex
 from kbnav.knowledge.sparql.extensions import (
     AROUND,
@@ -105,7 +106,7 @@ def rewrite(query: str, dialect: Dialect, *, language: str = "en") -> str:
         return query
     text = drop_hints(inline_subqueries(query))
     text = rewrite_services(text, dialect)
-    text = rewrite_functions(expand_aliases(text), dialect)
+    text = rewrite_dates(rewrite_functions(expand_aliases(text), dialect), dialect)
     return close_up(rewrite_label_service(text, lateral=dialect.lateral, auto_language=language))
 
 

@@ -10,6 +10,7 @@ from kbnav.knowledge.serving.http import Asked, Reply, failure
 from kbnav.knowledge.sparql.dialects import DIALECTS, GEO_WIKIDATA
 from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
 from kbnav.knowledge.sparql.rewriting import prepare
+from kbnav.knowledge.wikidata.mirror.functions import DAYS
 from kbnav.knowledge.wikidata.mirror.worker import Form, QueryError, QueryPool
 
 _PLAIN = "text/plain;charset=utf-8"
@@ -40,7 +41,12 @@ _GRAPH_FORMS: Mapping[str, Form] = {
     "json": "json",
 }
 MIRROR = replace(
-    DIALECTS["oxigraph"], federation=False, closed=True, geo=GEO_WIKIDATA, functions=DIALECTS["wdqs"].functions
+    DIALECTS["oxigraph"],
+    federation=False,
+    closed=True,
+    geo=GEO_WIKIDATA,
+    functions=DIALECTS["wdqs"].functions,
+    days=DAYS,
 )
 """What a mirror understands beyond what is rewritten: Oxigraph with the functions of ``functions``."""
 _EXECUTION = "java.util.concurrent.ExecutionException: "

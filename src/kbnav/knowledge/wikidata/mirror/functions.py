@@ -11,6 +11,8 @@ from pyoxigraph import BlankNode, Literal, NamedNode, Triple
 
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 
+DAYS = "urn:kbnav:days"
+"""Days for a duration, anything else as it is: no function of the query service, but how a mirror subtracts dates."""
 Term = NamedNode | BlankNode | Literal | Triple
 Function = Callable[..., Term | None]
 
@@ -18,6 +20,9 @@ _GEOF = "http://www.opengis.net/def/geosparql/function/"
 _EARTH_RADIUS = 6371.0088
 """Kilometres, the mean."""
 _POINT = re.compile(r"\s*(?:<[^>]*>\s*)?Point\(\s*([-+.\dE]+)\s+([-+.\dE]+)\s*\)\s*", re.IGNORECASE)
+
+_DURATIONS = f"{v.XSD}dayTimeDuration"
+_DURATION = re.compile(r"(-?)P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?)?")
 
 
 def functions() -> dict[NamedNode, Function]:
@@ -28,6 +33,7 @@ def functions() -> dict[NamedNode, Function]:
         NamedNode(f"{_GEOF}longitude"): lambda point: _coordinate(point, 0),
         NamedNode(f"{v.WIKIBASE}isSomeValue"): _is_some_value,
         NamedNode(f"{v.WIKIBASE}decodeUri"): _decode_uri,
+        NamedNode(DAYS): _days,
     }
 
 
@@ -60,6 +66,15 @@ def _point(term: Term) -> tuple[float, float] | None:
 
 def _double(number: float) -> Literal:
     return Literal(str(number), datatype=NamedNode(f"{v.XSD}double"))
+
+
+def _days(term: Term) -> Term | None:
+    match = _DURATION.fullmatch(term.value) if isinstance(term, Literal) and term.datatype.value == _DURATIONS else None
+    if match is None:
+        return term
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups()[1:])
+    length = days + (hours * 3600 + minutes * 60 + seconds) / 86_400
+    return _double(-length if match[1] else length)
 
 
 def _is_some_value(term: Term) -> Term:
