@@ -45,13 +45,12 @@ _NOT_IDS = re.compile(r"\b\w+:[QPL]\d+\b|\b[A-Z]{2,}\b")
 def execute_query(context: Context, thought: str, query: str) -> Observation:
     """Run a SPARQL query (SELECT, ASK or CONSTRUCT) and see its rows, or the first and the last of many, and counts.
 
-    Start with a small query, look at the result, then build on it. Use only ids that you have seen in a result. The
-    usual prefixes (wd, wdt, p, ps, pq, rdfs, ...) need not be declared. Results are numbered; a query that is run once
-    more is not sent again but makes its result the last one.
+    Use only ids that you have seen in a result. The usual prefixes need not be declared. Results are numbered; running
+    a query once more makes its result the last one.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
-        query: The whole SPARQL query.
+        thought: Why this step comes next.
+        query: The whole query.
     """
     if (before := again(context, query)) is not None:
         return before

@@ -7,15 +7,15 @@ from kbnav.tools.observation import Context, Observation
 
 
 def finish(context: Context, thought: str, result: int = 0, answer: str = "", no_answer: bool = False) -> Observation:
-    """End the work: the result that you name is the answer, whole, also the rows that were not shown.
+    """End the work: the result named is the answer, whole, also the rows that were not shown.
 
-    Call it after you have seen a result that answers the whole question. It costs no action.
+    Call it alone, once you have seen a result that answers the whole question.
 
     Args:
-        thought: Why this result answers the question, or why there is none; what a reader should know of it.
-        result: Number of the result that is the answer; 0 for the last one with rows.
-        answer: The answer in one to three plain sentences, in the language of the question, from that result alone:
-            what it does not show is not said. Of a list that was shown whole, name all; else say how many there are.
+        thought: Why it answers the question, or why nothing does; what a reader should know of it.
+        result: Its number; 0: the last one with rows.
+        answer: The answer in one to three plain sentences, in the language of the question, from that result alone.
+            Of a list that was shown whole, name all; else say how many there are.
         no_answer: True if queries have shown that the knowledge base does not hold the answer.
     """
     if result and not no_answer:

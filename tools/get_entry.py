@@ -23,16 +23,14 @@ _IDENTIFIERS = 10
 
 
 def get_entry(context: Context, thought: str, entity_id: str, properties: str = "") -> Observation:
-    """Read the page of one entity or property: its statements with qualifiers, cut to what matters for the question.
+    """Read the page of an entity or property: its statements with qualifiers, cut to what matters for the question.
 
-    Use it to see which properties an entity really has before writing a query with them. Edges that come in from other
-    entities are counted; of a class, what its instances have. Of identifiers in other databases, those are shown that
-    the question speaks of.
+    It shows which properties an entity really has. Edges that come in are counted; of a class, what its instances have.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
-        entity_id: The id of the entity or property, such as Q42 or P31.
-        properties: Ids of properties to see with all their statements, and nothing else: "P39 P166".
+        thought: Why this step comes next.
+        entity_id: Its id, such as Q42 or P31.
+        properties: Ids of properties to see whole, and nothing else: "P39 P166".
     """
     try:
         entry = context.kb.get_entry(entity_id, language=context.language)

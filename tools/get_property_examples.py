@@ -10,14 +10,13 @@ from kbnav.tools.show import examples_text
 
 
 def get_property_examples(context: Context, thought: str, property_id: str) -> Observation:
-    """See how a property is used: real statements, counts, its qualifiers and units, the classes at both ends.
+    """See how a property is used: real statements, counts, qualifiers, units, the classes at both ends.
 
-    Use it when the name of a property does not say which way it points or what its values are, or before a query with
-    its qualifiers.
+    Use it when its name does not say which way it points or what its values are, or before a query with its qualifiers.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
-        property_id: The id of the property, such as P31.
+        thought: Why this step comes next.
+        property_id: Its id, such as P31.
     """
     limit = context.shown.examples
     examples = context.kb.get_property_examples(property_id, language=context.language, limit=limit)

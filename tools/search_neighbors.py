@@ -27,16 +27,16 @@ def search_neighbors(
 ) -> Observation:
     """Find what an entity is linked to, in both directions, best match first; statements that are not truthy too.
 
-    Use it where get_entry does not show the link: often the fact is stated on the other entity and points to this one.
+    Often the fact is stated on the other entity and points to this one, where get_entry does not show it.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
-        entity_id: The id of the entity, such as Q42.
-        query: Words that describe the wanted relation or neighbour; edges are ranked against them.
-        relation: The id of a property, to see only its edges.
-        direction: "out" for edges that leave the entity, "in" for edges that point to it, or "both".
-        having: What the other end must have, as "P27=Q36"; only such neighbours are shown.
-        offset: How many of the best edges to pass over, to see those behind them.
+        thought: Why this step comes next.
+        entity_id: Its id, such as Q42.
+        query: Words for the wanted relation or neighbour, to rank edges by.
+        relation: Id of a property, to see only its edges.
+        direction: "out" for edges that leave the entity, "in" for those that point to it.
+        having: What the other end must have: "P27=Q36".
+        offset: How many of the best edges to pass over.
     """
     offset = max(0, offset)
     found = context.kb.search_neighbors(

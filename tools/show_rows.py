@@ -18,10 +18,10 @@ def show_rows(context: Context, thought: str, result: int = 0, start: int = 1, c
     """See further rows of a result that was cut, or those only that contain a text; no query is run.
 
     Args:
-        thought: Why this step comes next, in one or two sentences.
-        result: Number of the result; 0 for the last one with rows.
-        start: The first row to see, counted from 1.
-        contains: Only rows that contain this text, such as a name or an id.
+        thought: Why this step comes next.
+        result: Its number; 0: the last one with rows.
+        start: The first row to see, from 1.
+        contains: Only rows with this text.
     """
     with_rows = {number: step for number, step in context.ran.items() if step.rows}
     number = result or max(with_rows, default=0)

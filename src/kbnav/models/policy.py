@@ -266,7 +266,7 @@ def _thought_once(schema: dict[str, Any]) -> dict[str, Any]:
     if thought is None:
         return schema
     needed = [name for name in parameters.get("required", ()) if name != "thought"]
-    told = {**thought, "description": f"{thought['description']} Once a turn, in its first call."}
+    told = {**thought, "description": f"{thought['description']} Once a turn."}
     properties = {**parameters["properties"], "thought": told}
     return {
         **schema,
