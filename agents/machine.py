@@ -61,7 +61,8 @@ class Machine:
             return {"usage": usage, "stop": "refusal", "failure": reply.refusal}
         calls = list(second_tries(reply.calls, state) or (reply.calls if self.budget.parallel else reply.calls[:1]))
         if not within_budget(calls, state, self.ending, self.budget):
-            return {"usage": usage, "stop": "gave up" if room(state, self.budget) > 0 else used_up(state, self.budget)}
+            stop = "gave up" if room(state, self.budget) > 0 else used_up(state, self.budget)
+            return {"usage": usage, "stop": stop, "failure": reply.note}
         turn = 1 + max((step.call.turn for step in (*state["path"], *state["discarded"])), default=0)
         return {"usage": usage, "pending": [replace(call.encodable(), turn=call.turn or turn) for call in calls]}
 

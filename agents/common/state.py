@@ -31,11 +31,12 @@ class State(TypedDict):
 
 @dataclass(frozen=True)
 class Reply:
-    """What a policy says: at least one call, or a refusal; neither where it gives up."""
+    """What a policy says: at least one call, or a refusal; neither where it gives up, with ``note`` on why."""
 
     calls: Sequence[Call] = ()
     usage: Usage = Usage()
     refusal: str = ""
+    note: str = ""
 
 
 class Policy(Protocol):

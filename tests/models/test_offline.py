@@ -120,6 +120,27 @@ def test_questions_it_can_make_nothing_of_end_soon_and_without_an_answer(agent: 
     assert len(run.steps) <= 14
 
 
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        (
+            "Wer hat das Luftschiff mit den sieben Masten gebaut?",
+            "follows questions in English best",
+        ),
+        ("Kdo postavil vzducholoď se sedmi stěžni a kde je teď?", "does not read the language of this question (cs)"),
+        ("Who built the airship with the seven masts?", ""),
+    ],
+)
+def test_a_question_in_another_language_that_leads_to_nothing_ends_with_a_hint(
+    agent: Agent, question: str, said: str
+) -> None:
+    outcome = asked(agent, question).outcome
+    assert outcome.status == "no answer"
+    assert said in outcome.note
+    assert bool(outcome.note) == bool(said)
+    assert not said or outcome.note.endswith("ask in English, or ask a model (--model).")
+
+
 def test_the_same_state_gives_the_same_calls(agent: Agent) -> None:
     state = start("Who discovered polonium?", [], agent.settings.budget)
     context = agent.context(state["question"], "en").tools

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from kbnav.language import question_language
+
 Asks = Literal["", "person", "time", "place", "number"]
 """What kind of value is asked for, where the question word says so."""
 Order = Literal["DESC", "ASC"]
@@ -255,6 +257,17 @@ _LEXICONS: Mapping[str, Lexicon] = {
     "zh": _ZH,
     "ar": _AR,
 }
+
+
+def why_unread(question: str, language: str) -> str:
+    """What to tell where a question that is not in English led to nothing; empty where it is in English."""
+    code = question_language(question, default=language).split("-")[0]
+    if code == "en":
+        return ""
+    reads = f"follows questions in English best, and this one ({code}) led to nothing"
+    if code not in _LEXICONS:
+        reads = f"does not read the language of this question ({code}), only {', '.join(_LEXICONS)}"
+    return f"The offline policy {reads}: ask in English, or ask a model (--model)."
 
 
 def lexicon(language: str) -> Lexicon:

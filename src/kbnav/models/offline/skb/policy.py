@@ -12,6 +12,7 @@ from kbnav.agents.common.losses import settled
 from kbnav.agents.machine import Reply, State
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rdf import local_name, local_names
+from kbnav.models.offline.lexicon import why_unread
 from kbnav.models.offline.skb.paths import Path, Paths, Step, leftover
 from kbnav.models.offline.skb.reading import Mention, Reading, read
 from kbnav.tools.observation import Context
@@ -60,7 +61,7 @@ class SkbOfflinePolicy:
         done = _Done({step.call.key: step for step in settled(taken)}, len(state["path"]), self._toolbox)
         turn = 1 + max((step.call.turn for step in taken), default=0)
         reading: Reading = self._read(state["question"], context.language)
-        for wanted in self._plan(reading, done, state):
+        for wanted in self._plan(reading, done, state, context.language):
             offered = [one for one in wanted if one[0] in self._toolbox.names]
             calls = [done.call(one, f"call-{turn}-{number}", turn) for number, one in enumerate(offered, 1)]
             new = [call for call in calls if call.key not in done.steps]
@@ -68,7 +69,7 @@ class SkbOfflinePolicy:
                 return Reply(new)
         return Reply()
 
-    def _plan(self, reading: Reading, done: _Done, state: State) -> Iterator[Turn]:
+    def _plan(self, reading: Reading, done: _Done, state: State, language: str) -> Iterator[Turn]:
         """Turns of the plan in order; a turn whose calls were all made is passed over."""
         mentions = reading.mentions
         if mentions:
@@ -85,7 +86,9 @@ class SkbOfflinePolicy:
             if found:
                 yield from self._conclude(reading, paths, found, done, best=place == 0)
         yield from self._by_text_alone(reading, done)
-        yield [(FINISH, "Neither the named nodes nor the question's words lead to anything here.", {"nodes": []})]
+        nothing = "Neither the named nodes nor the question's words lead to anything here."
+        why = " ".join(filter(None, (nothing, why_unread(state["question"], language))))
+        yield [(FINISH, why, {"nodes": []})]
 
     def _earlier(self, state: State) -> tuple[Mention, ...]:
         """Where the question names nothing it may go on from the first answer to the question before."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from kbnav.agents.common.losses import settled
 from kbnav.agents.machine import Reply, State
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, Vocabulary
-from kbnav.models.offline.lexicon import lexicon
+from kbnav.models.offline.lexicon import lexicon, why_unread
 from kbnav.models.offline.wikidata.evidence import Evidence
 from kbnav.models.offline.wikidata.hypotheses import SURE, Focus, Hypothesis, Reading
 from kbnav.models.offline.wikidata.linking import leftovers, searched_as
@@ -48,7 +48,7 @@ class OfflinePolicy:
             calls = [call for call in self._calls(wanted, turn) if call.key not in made]
             if calls:
                 return Reply(calls)
-        return Reply()
+        return Reply(note=why_unread(state["question"], context.language))
 
     def _calls(self, wanted: Sequence[tuple[str, str, dict[str, str]]], turn: int) -> list[Call]:
         calls = []
