@@ -61,6 +61,22 @@ def test_what_is_of_a_class_or_one_below_is_looked_for_from_the_class(classes):
     assert len(rows(classes, PROLOGUE + query)[1]) == 15
 
 
+def test_the_classes_below_one_are_found_once_where_many_things_are_asked_whether_they_are_of_it():
+    edges = {(f"thing{i}", "is", f"class{i % 40}") for i in range(4000)}
+    edges |= {(f"thing{i}", "in", "here") for i in range(0, 4000, 100)} | {
+        (f"class{i}", "below", "top") for i in range(3)
+    }
+    edges |= {(f"class{i}", "below", f"class{i - 1}") for i in range(1, 40)}
+    store = store_of(edges)
+    plain = "SELECT ?x { ?x :in :here ; :is ?c . ?c :below* :top }"
+    query = ordered(store, plain)
+    assert "SELECT ?c { ?c :below* :top }" in query
+    assert rows(store, PROLOGUE + query) == rows(store, PROLOGUE + plain)
+    around = "SELECT ?x { ?x :in :here OPTIONAL { ?x :is ?c . ?c :below* :top } }"
+    assert "SELECT ?c" not in ordered(store, around)
+    assert rows(store, PROLOGUE + ordered(store, around)) == rows(store, PROLOGUE + around)
+
+
 def test_it_begins_with_the_one_thing_that_is_named_and_not_with_a_class_of_many(classes):
     query = ordered(classes, "SELECT ?x { ?x :in :here . ?x :is/:below* :top . :rare1 :near ?x }")
     assert query.index(":rare1 :near") < query.index(":in :here") < query.index(":below*")

@@ -20,6 +20,8 @@ Count = Callable[[str, int], int]
 _FEW, _MANY = 1_000, 20_000
 """Up to how many solutions are counted: at first, and where the best order by that is much work."""
 _VERY_FEW = 20
+_OFTEN = 30
+"""Solutions from which on what all of them are compared with is found once."""
 _STARTS = 6
 _UNBOUND = 1e7
 
@@ -111,11 +113,15 @@ _CLOSURE = {(1, 1): Effort(0.4, 100), (1, 0): Effort(8, 60), (0, 1): Effort(100,
 
 @dataclass(frozen=True)
 class Order:
-    """Parts in the order they are to be evaluated, with the rows and the work that are expected."""
+    """Parts in the order they are to be evaluated, with the rows and the work that are expected.
+
+    ``before`` are the rows expected where each part begins.
+    """
 
     parts: tuple[Part, ...]
     rows: float
     work: float
+    before: tuple[float, ...] = (1.0,)
 
 
 class Parts:
@@ -203,7 +209,7 @@ def arranged(parts: Sequence[Part], bound: frozenset[str], counts: Count) -> tup
     solution of the other.
     """
     orders = [_best_order(some, bound, counts) for some in _connected(parts)]
-    texts = [_written(order.parts, bound, counts) for order in orders]
+    texts = [_written(order, bound, counts) for order in orders]
     effort = Effort(prod(order.rows for order in orders), sum(order.work for order in orders))
     return (texts[0] if len(texts) == 1 else " ".join(f"{{ {text} }}" for text in texts)), effort
 
@@ -282,6 +288,7 @@ def _greedy(
 ) -> Order:
     """Append, again and again, what multiplies the solutions least."""
     left, rows, work = list(parts), so_far.rows, so_far.work
+    before = [1.0] * len(order)
     while left:
         joined = [part for part in left if part.variables & bound or not part.variables] or left
         efforts = [(part.effort(bound, counts), place) for place, part in enumerate(joined)]
@@ -292,11 +299,12 @@ def _greedy(
             found = counts(both, _FEW)
             effort = Effort((found if found < _FEW else 5 * found) / max(rows, 1), effort.work)
         work += max(rows, 1) * (effort.work + effort.rows)
+        before.append(rows)
         rows *= effort.rows
         order.append(part)
         left.remove(part)
         bound |= part.variables
-    return Order(tuple(order), rows, work)
+    return Order(tuple(order), rows, work, tuple(before))
 
 
 def _is_guess(part: Part, bound: frozenset[str]) -> bool:
@@ -306,11 +314,20 @@ def _is_guess(part: Part, bound: frozenset[str]) -> bool:
     return not _known(part.pattern.subject, bound) and _known(part.pattern.object, bound)
 
 
-def _written(parts: Sequence[Part], bound: frozenset[str], counts: Count) -> str:
-    """Parts in their order as SPARQL that Oxigraph evaluates in this order."""
+def _written(order: Order, bound: frozenset[str], counts: Count) -> str:
+    """Parts in their order as SPARQL that Oxigraph evaluates in this order.
+
+    Whether each of many solutions reaches a node by a path is not looked up for each, where few nodes reach it: those
+    are found once, and joined as a whole.
+    """
     texts: list[str] = []
-    for part in parts:
+    alone = not bound
+    for part, rows in zip(order.parts, order.before, strict=True):
         text = part.text(bound, counts)
+        asked_often = alone and texts and rows >= _OFTEN and part.variables <= bound and _is_closure(part)
+        if asked_often and counts(text, _FEW) < _FEW:
+            texts = [f"{{ {' '.join(texts)} }} {{ SELECT {' '.join(part.variables)} {{ {text} }} }}"]
+            continue
         texts.append(f"LATERAL {{ {text} }}" if texts else text)
         bound |= part.variables
     return " ".join(texts)
