@@ -47,7 +47,8 @@ def search_text(result: SearchResult, query: str, shown: Shown) -> str:
     """Found entities and properties, one a line, and which rung of the search found them."""
     values = _values_text(result, query, shown)
     if result.rung == "value" and not result.values:
-        return "\n".join([f'No statement or qualifier was found with "{cut(query, shown.cell)}" in a text.', *values])
+        nothing = f'No statement or qualifier was found with "{cut(query, shown.cell)}" in a text.'
+        return "\n".join([f"{nothing} Addresses, numbers and dates are not searched.", *values])
     if values and not result.entities and not result.properties:
         return "\n".join(values)
     if not result.entities and not result.properties:

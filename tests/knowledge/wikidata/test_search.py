@@ -47,6 +47,7 @@ PAGES = {
     "boiling point water": ["Q283"],
     "seat government": ["Property:P36"],
     "doctorate university x": ["Q8"],
+    "anzahl OR sitze": ["Q8"],
     "mayor OR tehran OR 1990": ["Q37079", "Q5", "Q6"],
 }
 
@@ -158,6 +159,13 @@ def test_the_rarest_word_is_enough_and_what_is_missing_is_said():
         found = opened.kb.search_entities("mayor tehran 1990")
     assert (found.rung, [one.id for one in found.entities]) == ("fulltext", ["Q37079", "Q5"])
     assert found.dropped == "mayor 1990"
+
+
+def test_an_article_of_another_language_is_no_word_to_look_for():
+    with serving(wikibase) as served, client(served.url) as opened:
+        found = opened.kb.search_entities("Anzahl der Sitze", language="de")
+    assert [one.id for one in found.entities] == ["Q8"]
+    assert "anzahl OR sitze" in [asked.params.get("srsearch") for asked in served.asked]
     with serving(wikibase) as served, client(served.url) as opened:
         assert opened.kb.search_entities("Emmy Award winner 1990").dropped == "winner 1990"
 

@@ -70,7 +70,9 @@ def test_a_text_is_found_as_it_is_written_where_nothing_is_named_so_and_never_be
 
 def test_words_inside_a_text_are_found_without_case_and_accents_and_parts_of_words_are_not(films):
     assert len(shown(films, "rathe-ölberg", kind="value")) == 2
-    assert shown(films, "herlock", kind="value") == ['No statement or qualifier was found with "herlock" in a text.']
+    assert shown(films, "herlock", kind="value") == [
+        'No statement or qualifier was found with "herlock" in a text. Addresses, numbers and dates are not searched.'
+    ]
     assert shown(films, "friend Holmes", kind="value")[0].startswith("No statement")
 
 

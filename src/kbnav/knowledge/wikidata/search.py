@@ -109,7 +109,8 @@ class _Search:
         kinds: list[Literal["item", "property"]] = ["item", "property"]
         if self.kind != "any":
             kinds = ["property"] if self.kind == "property" else ["item"]
-        text = joint.join(telling_words(phrase) or phrase.split())
+        told = telling_words(phrase)
+        text = joint.join([word for word in told if not _EDGE.fullmatch(word)] or told or phrase.split())
         found = self.api.full_text(text, kinds=kinds, language=self.language, limit=_HITS)
         found.sort(key=lambda one: -_named_in(one, phrase))
         entities = tuple(one for one in found if one.kind != "property")[:LOOSE]
