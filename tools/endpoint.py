@@ -41,6 +41,8 @@ _NAMED = 20
 """Ids of one query that are looked up at most."""
 _SHAPED = 25
 """Properties of a class that are shown."""
+_UNTYPED = {"rdfs:Resource": "things of no class here", "rdfs:Literal": "texts in a language"}
+"""What values are called that have neither class nor datatype."""
 _CONDITION = re.compile(r"\s*(\S+?)\s*=\s*(.+?)\s*")
 _SEPARATOR = re.compile(r"[\s,;]+")
 
@@ -284,7 +286,7 @@ def shape_text(shape: ClassShape) -> str:
 def _property_line(one: ShapeProperty, sampled: int) -> str:
     share = "all" if one.have >= sampled else f"{100 * one.have / max(1, sampled):.0f} %"
     several = f", up to {one.most} each" if one.most > 1 else ""
-    ranges = " or ".join(entity_name(share.entity) if share.entity.label else share.entity.id for share in one.ranges)
+    ranges = " or ".join(_UNTYPED.get(share.entity.id) or entity_name(share.entity) for share in one.ranges)
     return f"  {entity_name(one.property)}: {share}{several}" + (f"; {cut(ranges, 200)}" if ranges else "")
 
 

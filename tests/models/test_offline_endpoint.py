@@ -10,7 +10,8 @@ import pytest
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.spinach import build_spinach
 from kbnav.knowledge.open import open_kb
-from kbnav.models.offline.endpoint.reading import read_rows, read_search
+from kbnav.models.offline.endpoint.reading import Search, read, read_rows, read_search, words_apart
+from kbnav.models.offline.wikidata.question import read_question
 from kbnav.session import ask
 from kbnav.settings import Settings
 from kbnav.trajectory import Run
@@ -83,3 +84,18 @@ def test_rows_are_read_as_they_are_shown():
     assert read_rows("way\tp\tn\n1\tshop:fits (fits)\t3\nResult 2: 1 row.") == [["1", "shop:fits (fits)", "3"]]
     assert read_rows("Result 1: True") == [["true"]]
     assert read_rows("The query ran and returned no rows.") == []
+
+
+def test_words_of_a_phrase_that_nothing_is_called_are_looked_up_one_by_one():
+    question = read_question("Which compounds treat hypertension?", "en")
+    [phrase] = question.phrases
+    apart = words_apart([phrase], {phrase.text: Search(part="hypertension")})
+    assert [(one.text, one.noun) for one in apart] == [("compounds", True), ("treat", False), ("hypertension", False)]
+    searches = {
+        phrase.text: Search(part="hypertension"),
+        "compounds": read_search("Compound (v:Compound): class; 9 members"),
+        "treat": read_search("treats (v:treats): 3 uses [property]"),
+        "hypertension": read_search("hypertension (d:1): Disease"),
+    }
+    reading = read(question, searches, apart)
+    assert (reading.target, [one.id for one in reading.anchors]) == ("v:Compound", ["d:1"])

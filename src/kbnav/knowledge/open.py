@@ -109,7 +109,8 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
     that is to hold a credential, is missing.
     """
     from kbnav.knowledge.endpoint.access import authorization, checked_url
-    from kbnav.knowledge.endpoint.kb import Address, EndpointKB
+    from kbnav.knowledge.endpoint.kb import EndpointKB
+    from kbnav.knowledge.endpoint.known import Address
     from kbnav.knowledge.service.exchange import Reply, Request
     from kbnav.knowledge.service.probing import any_status, kept
     from kbnav.knowledge.wikidata.kb import open_http
@@ -131,7 +132,8 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
         # Posted, so that no cache keeps the error that an engine answers with.
         return http.fetch(Request("sparql", url, {"query": query}, post=True), any_status)
 
-    return EndpointKB(address, http, partial(kept, url, source.dialect, settings.home, ask))
+    index = _name_index(settings, source.index)
+    return EndpointKB(address, http, partial(kept, url, source.dialect, settings.home, ask), index)
 
 
 def is_skb(folder: Path) -> bool:
@@ -143,13 +145,28 @@ def is_skb(folder: Path) -> bool:
 
 
 def _skb(settings: Settings) -> SkbKB:
-    from kbnav import encoders
     from kbnav.knowledge.bundled import bundled_skb
+
+    return _open_skb(settings, bundled_skb(settings.home) if settings.kb == "demo" else Path(settings.kb))
+
+
+def _name_index(settings: Settings, folder: str) -> SkbKB | None:
+    """The name index of an endpoint. Raises UsageError where there is none in the folder."""
+    from kbnav.knowledge.endpoint.index import INDEX
+
+    if not folder:
+        return None
+    if not is_skb(Path(folder) / INDEX):
+        raise UsageError(f"{folder} has no name index: `kbnav endpoint index URL --out {folder}` makes it")
+    return _open_skb(settings, Path(folder) / INDEX)
+
+
+def _open_skb(settings: Settings, folder: Path) -> SkbKB:
+    from kbnav import encoders
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.skb.schema import read_meta
     from kbnav.knowledge.skb.store import SKB
 
-    folder = bundled_skb(settings.home) if settings.kb == "demo" else Path(settings.kb)
     name, key = read_meta(folder).encoder, settings.api_key.get_secret_value()
     served = name.startswith("openai:")  # any other encoder is found without settings
     encoder = encoders.load(name, base_url=settings.base_url, api_key=key) if served else None

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from kbnav.apps.cli import bot, evaluation, mirror, planner, programs, skb, sparql
+from kbnav.apps.cli import bot, endpoint, evaluation, mirror, planner, programs, skb, sparql
 from kbnav.apps.cli.ask import ask
 from kbnav.apps.cli.chat import chat
 from kbnav.apps.cli.check import check
@@ -38,6 +38,7 @@ app.add(opinions, section="Serve")
 app.add_typer(bot.app, name="bot", rich_help_panel="Serve")
 app.add(check, section="Knowledge bases")
 app.add_typer(mirror.app, name="mirror", rich_help_panel="Knowledge bases")
+app.add_typer(endpoint.app, name="endpoint", rich_help_panel="Knowledge bases")
 app.add_typer(skb.app, name="skb", rich_help_panel="Knowledge bases")
 app.add_typer(sparql.app, name="sparql", rich_help_panel="Knowledge bases")
 app.add_typer(evaluation.app, name="eval", rich_help_panel="Evaluation")

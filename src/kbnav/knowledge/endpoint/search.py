@@ -118,7 +118,8 @@ def _fit(label: str, phrase: str, wanted: Sequence[str]) -> tuple[tuple[str, ...
     held = tuple(word for word in wanted if word in folded)
     exact = folded == phrase.casefold().strip()
     likeness = fuzz.token_sort_ratio(phrase, label, processor=utils.default_process) / 100
-    return held, exact, 2.0 * exact + len(held) / max(1, len(wanted)) + likeness
+    as_written = 0.1 * (label == phrase)  # of namesakes, that which is written alike
+    return held, exact, 2.0 * exact + as_written + len(held) / max(1, len(wanted)) + likeness
 
 
 def like(found: Sequence[Word], labels: Mapping[str, str], phrase: str, limit: int) -> list[tuple[float, Word]]:

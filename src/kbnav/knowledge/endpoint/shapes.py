@@ -7,6 +7,7 @@ many values a member, and of which datatype or class they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from kbnav.answers import AnswerTable
 from kbnav.errors import QueryTimeout
@@ -34,27 +35,35 @@ Learn = Callable[[Sequence[str]], None]
 """Fetches labels of IRIs."""
 
 
-def class_query(iri: str, sample: int) -> str:
-    """SPARQL for the columns ``what``, ``p``, ``x`` and ``n``: members of a class, and what they have."""
-    members = f"{{ SELECT ?s WHERE {{ ?s a <{iri}> }} LIMIT {sample} }}"
+def class_query(iri: str, sample: int, *, below: bool = False) -> str:
+    """SPARQL for the columns ``what``, ``p``, ``x`` and ``n``: members of a class, and what they have.
+
+    With ``below`` the sample is of the members of its subclasses.
+    """
+    members = _members(iri, sample, below)
     each = f"SELECT ?s ?p (COUNT(*) AS ?k) WHERE {{ {members} ?s ?p ?o }} GROUP BY ?s ?p"
-    below = f"?class <{SUBCLASS}>+ <{iri}>"
+    lower = f"?class <{SUBCLASS}>+ <{iri}>"
     parts = [
         _one("members", f"SELECT ?s WHERE {{ ?s a <{iri}> }} LIMIT {COUNTED + 1}"),
-        _one("sampled", f"SELECT ?s WHERE {{ ?s a <{iri}> }} LIMIT {sample}"),
-        _one("below", f"SELECT DISTINCT ?s WHERE {{ {below} . ?s a ?class }} LIMIT {COUNTED + 1}"),
+        _one("sampled", members),
+        _one("below", f"SELECT DISTINCT ?s WHERE {{ {lower} . ?s a ?class }} LIMIT {COUNTED + 1}"),
         f"SELECT ('have' AS ?what) ?p (COUNT(*) AS ?n) WHERE {{ {{ {each} }} }} GROUP BY ?p "
         f"ORDER BY DESC(?n) ?p LIMIT {_PROPERTIES}",
         f"SELECT ('most' AS ?what) ?p (MAX(?k) AS ?n) WHERE {{ {{ {each} }} }} GROUP BY ?p",
-        f"SELECT ('subclass' AS ?what) (?class AS ?x) (COUNT(?s) AS ?n) WHERE {{ {below} . ?s a ?class }} "
+        f"SELECT ('subclass' AS ?what) (?class AS ?x) (COUNT(?s) AS ?n) WHERE {{ {lower} . ?s a ?class }} "
         f"GROUP BY ?class ORDER BY DESC(?n) LIMIT {_LISTED * 2}",
     ]
     return _union(parts)
 
 
-def ranges_query(iri: str, sample: int) -> str:
+def _members(iri: str, sample: int, below: bool) -> str:
+    lower = f"?class <{SUBCLASS}>+ <{iri}> . ?s a ?class"
+    return f"{{ SELECT DISTINCT ?s WHERE {{ {lower if below else f'?s a <{iri}>'} }} LIMIT {sample} }}"
+
+
+def ranges_query(iri: str, sample: int, *, below: bool = False) -> str:
     """SPARQL for the columns ``what``, ``p``, ``x`` and ``n``: classes and datatypes of values, and what comes in."""
-    members = f"{{ SELECT ?s WHERE {{ ?s a <{iri}> }} LIMIT {sample} }}"
+    members = _members(iri, sample, below)
     parts = [
         f"SELECT ('range' AS ?what) ?p ?x (COUNT(*) AS ?n) WHERE {{ {members} ?s ?p ?o . FILTER(?p != <{TYPE}>) "
         f"{_RANGE} }} GROUP BY ?p ?x",
@@ -81,7 +90,8 @@ def property_query(iri: str, sample: int) -> str:
 
 
 def _one(what: str, query: str) -> str:
-    return f"SELECT ('{what}' AS ?what) (COUNT(*) AS ?n) WHERE {{ {{ {query} }} }}"
+    group = query if query.startswith("{") else f"{{ {query} }}"
+    return f"SELECT ('{what}' AS ?what) (COUNT(*) AS ?n) WHERE {{ {group} }}"
 
 
 def _union(parts: Sequence[str]) -> str:
@@ -116,8 +126,13 @@ def smaller(select: Select, query: Callable[[str, int], str], iri: str) -> Answe
 
 def class_shape(select: Select, learn: Learn, name: Name, iri: str) -> ClassShape:
     """The shape of a class. Raises what the queries raise, QueryTimeout among it."""
-    rows = [*read(smaller(select, class_query, iri)), *read(smaller(select, ranges_query, iri))]
+    rows = read(smaller(select, class_query, iri))
     counts = {what: number for what, p, x, number in rows if not p and not x}
+    below = bool(counts.get("below")) and not counts.get("members")
+    if below:  # it has members by its subclasses alone
+        rows = read(smaller(select, partial(class_query, below=True), iri))
+        counts = {what: number for what, p, x, number in rows if not p and not x}
+    rows += read(smaller(select, partial(ranges_query, below=below), iri))
     most = {p: number for what, p, _, number in rows if what == "most"}
     have = [(p, number) for what, p, _, number in rows if what == "have" and p != TYPE]
     learn([one for _, p, x, _ in rows for one in (p, x) if one])

@@ -66,10 +66,14 @@ def published_prefixes(select: Select) -> dict[str, str]:
 
 
 def classes(select: Select, code: str) -> tuple[Word, ...]:
-    """Classes with their members, the largest first."""
+    """Classes with their members, the largest first; then those that have members by their subclasses alone."""
     counted = f"SELECT ?c (COUNT(?s) AS ?n) WHERE {{ ?s a ?c }} GROUP BY ?c ORDER BY DESC(?n) LIMIT {CLASSES}"
     sampled = f"SELECT DISTINCT ?c WHERE {{ {{ SELECT ?c WHERE {{ ?s a ?c }} LIMIT {_SAMPLED} }} }} LIMIT {CLASSES}"
-    return _words(select, [counted, _declared(_KINDS_OF_CLASS, CLASSES), sampled], code)
+    found = _words(select, [counted, _declared(_KINDS_OF_CLASS, CLASSES), sampled], code)
+    known = {word.iri for word in found}
+    wider = [iri for word in found for iri in word.declared("subClassOf") if iri not in known]
+    described, told = _about(select, list(dict.fromkeys(wider)), code)
+    return (*found, *(Word(iri, 0, described.get(iri, ""), told.get(iri, {})) for iri in dict.fromkeys(wider)))
 
 
 def properties(select: Select, code: str) -> tuple[Word, ...]:

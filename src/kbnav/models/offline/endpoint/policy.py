@@ -7,13 +7,14 @@ from typing import Any
 
 from kbnav.agents.machine import Reply, State
 from kbnav.models.offline.endpoint.joining import Link, best, links, measure_probe, measured, member, pattern, probe
-from kbnav.models.offline.endpoint.reading import Anchor, Reading, Seen, read
+from kbnav.models.offline.endpoint.reading import Anchor, Reading, Seen, read, words_apart
 from kbnav.models.offline.wikidata.question import Question, read_question
 from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import FINISH, QUERY, Toolbox
 from kbnav.trajectory import Call
 
 _SEARCHES = 5
+_SECOND_SEARCHES = 3
 _ROOM = 13
 """Steps of the path after which no further query is begun."""
 
@@ -63,7 +64,9 @@ def _plan(question: Question, seen: Seen, length: int) -> Plan:
     phrases = sorted(question.phrases, key=lambda phrase: not (phrase.noun or phrase.named))
     wanted = [phrase for phrase in phrases if len(phrase.text) > 1][:_SEARCHES]
     yield [("search_entities", f"Looking up “{phrase.text}”.", {"query": phrase.text}) for phrase in wanted]
-    reading = read(question, seen.searches)
+    apart = words_apart(wanted, seen.searches)[:_SECOND_SEARCHES]
+    yield [("search_entities", f"Looking up “{phrase.text}” by itself.", {"query": phrase.text}) for phrase in apart]
+    reading = read(question, seen.searches, apart)
     if not reading.beyond:
         joined = yield from _joined(reading, reading.anchors, seen, length)
         answered = bool(joined) and (yield from _answered(reading, joined, seen, length))

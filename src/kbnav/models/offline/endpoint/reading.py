@@ -140,9 +140,26 @@ class Reading:
         return " ".join(word for word in _words(self.question.text) if word not in taken)
 
 
-def read(question: Question, searches: Mapping[str, Search]) -> Reading:
-    """Link the phrases of a question: the class first, that behind "which" before others, then names."""
-    phrases = sorted(question.phrases, key=lambda phrase: not phrase.noun)
+def words_apart(phrases: Sequence[Phrase], searches: Mapping[str, Search]) -> list[Phrase]:
+    """Words to be searched one by one: those of phrases that are no names, and of which nothing has the whole name."""
+    found = []
+    for phrase in phrases:
+        search = searches.get(phrase.text)
+        thing = search.first("thing") if search else None
+        whole = thing is not None and set(stems(thing.label)) == set(stems(phrase.text))
+        words = phrase.text.split()
+        if search and len(words) > 1 and not phrase.named and not search.first("class") and not whole:
+            found += [Phrase(word, noun=phrase.noun and not place) for place, word in enumerate(words) if len(word) > 3]
+    return found
+
+
+def read(question: Question, searches: Mapping[str, Search], apart: Sequence[Phrase] = ()) -> Reading:
+    """Link the phrases of a question: the class first, that behind "which" before others, then names.
+
+    ``apart`` are words of phrases that were searched one by one.
+    """
+    everything = [*question.phrases, *apart]
+    phrases = sorted(everything, key=lambda phrase: not phrase.noun)
     target, target_phrase = "", None
     for phrase in phrases:
         one = searches.get(phrase.text, Search()).first("class")
@@ -150,7 +167,7 @@ def read(question: Question, searches: Mapping[str, Search]) -> Reading:
             target, target_phrase = one.id, phrase
             break
     anchors = []
-    for phrase in question.phrases:
+    for phrase in everything:
         if phrase is target_phrase or len(phrase.text) < 2:
             continue
         anchor = _anchor(phrase, searches.get(phrase.text, Search()))
