@@ -13,6 +13,7 @@ There are two kinds of error, and nothing in between::
         ├── Stopped            a person, or a limit that they set, ended the run                         (3)
         ├── UsageError             wrong use: a missing file, an unknown name, an impossible option     (2)
         │   ├── DataError          a file that is corrupt or not what it should be, with its position   (2)
+        │   │   └── DamagedKB      the files of a knowledge base that is open cannot be read            (2)
         │   ├── PromptTooLong      more than the model reads at once                                    (2)
         │   ├── NotOffered         a server has no such knowledge base, system, model or session        (2)
         │   ├── Busy               a session of a server is still at another question                   (2)
@@ -20,6 +21,8 @@ There are two kinds of error, and nothing in between::
         └── ServiceError           something outside failed and stayed failed                           (3)
             ├── CredentialsError   a missing or refused key, or a missing operator contact              (3)
             ├── Banned             the service has banned this client                                   (3)
+            ├── NotAnswering       it failed again and again, and is left alone for a while             (3)
+            ├── Overdue            it did not answer in the time that a server gives it                 (3)
             └── BadResponse        an answer that is not what the protocol promises                     (3)
 """
 
@@ -79,6 +82,10 @@ class DataError(UsageError):
     """A file that is corrupt or not in the format it should be in."""
 
 
+class DamagedKB(DataError):
+    """What a knowledge base that is open reads from its files cannot be: they were changed, or broken."""
+
+
 class PromptTooLong(UsageError):
     """A model was sent more than its endpoint lets it read at once."""
 
@@ -105,6 +112,14 @@ class CredentialsError(ServiceError):
 
 class Banned(ServiceError):
     """The service has banned this client; going on would make it worse."""
+
+
+class NotAnswering(ServiceError):
+    """A knowledge base that is left alone for a while, because it failed again and again, or is out of service."""
+
+
+class Overdue(ServiceError):
+    """No answer in the time that a server gives to one request."""
 
 
 class BadResponse(ServiceError):

@@ -196,11 +196,23 @@ class Web(Strict):
     workers: int = Field(default=1, ge=1)
     """Processes; more than one needs ``database``."""
     runs: int = Field(default=8, ge=1)
-    """Questions that one process answers at once; others wait for their turn."""
+    """Questions that one process answers at once; others wait for their turn, which goes round by user."""
     runs_per_user: int = Field(default=4, ge=1)
     """Questions of one user that are answered or wait at once."""
     questions_per_day: int = Field(default=500, ge=1)
     """Questions of one user in 24 hours."""
+    queries: int = Field(default=2, ge=1)
+    """Queries typed by hand that one process runs at once; of each kind of work half is the most for one user."""
+    pages: int = Field(default=8, ge=1)
+    """Pages of entities that one process reads at once."""
+    downloads: int = Field(default=4, ge=1)
+    """Downloads of whole results that one process writes at once."""
+    wait_seconds: float = Field(default=120.0, gt=0)
+    """Longest wait for the turn of a query, a page or a download."""
+    page_seconds: float = Field(default=20.0, gt=0)
+    """Longest wait for what a knowledge base says of one entity."""
+    result_bytes: int = Field(default=200_000_000, ge=1)
+    """What the results of one user may take in the database; beyond, the rows of the oldest are forgotten."""
     question_seconds: float = Field(default=600.0, gt=0)
     question_dollars: float = Field(default=1.0, gt=0)
     """What one question may cost, where the model's price is among ``prices``."""
@@ -322,6 +334,8 @@ class Settings(BaseSettings):
     """Folder of saved runs, chat sessions and the HTTP cache."""
     data: Path = Path("benchmarks")
     """Folder of the benchmarks' files, as they are published."""
+    verify: bool = False
+    """Whether an SKB's files are compared with their checksums when it is opened, which reads all of them."""
     cache_age: float = 7 * 24 * 3600.0
     """Seconds for which a cached answer is used; 0 turns the cache off."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
 from kbnav.errors import Stopped
-from kbnav.trajectory import Usage
 
 T = TypeVar("T")
 ON_REQUEST = "Stopped on request."
@@ -30,7 +30,7 @@ class Brake:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop | None = None, limit: Callable[[Usage], str] | None = None
+        self, loop: asyncio.AbstractEventLoop | None = None, limit: Callable[[Any], str] | None = None
     ) -> None:
         """``loop`` runs in another thread and makes the model's calls; without one they can only be left alone.
 
@@ -51,7 +51,7 @@ class Brake:
         """End the run in the middle, so that its session can go on with it later; it raises CancelledError."""
         self._end("")
 
-    def check(self, used: Usage | None = None) -> None:
+    def check(self, used: object = None) -> None:
         """Raises Stopped where the run was stopped or ``used`` is over its limit, CancelledError where abandoned."""
         if used is not None and self._limit and (why := self._limit(used)):
             self.stop(why)
@@ -88,6 +88,22 @@ class Brake:
         if self._loop is None:
             return call()
         return self._wait(asyncio.run_coroutine_threadsafe(awaited(), self._loop))
+
+    @contextmanager
+    def telling(self, end: Callable[[], None]) -> Iterator[None]:
+        """Have ``end`` called, from any thread, if the run is ended meanwhile: for what can stop a look-up's work."""
+        future: Future[None] = Future()
+        future.add_done_callback(lambda done: end() if done.cancelled() else None)
+        with self._lock:
+            self._waiting.add(future)
+            ended = self._ended
+        try:
+            if ended:
+                future.cancel()
+            yield
+        finally:
+            with self._lock:
+                self._waiting.discard(future)
 
     def _end(self, why: str) -> None:
         with self._lock:

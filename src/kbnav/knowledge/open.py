@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbnav.errors import UsageError
+from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.settings import Endpoints, Settings, SparqlSource
 from kbnav.suggest import did_you_mean
@@ -25,9 +25,13 @@ QLEVER = "https://qlever.dev/api/wikidata"
 QLEVER_PAGE = "https://qlever.dev/wikidata/?query="
 
 
+QUERIES = 4
+"""Queries that run at once on a store of this machine, unless more are wanted."""
+
+
 @contextmanager
-def open_kb(settings: Settings) -> Iterator[KnowledgeBase]:
-    """Open ``settings.kb`` and close it afterwards.
+def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[KnowledgeBase]:
+    """Open ``settings.kb`` and close it afterwards; ``queries`` run at once where they run on this machine.
 
     ``wikidata`` is live, ``wikidata-qlever`` too, with the queries sent to QLever's public service; ``mini`` is the
     bundled mirror, ``demo`` the bundled SKB; a folder is an SKB's or a mirror's; a name of ``settings.sparql`` is that
@@ -46,10 +50,10 @@ def open_kb(settings: Settings) -> Iterator[KnowledgeBase]:
         with closing(_at_url(settings, name)) as kb:
             yield kb
     elif name == "demo" or is_skb(Path(name)):
-        with closing(_skb(settings)) as kb:
+        with closing(_skb(settings, queries)) as kb:
             yield kb
     else:
-        with _served(settings) as kb:
+        with _served(settings, queries) as kb:
             yield kb
 
 
@@ -144,10 +148,11 @@ def is_skb(folder: Path) -> bool:
     return (folder / META).is_file() and not (folder / NAMES).exists()
 
 
-def _skb(settings: Settings) -> SkbKB:
+def _skb(settings: Settings, queries: int) -> SkbKB:
     from kbnav.knowledge.bundled import bundled_skb
 
-    return _open_skb(settings, bundled_skb(settings.home) if settings.kb == "demo" else Path(settings.kb))
+    folder = bundled_skb(settings.home) if settings.kb == "demo" else Path(settings.kb)
+    return _open_skb(settings, folder, queries)
 
 
 def _name_index(settings: Settings, folder: str) -> SkbKB | None:
@@ -161,20 +166,25 @@ def _name_index(settings: Settings, folder: str) -> SkbKB | None:
     return _open_skb(settings, Path(folder) / INDEX)
 
 
-def _open_skb(settings: Settings, folder: Path) -> SkbKB:
+def _open_skb(settings: Settings, folder: Path, queries: int = QUERIES) -> SkbKB:
     from kbnav import encoders
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.skb.schema import read_meta
     from kbnav.knowledge.skb.store import SKB
 
+    if settings.verify:
+        from kbnav.knowledge.skb.maintenance import check
+
+        if faults := check(folder):
+            raise DataError(f"{folder}: {'; '.join(faults[:5])}")
     name, key = read_meta(folder).encoder, settings.api_key.get_secret_value()
     served = name.startswith("openai:")  # any other encoder is found without settings
     encoder = encoders.load(name, base_url=settings.base_url, api_key=key) if served else None
-    return SkbKB(SKB.open(folder, encoder), query_timeout=settings.limits.query_timeout)
+    return SkbKB(SKB.open(folder, encoder), query_timeout=settings.limits.query_timeout, workers=queries)
 
 
 @contextmanager
-def _served(settings: Settings) -> Iterator[KnowledgeBase]:
+def _served(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
     """A mirror's folder, served meanwhile."""
     from kbnav.knowledge.bundled import bundled_mirror
     from kbnav.knowledge.sparql.vocabulary import WIKIDATA
@@ -197,10 +207,13 @@ def _served(settings: Settings) -> Iterator[KnowledgeBase]:
             f"{name} is a folder, but neither an SKB nor a mirror: the {META} that either has is not in it; "
             "`kbnav skb build` and `kbnav mirror build` make them"
         )
-    with MirrorServer(folder, query_timeout=settings.limits.query_timeout) as server:
+    limits = settings.limits
+    with MirrorServer(folder, query_timeout=limits.query_timeout, workers=queries) as server:
         about = {"mirror": server.info.model_dump(mode="json")}
-        placed, site = _at(settings, server.endpoints), WIKIDATA_SITE
-        http = open_http(placed)
+        # A query may wait for its turn as long as it may take; the server tells the two apart, a client cannot.
+        patient = limits.model_copy(update={"query_timeout": 2 * limits.query_timeout})
+        placed = _at(settings, server.endpoints).model_copy(update={"limits": patient})
+        site, http = WIKIDATA_SITE, open_http(placed)
         if server.info.concept_base != WIKIDATA:
             site = learn(placed, http, siteinfo(http, placed.endpoints.api) or {"general": {}})
         with closing(WikidataKB(placed, http=http, site=site, about=about)) as kb:

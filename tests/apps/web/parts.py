@@ -18,6 +18,7 @@ from typing import Any
 import requests
 import uvicorn
 
+from kbnav.apps.web.connections import Deadlines
 from kbnav.apps.web.server import make_app
 from kbnav.settings import Settings, Web
 from tests.models.stub import Canned, ModelStub, completion
@@ -28,10 +29,10 @@ CURIE = "SELECT ?element WHERE { ?element wdt:P61 wd:Q7186 }"
 class Server:
     """The application, served in a thread of this process."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, http: type[Deadlines] = Deadlines) -> None:
         self.app = make_app(settings)
         config = uvicorn.Config(
-            self.app, port=0, log_level="error", timeout_graceful_shutdown=1, server_header=False, ws="none"
+            self.app, port=0, log_level="error", timeout_graceful_shutdown=1, server_header=False, ws="none", http=http
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)

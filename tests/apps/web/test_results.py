@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.answers import AnswerTable, Ranked, Ranking, Term
 from kbnav.apps.web.results import (
     MOST_ROWS,
+    PART,
+    Kept,
+    Result,
+    Row,
     cell_data,
     chart,
-    from_document,
-    ordered,
+    kept,
+    order,
     points,
     position,
     result_of,
     table_result,
 )
-from kbnav.apps.web.service import Served
+from kbnav.apps.web.service import served as offered
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.settings import Settings
 
+TRUE = Term("literal", "true", "http://www.w3.org/2001/XMLSchema#boolean")
 XSD = "http://www.w3.org/2001/XMLSchema#"
 WKT = "http://www.opengis.net/ont/geosparql#wktLiteral"
 
@@ -41,14 +48,51 @@ def no_page(entity: str) -> str:
     return f"/page/{entity}"
 
 
+def kept_of(result: Result) -> Kept:
+    """The result as it comes back from where it is kept."""
+    parts = list(result.parts())
+    document = json.loads(json.dumps(result.to_document()))
+    last = len(result.table.rows) - (len(parts) - 1) * PART
+    return kept(document, len(parts), dict(enumerate(parts)).get, last if parts else 0)
+
+
+def ordered(table: AnswerTable, column: str, descending: bool) -> list[Row]:
+    result = kept_of(table_result(table))
+    return result.at(order(result, column, descending))
+
+
+def test_a_page_of_rows_is_read_without_the_others():
+    read: list[int] = []
+    rows = tuple((integer(number),) for number in range(1000))
+    parts = list(table_result(AnswerTable(("n",), rows)).parts())
+
+    def part(number: int) -> str:
+        read.append(number)
+        return parts[number]
+
+    result = kept({"head": {"columns": ["n"]}, "total": 1000}, 5, part, 200)
+    assert [row[0] and row[0].value for row in result.rows(395, 10)] == [str(one) for one in range(395, 405)]
+    assert read == [1, 2]
+    assert list(result.rows(990, 50)) == list(rows[990:])
+    assert list(result.rows(5000, 50)) == []
+
+
+def test_a_result_that_an_earlier_version_kept_with_its_rows_is_read():
+    document = {
+        "table": {"columns": ["n"], "rows": [[["literal", "7", XSD + "integer", None]]], "labels": {}},
+        "total": 9,
+    }
+    assert list(kept(document, 0, lambda part: None).rows()) == [(integer(7),)]
+
+
 def test_numbers_sort_by_value_dates_by_time_entities_by_label_and_unbound_cells_come_last():
     numbers = AnswerTable(("n",), ((integer(10),), (None,), (integer(9),), (Term("literal", "9.5", XSD + "decimal"),)))
-    assert [row[0] and row[0].value for row in ordered(numbers, "n", False).rows] == ["9", "9.5", "10", None]
-    assert [row[0] and row[0].value for row in ordered(numbers, "n", True).rows] == ["10", "9.5", "9", None]
+    assert [row[0] and row[0].value for row in ordered(numbers, "n", False)] == ["9", "9.5", "10", None]
+    assert [row[0] and row[0].value for row in ordered(numbers, "n", True)] == ["10", "9.5", "9", None]
     dates = AnswerTable(("d",), ((date("1898-01-01T00:00:00Z"),), (date("-0049-01-10T00:00:00Z"),)))
-    assert ordered(dates, "d", False).rows[0][0].value.startswith("-0049")
+    assert ordered(dates, "d", False)[0][0].value.startswith("-0049")
     named = AnswerTable(("e",), ((item(1),), (item(2),)), labels={"Q1": "Zinc", "Q2": "argon"})
-    assert [row[0].entity_id for row in ordered(named, "e", False).rows] == ["Q2", "Q1"]
+    assert [row[0].entity_id for row in ordered(named, "e", False)] == ["Q2", "Q1"]
 
 
 def test_a_cell_links_to_its_entity_or_web_page_and_to_nothing_else():
@@ -93,12 +137,13 @@ def test_points_on_earth_are_put_on_a_map_and_those_elsewhere_are_not():
 
 
 def test_an_ask_becomes_one_cell_and_a_ranking_a_table():
-    assert table_result(AnswerTable(boolean=True)).csv.split() == ["boolean", "true"]
+    assert [list(row) for row in kept_of(table_result(AnswerTable(boolean=True))).rows()] == [[TRUE]]
     ranking = Ranking((Ranked("instrument:a b", 1.0, "A", "instrument"), Ranked("x", 0.5)))
     result = result_of(None, ranking)
     assert result.table.rows[0][1].entity_id == "instrument:a b"
     assert cell_data(result.table.rows[0][1], result.table, no_page)["text"] == "A"
-    assert from_document(result.to_document()) == result
+    kept = kept_of(result)
+    assert (kept.ranking, list(kept.rows())) == (ranking, list(result.table.rows))
     assert result_of(None, Ranking()) is None
 
 
@@ -121,8 +166,9 @@ terms = st.one_of(
 @given(st.lists(st.tuples(terms, terms)), st.booleans())
 def test_any_table_is_kept_sorted_and_drawn(rows, descending):
     result = table_result(AnswerTable(("a", "b"), tuple(rows)))
-    assert from_document(result.to_document()) == result
-    turned = ordered(result.table, "b", descending).rows
+    kept = kept_of(result)
+    assert (kept.columns, list(kept.rows())) == (("a", "b"), list(result.table.rows))
+    turned = kept.at(order(kept, "b", descending))
     assert sorted(map(repr, turned)) == sorted(map(repr, result.table.rows))
     assert all(cell is None for _, cell in turned[sum(cell is not None for _, cell in turned) :])
     chart(result)
@@ -141,7 +187,7 @@ def test_why_a_node_is_in_a_ranking_is_a_column_where_it_differs():
 
 
 def test_entities_lead_to_their_pages_and_parts_of_a_lexeme_to_their_places_on_its_page(mini_kb: KnowledgeBase):
-    served = Served("mini", mini_kb, Settings(), ())
+    served = offered("mini", mini_kb, Settings(), ())
     wiki = "https://www.wikidata.org/wiki/"
     pages = ("Q979", "Property:P61", "Lexeme:L7", "Lexeme:L7#F2")
     assert [served.link(one) for one in ("Q979", "P61", "L7", "L7-F2")] == [wiki + page for page in pages]

@@ -64,3 +64,42 @@ def test_an_opinion_that_is_taken_back_leaves_nothing(tmp_path: Path):
         assert (store.opinions(), store.opinion("n")) == ([], None)
         store.delete_old(DAY)
         assert store.run("n") is None
+
+
+def kept(store: Store, name: str, size: int, *, owner: str = "alice", session: str = "") -> int:
+    head = StoredResult(name, owner, "mini", "en", session, {})
+    return store.add_result(head, ["x" * 100] * size, rows=size * 200, most=1000)
+
+
+def test_the_results_of_one_user_take_only_so_much_and_the_oldest_go_first(tmp_path: Path):
+    with open_sqlite(tmp_path / "web.sqlite") as database:
+        store = Store(database)
+        store.set_up()
+        assert kept(store, "in a session", 3, session="chat") == 600
+        assert kept(store, "another's", 9, owner="bob") == 1800
+        assert kept(store, "first", 3) == 600
+        assert kept(store, "second", 3) == 600
+        assert store.parts("first") == (3, 200)
+        assert kept(store, "third", 2) == 400
+        names = ("in a session", "another's", "first", "second", "third")
+        assert [store.parts(name)[0] for name in names] == [3, 9, 0, 3, 2]
+        assert store.part("first", 0) is None
+        assert store.result("first") is not None
+        assert kept(store, "too large", 50) == 1800  # of the first rows, as many as there is room for
+        assert store.parts("too large") == (9, 200)
+
+
+def test_sessions_in_which_nothing_was_asked_do_not_pile_up(tmp_path: Path):
+    with open_sqlite(tmp_path / "web.sqlite") as database:
+        store = Store(database)
+        store.set_up()
+        asked = store.add_session("alice", "mini", "s", "m")
+        run = StoredRun("n", asked.id, "alice", "mini", "s", "m", "?", "done", "w", 0.0, False, None, 1.0, None)
+        assert store.add_run(run, at_once=1, a_day=9) is None
+        sessions = [store.add_session("alice", "mini", "s", "m").id for _ in range(30)]
+        assert [store.session(one) is not None for one in sessions] == [False] * 10 + [True] * 20
+        assert store.session(asked.id) is not None
+        database.run("UPDATE web_sessions SET made = 1.0")
+        store.delete_old(DAY)
+        assert [one for one in sessions if store.session(one)] == []
+        assert store.session(asked.id) is not None

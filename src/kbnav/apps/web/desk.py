@@ -17,7 +17,7 @@ from kbnav.agents.common.agent import Agent
 from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web.database import open_sqlite
 from kbnav.apps.web.runner import Runner
-from kbnav.apps.web.service import Served, Service
+from kbnav.apps.web.service import Service, served
 from kbnav.apps.web.store import Store
 from kbnav.errors import LimitReached, StopRun
 from kbnav.knowledge.base import KnowledgeBase
@@ -120,5 +120,5 @@ def open_desk(settings: Settings, kb: KnowledgeBase, system: str = "") -> Iterat
     with open_sqlite(settings.home / DATABASE) as database:
         store = Store(database)
         store.set_up()
-        service = Service(settings, [Served(kb.name, kb, settings, (entry,))])
+        service = Service(settings, [served(kb.name, kb, settings, (entry,))])
         yield Desk(service, store, (kb.name, entry.name, settings.model))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbnav.apps.secrets import Secrets
-from kbnav.apps.web.results import Result
+from kbnav.apps.web.keeping import Results
 from kbnav.apps.web.service import Service
-from kbnav.apps.web.store import Store, StoredResult
+from kbnav.apps.web.store import Store
 from kbnav.settings import Settings
 
 if TYPE_CHECKING:
@@ -22,11 +21,11 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Parts:
-    """What the routes work with. ``results`` has those that were looked at last, ready to be paged."""
+    """What the routes work with."""
 
     settings: Settings
     service: Service
     store: Store
     saver: BaseCheckpointSaver[Any]
     hide: Secrets
-    results: Callable[[str], tuple[StoredResult, Result] | None]
+    results: Results

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from urllib.parse import quote
 
@@ -17,6 +18,8 @@ from kbnav.answers import SKB_NODE, AnswerTable, Cell, Ranking, Term
 
 MOST_ROWS = 100_000
 """Rows of one result that are kept."""
+PART = 200
+"""Rows that are kept, read and sent together."""
 MOST_BARS = 40
 MOST_POINTS = 2_000
 _XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -46,6 +49,7 @@ _DATE = re.compile(r"(?P<year>[+-]?\d{1,12})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d)
 _WKT = "http://www.opengis.net/ont/geosparql#wktLiteral"
 _POINT = re.compile(r"\s*POINT\s*\(\s*(-?\d+(?:\.\d+)?)\s+(-?\d+(?:\.\d+)?)\s*\)\s*", re.IGNORECASE)
 
+Row = tuple[Cell, ...]
 Link = Callable[[str], str]
 """The address of an entity's page by its id; empty where it has none."""
 
@@ -59,21 +63,76 @@ class Result:
     ranking: Ranking | None = None
 
     def to_document(self) -> dict[str, Any]:
-        """Plain data that ``from_document`` reads."""
+        """Plain data, without the rows of a table, that ``kept`` reads."""
         if self.ranking is not None:
             return {"ranking": _adapter(Ranking).dump_python(self.ranking, mode="json")}
-        return {"table": _adapter(AnswerTable).dump_python(self.table, mode="json"), "total": self.total}
+        head = _adapter(AnswerTable).dump_python(replace(self.table, rows=()), mode="json")
+        return {"head": head, "total": self.total}
+
+    def first(self, rows: int) -> Result:
+        """The same with fewer rows; ``total`` stays."""
+        few = rows < len(self.table.rows) and self.ranking is None
+        return replace(self, table=replace(self.table, rows=self.table.rows[:rows])) if few else self
+
+    def parts(self) -> Iterator[str]:
+        """The rows of a table, ``PART`` at a time, each as ``read_part`` reads it; a ranking has none."""
+        if self.ranking is None:
+            for start in range(0, len(self.table.rows), PART):
+                yield json.dumps(self.table.rows[start : start + PART], ensure_ascii=False, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A result that is kept: its table without rows, and ``count`` rows, read a part at a time.
+
+    ``read`` gives a part by its number; none behind the last.
+    """
+
+    head: AnswerTable
+    count: int
+    read: Callable[[int], Sequence[Row]]
+    ranking: Ranking | None = None
 
     @property
-    def csv(self) -> str:
-        """Comma-separated values with a header."""
-        return self.table.to_csv() if self.ranking is None else self.ranking.to_csv()
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return self.head.columns
 
-    @property
-    def json(self) -> str:
-        """SPARQL JSON results, or a ranking's records."""
-        document: Any = self.table.to_sparql_json() if self.ranking is None else self.ranking.records()
-        return json.dumps(document, ensure_ascii=False, indent=1)
+    def rows(self, start: int = 0, count: int | None = None) -> Iterator[Row]:
+        """Rows from ``start`` on; as many as are wanted, or all."""
+        end = self.count if count is None else min(self.count, start + count)
+        for part in range(start // PART, -(-end // PART)):
+            first = part * PART
+            yield from self.read(part)[max(0, start - first) : end - first]
+
+    def at(self, numbers: Sequence[int]) -> list[Row]:
+        """The rows of these numbers, in their order."""
+        parts = {part: self.read(part) for part in {number // PART for number in numbers}}
+        return [parts[number // PART][number % PART] for number in numbers]
+
+    def table(self, rows: Iterable[Row]) -> AnswerTable:
+        """Some of the rows as a table."""
+        return replace(self.head, rows=tuple(rows))
+
+
+def kept(document: Mapping[str, Any], parts: int, read: Callable[[int], str | None], last: int = PART) -> Kept:
+    """The result of a document: of ``parts`` parts, ``last`` rows in the last of them, each of which ``read`` gives."""
+    if "head" not in document:
+        whole = _of_old(document)
+        rows = whole.table.rows
+        one = partial(_slice, rows)
+        return Kept(replace(whole.table, rows=()), len(rows), one, whole.ranking)
+    head: AnswerTable = _adapter(AnswerTable).validate_python(document["head"])
+    return Kept(head, (parts - 1) * PART + last if parts else 0, lambda part: read_part(read(part) or "[]"))
+
+
+def read_part(text: str) -> list[Row]:
+    """Some rows of ``Result.parts``."""
+    return [tuple(cell and Term(*cell) for cell in row) for row in json.loads(text)]
+
+
+def _slice(rows: Sequence[Row], part: int) -> Sequence[Row]:
+    return rows[part * PART : (part + 1) * PART]
 
 
 def table_result(table: AnswerTable) -> Result:
@@ -91,8 +150,8 @@ def result_of(table: AnswerTable | None, ranking: Ranking | None) -> Result | No
     return Result(_as_table(ranking), len(ranking), ranking) if ranking is not None and ranking.nodes else None
 
 
-def from_document(document: Mapping[str, Any]) -> Result:
-    """The result that was kept."""
+def _of_old(document: Mapping[str, Any]) -> Result:
+    """A ranking, or a table that an earlier version kept with its rows."""
     if "ranking" in document:
         ranking: Ranking = _adapter(Ranking).validate_python(document["ranking"])
         return Result(_as_table(ranking), len(ranking), ranking)
@@ -121,12 +180,18 @@ def _as_table(ranking: Ranking) -> AnswerTable:
     return AnswerTable(columns, rows, labels={node.id: node.label for node in ranking.nodes})
 
 
-def ordered(table: AnswerTable, column: str, descending: bool) -> AnswerTable:
-    """The table sorted by a column: numbers and dates by value, entities by label; unbound cells come last."""
-    place = table.columns.index(column)
-    bound = [row for row in table.rows if row[place] is not None]
-    bound.sort(key=lambda row: _sort_key(row[place], table), reverse=descending)
-    return replace(table, rows=(*bound, *(row for row in table.rows if row[place] is None)))
+def order(result: Kept, column: str, descending: bool) -> Sequence[int]:
+    """The numbers of the rows, sorted by a column: numbers and dates by value, entities by label; unbound come last."""
+    place = result.columns.index(column)
+    bound: list[tuple[tuple[int, tuple[float, ...], str], int]] = []
+    rest = array("L")
+    for number, row in enumerate(result.rows()):
+        if row[place] is None:
+            rest.append(number)
+        else:
+            bound.append((_sort_key(row[place], result.head), number))
+    bound.sort(key=lambda one: one[0], reverse=descending)
+    return array("L", [number for _, number in bound]) + rest
 
 
 def _sort_key(cell: Cell, table: AnswerTable) -> tuple[int, tuple[float, ...], str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import queue
 import secrets
+import shutil
 import signal
 import socket
 import threading
@@ -15,16 +15,19 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequen
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.changes import Changes
+from kbnav.apps.web.keeping import keep
+from kbnav.apps.web.line import Place
 from kbnav.apps.web.results import result_of
-from kbnav.apps.web.service import Service
+from kbnav.apps.web.service import Service, line
 from kbnav.apps.web.store import DAY, Session, Status, Store, StoredEvent, StoredResult, StoredRun, unguessable
 from kbnav.apps.web.telling import Tell, Teller, answer_data, failed_answer
-from kbnav.errors import Busy, KbnavError, LimitReached, NotOffered, Stopped, StopRun
+from kbnav.errors import Busy, DamagedKB, KbnavError, LimitReached, NotOffered, Stopped, StopRun
 from kbnav.models.chat import cost_of
 from kbnav.question import checked_question
 from kbnav.session import Chat, attempt
@@ -44,6 +47,10 @@ _SWEEP = 1200
 """Ticks between looks for what is too old."""
 RESUMPTIONS = 3
 """Times a question is gone on with after its server; one that ends its server each time must not do so for ever."""
+SILENT = 10.0
+"""Seconds without a word of the database after which a server does not count as ready."""
+ROOM = 64 << 20
+"""Bytes that must be free where runs are saved."""
 BROKEN = "An error in kbnav itself; the server's log says more."
 _LOG = logging.getLogger("kbnav.web")
 
@@ -54,6 +61,7 @@ class _Live:
 
     run: StoredRun
     brake: Brake
+    place: Place
     history: Sequence[Turn] = ()
     deadline: float = field(default=float("inf"))
 
@@ -75,8 +83,13 @@ class Runner:
         self._service, self._store, self._saver, self._hide = service, store, saver, hide
         self._limits = service.settings.web
         self._loop, self._changes = loop, Changes(loop)
-        self._queue: queue.SimpleQueue[_Live | None] = queue.SimpleQueue()
+        self._line = line(self._limits.runs, len(service.kbs) > 1, of_owner=self._limits.runs_per_user)
+        self._news = threading.Condition()
+        """Told when somebody joins or leaves the line."""
         self._live: dict[str, _Live] = {}
+        self._well = time.monotonic()
+        self.trouble = ""
+        """Why nothing can be kept at the moment; empty where all is well."""
         self._broken: set[str] = set()
         """Runs that broke off because the database failed, and are to end as soon as it can be told."""
         self._ended = threading.Event()
@@ -131,8 +144,8 @@ class Runner:
         self._ended.set()
         for live in list(self._live.values()):
             live.brake.abandon()
-        for _ in range(self._limits.runs):
-            self._queue.put(None)
+        with self._news:
+            self._news.notify_all()
         for thread in self._threads[1:]:
             thread.join(5)
         self._models.call_soon_threadsafe(self._models.stop)
@@ -183,6 +196,11 @@ class Runner:
         if not self._store.count_question(owner, a_day=self._limits.questions_per_day):
             raise LimitReached(self._spent)
 
+    def may_ask(self, owner: str) -> None:
+        """Raise LimitReached where a user has asked all that they may in 24 hours."""
+        if self._store.asked_today(owner) >= self._limits.questions_per_day:
+            raise LimitReached(self._spent)
+
     def stop(self, run: StoredRun) -> None:
         """End a run at once, in whichever process it is."""
         answer = {**failed_answer(ON_REQUEST), "status": "stopped"}
@@ -226,10 +244,17 @@ class Runner:
                 except TimeoutError:
                     yield None
 
+    def before(self, run_id: str) -> int:
+        """How many questions come before one that waits here; 0 for all others."""
+        live = self._live.get(run_id)
+        return self._line.before(live.place) if live else 0
+
     def _put(self, run: StoredRun, history: Sequence[Turn] = ()) -> None:
-        live = _Live(run, Brake(self._models, self._budget(run.model)), history)
-        self._live[run.id] = live
-        self._queue.put(live)
+        brake = Brake(self._models, self._budget(run.model))
+        with self._news:
+            live = _Live(run, brake, self._line.join(run.owner, run.kb), history)
+            self._live[run.id] = live
+            self._news.notify_all()
 
     def _budget(self, model: str) -> Any:
         price, most = self._service.settings.prices.get(model), self._limits.question_dollars
@@ -243,17 +268,28 @@ class Runner:
 
     def _work(self) -> None:
         """One of the threads that answer."""
-        while (live := self._queue.get()) is not None:
+        while (live := self._next()) is not None:
             try:
-                if not self._ended.is_set():
-                    self._answer(live)
-            except Exception as error:  # noqa: BLE001 - a database that is away must not end the thread
+                self._answer(live)
+            except BaseException as error:  # noqa: BLE001 - neither a database nor a library may end the thread
                 if not self._ended.is_set():
                     _LOG.error("run: %s", self._hide.hidden(repr(error)))
                     self._broken.add(live.run.id)
             finally:
-                self._live.pop(live.run.id, None)
+                with self._news:
+                    self._live.pop(live.run.id, None)
+                    self._line.leave(live.place)
+                    self._news.notify_all()
                 self._changes.tell(live.run.id)
+
+    def _next(self) -> _Live | None:
+        """The question whose turn it is; None once the server ends."""
+        with self._news:
+            while not self._ended.is_set():
+                if (place := self._line.begin()) is not None:
+                    return next(live for live in self._live.values() if live.place is place)
+                self._news.wait()
+        return None
 
     def _answer(self, live: _Live) -> None:
         """Answer a question, from its first event to its last; whatever happens, it ends."""
@@ -275,7 +311,7 @@ class Runner:
             status, answer = "stopped", {**failed_answer(str(error)), "status": "stopped"}
         except KbnavError as error:
             status, answer = "failed", failed_answer(str(error))
-        except Exception as error:  # noqa: BLE001 - whatever it is, who asked is told
+        except BaseException as error:  # noqa: BLE001 - whatever it is, who asked is told
             _LOG.error("run: %s", self._hide.hidden(repr(error)))
             status, answer = "failed", failed_answer(BROKEN)
         if not self._store.end(run.id, self.worker, status, self._hide.hidden_in(answer)):
@@ -291,6 +327,7 @@ class Runner:
     def _attempt(self, live: _Live, teller: Teller) -> Attempt:
         run, brake = live.run, live.brake
         brake.check()
+        self._service.kb(run.kb).guard.check()
         agent = self._service.agent(run.kb, run.system, run.model)
         if not run.session:
             return attempt(agent, run.question, on_event=teller, history=live.history, brake=brake)
@@ -302,12 +339,13 @@ class Runner:
     def _ended_as(self, live: _Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
         """Keep a run's record and its result; how it ended, and what the page shows of it."""
         run, served = live.run, self._service.kb(live.run.kb)
+        if isinstance(ended.failure, DamagedKB):
+            served.guard.damaged(ended.failure)
         save_run(ended.run, served.settings.home / "runs")
         result = result_of(ended.run.outcome.table, ended.run.outcome.ranking)
         if result:
-            self._store.add_result(
-                StoredResult(run.id, run.owner, run.kb, ended.run.language, run.session, result.to_document())
-            )
+            kept = StoredResult(run.id, run.owner, run.kb, ended.run.language, run.session, result.to_document())
+            result = result.first(keep(self._store, kept, result, self._limits.result_bytes))
         status: Status = "done"
         if ended.failure:
             status = "stopped" if isinstance(ended.failure, Stopped) else "failed"
@@ -338,10 +376,21 @@ class Runner:
                     self._delete_saved(self._store.delete_old(DAY))
                 self._beat()
                 self._end_broken()
+                if ticks % _BEAT == 0:
+                    self._store.alive(self.worker)
+                    self.trouble = _no_room(self._service.settings.home)
+                self._well = time.monotonic()
             except Exception as error:  # noqa: BLE001 - a database that is away for a moment must not end the watch
+                self.trouble = f"the database fails: {type(error).__name__}"
                 _LOG.error("watch: %s", self._hide.hidden(repr(error)))
             ticks += 1
             self._ended.wait(TICK)
+
+    @property
+    def problem(self) -> str:
+        """Why questions cannot be answered and kept now; empty where they can."""
+        silent = time.monotonic() - self._well
+        return self.trouble or (f"the database has not answered for {silent:.0f} s" if silent > SILENT else "")
 
     def _beat(self) -> None:
         begun = dict(self._live)
@@ -368,6 +417,12 @@ class Runner:
                     else:  # whoever asked it is no longer connected
                         answer = failed_answer("The server was restarted.")
                         self._store.end(run.id, self.worker, "failed", answer)
+
+
+def _no_room(home: Path) -> str:
+    """What is wrong where the disk that runs are saved on is full."""
+    free = shutil.disk_usage(home).free
+    return f"the disk of {home.name} is full: {free >> 20} MiB are free" if free < ROOM else ""
 
 
 def _check_resumptions(told: Sequence[StoredEvent]) -> None:

@@ -6,12 +6,14 @@ import hashlib
 import hmac
 import ipaddress
 import logging
+import re
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -27,6 +29,13 @@ COOKIE_AGE = 30 * 24 * 3600
 LARGEST_BODY = 2_000_000
 """Bytes of a request; only conversations sent to the OpenAI-compatible API come near."""
 SHORTEST_TOKEN = 16
+FREE_TRIES = 5
+"""Wrong tokens from one address before it has to wait."""
+MOST_WAIT = 30.0
+FORGET = 600.0
+"""Seconds after which wrong tokens of an address are forgotten."""
+MOST_CLIENTS = 10_000
+"""Addresses with wrong tokens that are remembered."""
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _OPEN = ("/health", "/ready", "/static/", "/login", "/share/", "/api/shared/")
 """What needs no identity: nothing of anybody's is behind it but what was shared."""
@@ -87,7 +96,8 @@ def content_policy(tiles: str) -> str:
 class Identities:
     """Tells visitors apart: by a proxy's header, a token, the cookie of a login, or the cookie of a browser."""
 
-    def __init__(self, web: Web) -> None:
+    def __init__(self, web: Web, over: Over) -> None:
+        self._over = over
         self._header, self._proxies = web.proxy_header, frozenset(web.proxy_addresses)
         self._tokens = {name: token.get_secret_value().encode() for name, token in web.tokens.items()}
         self.closed = bool(self._tokens or self._header)
@@ -96,8 +106,8 @@ class Identities:
 
     def of(self, headers: Headers, client: str) -> Visitor | None:
         """The visitor; None for one who must log in first."""
-        if self._header and client in self._proxies and (name := headers.get(self._header, "").strip()):
-            return Visitor(f"user:{name}", name)
+        if self._header and client in self._proxies and (name := _user_name(headers.getlist(self._header))):
+            return Visitor(f"proxy:{name}" if name in self._tokens else f"user:{name}", name)
         cookie = _cookie(headers)
         if not self.closed:
             return Visitor(f"browser:{hashlib.sha256(cookie.encode()).hexdigest()[:32]}") if cookie else NOBODY
@@ -110,17 +120,95 @@ class Identities:
         matches = [name for name, token in self._tokens.items() if hmac.compare_digest(token, given.encode())]
         return matches[0] if matches else ""
 
-    def cookie_of(self, name: str) -> str:
-        """What a browser keeps after a login; useless once the token has changed."""
-        return f"{name.encode().hex()}.{hmac.new(self._tokens[name], name.encode(), 'sha256').hexdigest()}"
+    def cookie_of(self, name: str, login: str = "") -> str:
+        """What a browser keeps after a login; useless once the token has changed, or after a logout."""
+        said = f"{name.encode().hex()}.{login or secrets.token_urlsafe(18)}"
+        return f"{said}.{hmac.new(self._tokens[name], said.encode(), 'sha256').hexdigest()}"
 
     def _by_cookie(self, cookie: str) -> str:
-        matches = [name for name in self._tokens if hmac.compare_digest(self.cookie_of(name), cookie)]
+        login = cookie.split(".")[1] if cookie.count(".") == 2 else ""
+        if not login or self._over.has(cookie_key(cookie)):
+            return ""
+        matches = [name for name in self._tokens if hmac.compare_digest(self.cookie_of(name, login), cookie)]
         return matches[0] if matches else ""
+
+    def logout(self, headers: Headers) -> None:
+        """Take back what the browser kept: a copy of its cookie opens nothing any more."""
+        cookie = _cookie(headers)
+        if self._by_cookie(cookie):
+            self._over.add(cookie_key(cookie))
 
     def is_proxy(self, client: str) -> bool:
         """Whether an address is that of the proxy."""
         return client in self._proxies
+
+
+class Over(Protocol):
+    """Logins that were taken back."""
+
+    def add(self, key: str) -> None:
+        """Keep one."""
+        ...
+
+    def has(self, key: str) -> bool:
+        """Whether it is one."""
+        ...
+
+
+class OverHere:
+    """Kept by this process alone."""
+
+    def __init__(self) -> None:
+        self._keys: set[str] = set()
+
+    def add(self, key: str) -> None:
+        """As the protocol says."""
+        self._keys.add(key)
+
+    def has(self, key: str) -> bool:
+        """As the protocol says."""
+        return key in self._keys
+
+
+def cookie_key(cookie: str) -> str:
+    """By what a login that was taken back is kept; nobody can log in with it."""
+    return hashlib.sha256(cookie.encode()).hexdigest()
+
+
+def _user_name(given: Sequence[str]) -> str:
+    """The user whom a proxy names; empty for none, for two, and for a name that another could be taken for.
+
+    Headers are Latin-1, and ``str.strip`` takes a no-break space for white space: so only spaces and tabs go, and
+    what is left must be visible.
+    """
+    name = given[0].strip(" \t") if len(given) == 1 else ""
+    return name if name.isprintable() and "\xa0" not in name else ""
+
+
+class Wrong:
+    """Wrong tokens: each one more from an address makes it wait longer, up to ``MOST_WAIT`` seconds."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, tuple[int, float]] = {}
+
+    def wait(self, client: str) -> float:
+        """Seconds that an address must wait before another try."""
+        tries, last = self._since.get(client, (0, 0.0))
+        return max(0.0, last + min(MOST_WAIT, 0.1 * 2**tries) - time.monotonic()) if tries >= FREE_TRIES else 0.0
+
+    def count(self, client: str) -> None:
+        """Another wrong one."""
+        tries, last = self._since.get(client, (0, 0.0))
+        if time.monotonic() - last > FORGET:
+            tries = 0
+        if len(self._since) >= MOST_CLIENTS:
+            self._since.pop(next(iter(self._since)))
+        self._since.pop(client, None)
+        self._since[client] = (tries + 1, time.monotonic())
+
+    def forget(self, client: str) -> None:
+        """A right one."""
+        self._since.pop(client, None)
 
 
 def _cookie(headers: Headers) -> str:
@@ -140,11 +228,12 @@ def cookie_header(value: str, *, secure: bool) -> str:
 class Gate:
     """The ASGI middleware in front of everything."""
 
-    def __init__(self, app: ASGIApp, web: Web) -> None:
+    def __init__(self, app: ASGIApp, web: Web, over: Over | None = None) -> None:
         self._app = app
+        self._wrong = Wrong()
         self._names = _LOOPBACK_NAMES | {name.casefold() for name in web.hosts}
         self._public = {name.casefold() for name in web.hosts}
-        self._identities = Identities(web)
+        self._identities = Identities(web, over or OverHere())
         self._policy = content_policy(web.tiles)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -156,7 +245,10 @@ class Gate:
         visitor, refused = self._visit(scope)
         headers = Headers(scope=scope)
         secure = self._is_secure(scope, headers)
-        scope.setdefault("state", {}).update(visitor=visitor, identities=self._identities, secure=secure)
+        client = self._client(scope)
+        scope.setdefault("state", {}).update(
+            visitor=visitor, identities=self._identities, secure=secure, wrong=self._wrong, client=client
+        )
         # Only answers to a browser that has no cookie yet set one; a login sets its own.
         new_cookie = visitor is NOBODY and not refused
 
@@ -183,7 +275,9 @@ class Gate:
     def _visit(self, scope: Scope) -> tuple[Visitor | None, Response | None]:
         """Who comes, and the answer to those who may not come in."""
         headers, path = Headers(scope=scope), scope["path"]
-        if path not in _PROBES and host_name(headers.get("host", "")) not in self._names:
+        if path in _PROBES and scope["method"] in _SAFE:
+            return None, None  # nothing is looked up for them
+        if host_name(headers.get("host", "")) not in self._names:
             return None, _refusal(path, 421, "this name is not served here; the operator sets web.hosts")
         if problem := self._crosses(scope, headers):
             return None, _refusal(path, 403, problem)
@@ -192,7 +286,14 @@ class Gate:
             return None, _refusal(path, 411, "give the length of the body")
         if not length.isdecimal() or int(length) > LARGEST_BODY:
             return None, _refusal(path, 413, f"at most {LARGEST_BODY:,} bytes can be sent")
-        visitor = self._identities.of(headers, self._client(scope))
+        client = self._client(scope)
+        if (wait := self._wrong.wait(client)) and "authorization" in headers:
+            refusal = _refusal(path, 429, f"too many wrong tokens; try again in {wait:.0f} s")
+            refusal.headers["Retry-After"] = str(round(wait) + 1)
+            return None, refusal
+        visitor = self._identities.of(headers, client)
+        if self._identities.closed and "authorization" in headers:
+            self._wrong.forget(client) if visitor else self._wrong.count(client)
         if visitor or path.startswith(_OPEN):
             return visitor, None
         if self._identities.by_token and scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
@@ -218,9 +319,17 @@ class Gate:
             site = urlsplit(origin)
         except ValueError:
             return "the Origin header is no address"
-        if site.netloc.casefold() == headers.get("host", "").casefold() or (site.hostname or "") in self._public:
+        if _same_site(site, headers.get("host", "")) or self._is_public(site):
             return ""
         return "requests from other sites are refused"
+
+    def _is_public(self, site: SplitResult) -> bool:
+        """Whether an origin is one of the names that browsers use, at the usual port: a proxy's, which hides ours."""
+        try:
+            usual = site.port in (None, {"http": 80, "https": 443}.get(site.scheme))
+        except ValueError:
+            return False
+        return usual and (site.hostname or "") in self._public
 
     def _client(self, scope: Scope) -> str:
         return scope["client"][0] if scope.get("client") else ""
@@ -230,12 +339,18 @@ class Gate:
         return (forwarded or scope["scheme"]) == "https"
 
 
+_HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
+
+
 def host_name(host: str) -> str:
-    """The name in a Host header, without its port."""
-    try:
-        return (urlsplit(f"//{host}").hostname or "").casefold()
-    except ValueError:
-        return ""
+    """The name in a Host header, without its port; empty where the header is anything else than these two."""
+    found = _HOST.fullmatch(host)
+    return found["name"].strip("[]").casefold().removesuffix(".") if found else ""
+
+
+def _same_site(site: SplitResult, host: str) -> bool:
+    """Whether an origin is where the request was sent to: the same name and port."""
+    return bool(host_name(host)) and site.netloc.casefold() == host.casefold() and site.scheme in ("http", "https")
 
 
 def _refusal(path: str, status: int, why: str) -> Response:

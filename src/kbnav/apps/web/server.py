@@ -7,6 +7,7 @@ import contextlib
 import logging
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from functools import lru_cache, partial
@@ -19,13 +20,25 @@ from fastapi.staticfiles import StaticFiles
 
 from kbnav.apps.secrets import Secrets, secrets_of
 from kbnav.apps.web.database import PostgresDatabase, SqliteDatabase, alone, open_postgres, open_sqlite
+from kbnav.apps.web.keeping import Results
 from kbnav.apps.web.parts import HERE, Parts
-from kbnav.apps.web.results import Result, from_document
 from kbnav.apps.web.runner import Runner
 from kbnav.apps.web.security import Gate, checked, problem
 from kbnav.apps.web.service import open_service
-from kbnav.apps.web.store import Store, StoredResult
-from kbnav.errors import Busy, KbnavError, LimitReached, NotOffered, ServiceError, StopRun, UsageError
+from kbnav.apps.web.store import Store
+from kbnav.errors import (
+    Busy,
+    DamagedKB,
+    KbnavError,
+    LimitReached,
+    NotAnswering,
+    NotOffered,
+    Overdue,
+    ServiceError,
+    Stopped,
+    StopRun,
+    UsageError,
+)
 from kbnav.session import postgres_sessions, sqlite_sessions
 from kbnav.settings import Settings, Web
 from kbnav.trajectory import versions
@@ -34,7 +47,9 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
 DATABASE = "web.sqlite"
-RESULTS_AT_HAND = 16
+LOGINS_AT_HAND = 1_000
+LOGIN_SECONDS = 10.0
+"""Seconds for which it is not looked again whether a login was taken back by another worker."""
 DESCRIPTION = "Ask questions of knowledge bases, watch how they are answered, and page through the results."
 
 
@@ -63,14 +78,8 @@ def make_app(settings: Settings) -> FastAPI:
     with ExitStack() as stack:
         store, saver = open_store(settings, stack)
         service = stack.enter_context(open_service(settings))
-        results = lru_cache(maxsize=RESULTS_AT_HAND)(partial(_read_result, store))
-        parts = Parts(settings, service, store, saver, secrets_of(settings), results)
+        parts = Parts(settings, service, store, saver, secrets_of(settings), Results(store))
         return _build(parts, stack.pop_all())
-
-
-def _read_result(store: Store, result_id: str) -> tuple[StoredResult, Result] | None:
-    stored = store.result(result_id)
-    return (stored, from_document(stored.document)) if stored else None
 
 
 def _build(parts: Parts, stack: ExitStack) -> FastAPI:
@@ -103,8 +112,25 @@ def _build(parts: Parts, stack: ExitStack) -> FastAPI:
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(KbnavError, _went_wrong)
-    app.add_middleware(Gate, web=parts.settings.web)
+    app.add_middleware(Gate, web=parts.settings.web, over=Logouts(parts.store))
     return app
+
+
+class Logouts:
+    """Logins that were taken back, known to every worker; those of this process are at hand."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._has = lru_cache(LOGINS_AT_HAND)(store.logged_out)
+
+    def add(self, key: str) -> None:
+        """Keep one."""
+        self._store.log_out(key)
+        self._has.cache_clear()
+
+    def has(self, key: str) -> bool:
+        """Whether it is one; another worker's logout is known here after ``LOGIN_SECONDS``."""
+        return self._has(key, int(time.monotonic() // LOGIN_SECONDS))
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:
@@ -119,7 +145,17 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     return _problem(request, 422, "; ".join(lines))
 
 
-_STATUS = ((NotOffered, 404), (Busy, 409), (LimitReached, 429), (ServiceError, 502), (KbnavError, 422))
+_STATUS = (
+    (NotOffered, 404),
+    (Busy, 409),
+    (Stopped, 409),
+    (LimitReached, 429),
+    (NotAnswering, 503),
+    (DamagedKB, 503),
+    (Overdue, 504),
+    (ServiceError, 502),
+    (KbnavError, 422),
+)
 """Of an error, the first that fits: the caller's to mend, or a service's."""
 
 
@@ -151,7 +187,10 @@ def serve(settings: Settings, *, ready: Ready) -> None:
         Multiprocess(config, sockets=[listener]).run()
 
 
-def _log_to_stderr() -> None:
+def _prepare_process() -> None:
+    from kbnav.apps.web.connections import open_files
+
+    open_files()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("kbnav.web").setLevel(logging.INFO)
 
@@ -160,7 +199,7 @@ def run_app(make: Callable[[], Any], web: Web, *, ready: Ready) -> None:
     """Run an application until interrupted, in this process. Raises StopRun as ``make``, and where it cannot listen."""
     import uvicorn
 
-    _log_to_stderr()
+    _prepare_process()
     with _listening(web.host, web.port) as listener, contextlib.suppress(KeyboardInterrupt):
         server = uvicorn.Server(uvicorn.Config(make(), **_OPTIONS))
         ready(_address(web.host, listener))
@@ -168,6 +207,7 @@ def run_app(make: Callable[[], Any], web: Web, *, ready: Ready) -> None:
 
 
 _OPTIONS: dict[str, Any] = {
+    "http": "kbnav.apps.web.connections:Deadlines",
     "access_log": False,  # addresses may hold ids and questions; the gate logs routes
     "proxy_headers": False,  # only the configured proxy is believed
     "server_header": False,
@@ -183,7 +223,7 @@ def _address(host: str, listener: socket.socket) -> str:
 
 
 def _worker_app(settings: Settings) -> FastAPI:
-    _log_to_stderr()
+    _prepare_process()
     try:
         return make_app(settings)
     except StopRun as error:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,8 +14,11 @@ from kbnav import systems
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.choice import build_agent
 from kbnav.answers import AnswerTable
-from kbnav.apps.web.results import cell_data
-from kbnav.errors import LimitReached, NotOffered, UsageError
+from kbnav.apps.web.guard import Guard
+from kbnav.apps.web.line import Line
+from kbnav.apps.web.pool import Pool
+from kbnav.apps.web.results import Row, cell_data
+from kbnav.errors import NotOffered, UsageError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror, kb_kind
 from kbnav.knowledge.open import open_kb
 from kbnav.models.chat import check_key
@@ -43,6 +47,7 @@ class Served:
     kb: KnowledgeBase
     settings: Settings
     systems: tuple[SystemEntry, ...]
+    guard: Guard
 
     @property
     def is_skb(self) -> bool:
@@ -66,14 +71,37 @@ class Served:
         page: Callable[[str], str] | None = getattr(self.kb, "page", None)  # a knowledge base of others' has none
         return page(entity_id) if page else ""
 
-    def rows(self, table: AnswerTable, language: str, start: int, count: int) -> list[list[dict[str, str] | None]]:
-        """Some rows of a table for the page, entities with their labels."""
-        rows = table.rows[start : start + count]
-        used = {one for row in rows for cell in row if (one := table.entity(cell))}
-        missing = sorted(used - set(table.labels))
-        found = self.kb.labels(missing, language=language) if missing else {}
-        labelled = replace(table, labels={**table.labels, **found})
+    def more_labels(self, rows: Sequence[Row], head: AnswerTable, language: str) -> Mapping[str, str]:
+        """Labels of the entities in some rows that have none yet. Raises as the knowledge base."""
+        missing = missing_labels(rows, head)
+        with self.guard.watching():
+            return self.kb.labels(missing, language=language)
+
+    def cells(
+        self, rows: Sequence[Row], head: AnswerTable, more: Mapping[str, str]
+    ) -> list[list[dict[str, str] | None]]:
+        """Some rows of a table for the page, entities with their labels, ``more`` of them."""
+        labelled = replace(head, labels={**head.labels, **more})
         return [[cell_data(cell, labelled, self.link) for cell in row] for row in rows]
+
+
+def served(key: str, kb: KnowledgeBase, settings: Settings, systems: tuple[SystemEntry, ...]) -> Served:
+    """A knowledge base to choose, and what watches over it; of an SKB the files can be read through."""
+    check = partial(_faults, kb) if kb_kind(kb) == "skb" else None
+    return Served(key, kb, settings, systems, Guard(key, check))
+
+
+def _faults(kb: KnowledgeBase) -> list[str]:
+    from kbnav.knowledge.skb.kb import as_skb
+    from kbnav.knowledge.skb.maintenance import check
+
+    return check(as_skb(kb, "the check").skb.folder)
+
+
+def missing_labels(rows: Sequence[Row], head: AnswerTable) -> list[str]:
+    """The entities in some rows of a table that have no label."""
+    used = {one for row in rows for cell in row if (one := head.entity(cell))}
+    return sorted(used - set(head.labels))
 
 
 class Service:
@@ -84,7 +112,10 @@ class Service:
         self.settings = settings
         self.kbs = {one.key: one for one in served}
         self.models = settings.web.models or (settings.model,)
-        self._queries = threading.BoundedSemaphore(settings.web.runs)
+        web, many = settings.web, len(served) > 1
+        self.queries = Pool(line(web.queries, many))
+        self.pages = Pool(line(web.pages, many))
+        self.downloads = Pool(line(web.downloads, False))
         self._agents: dict[tuple[str, str, str], Agent] = {}
         self._lock = threading.Lock()
 
@@ -93,16 +124,6 @@ class Service:
         if key not in self.kbs:
             raise NotOffered(f"no knowledge base {key!r}; there are: {', '.join(self.kbs)}")
         return self.kbs[key]
-
-    @contextmanager
-    def query(self) -> Iterator[None]:
-        """Room for a query that is run by hand: they cannot use every thread. Raises LimitReached."""
-        if not self._queries.acquire(blocking=False):
-            raise LimitReached("too many queries are running; try again in a moment")
-        try:
-            yield
-        finally:
-            self._queries.release()
 
     def systems(self, served: Served) -> tuple[SystemEntry, ...]:
         """The systems that one of the models can run on a knowledge base."""
@@ -138,6 +159,14 @@ class Service:
             return known
 
 
+def line(size: int, many: bool, *, of_owner: int | None = None) -> Line:
+    """A line for work on knowledge bases.
+
+    Half of it is the most for one user, and where there are ``many``, some of it is left whatever one of them does.
+    """
+    return Line(size, of_owner=of_owner or max(1, size // 2), of_kb=max(1, size - max(1, size // 4)) if many else size)
+
+
 @contextmanager
 def open_service(settings: Settings) -> Iterator[Service]:
     """Open every knowledge base of the settings.
@@ -147,15 +176,16 @@ def open_service(settings: Settings) -> Iterator[Service]:
     for model in settings.web.models or (settings.model,):
         check_key(settings.model_copy(update={"model": model}))
     with ExitStack() as stack:
-        served: list[Served] = []
+        found: list[Served] = []
         for name in settings.web.kbs or (settings.kb,):
             own = settings.model_copy(update={"kb": name})
-            kb = stack.enter_context(open_kb(own))
+            # Nobody whose turn it is waits for a process that runs queries.
+            kb = stack.enter_context(open_kb(own, queries=settings.web.runs + settings.web.queries))
             key = Path(name.rstrip("/")).name
-            if any(one.key == key for one in served):
+            if any(one.key == key for one in found):
                 raise UsageError(f"two knowledge bases are called {key!r}; give one of their folders another name")
-            served.append(Served(key, kb, own, offered(kb, settings.web.systems)))
-        yield Service(settings, served)
+            found.append(served(key, kb, own, offered(kb, settings.web.systems)))
+        yield Service(settings, found)
 
 
 def offered(kb: KnowledgeBase, names: Sequence[str]) -> tuple[SystemEntry, ...]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import ipaddress
 import logging
 import re
+import select
 import socket
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
@@ -44,11 +45,15 @@ class Reply:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request: the path, the parameters of address and body together, and what the client takes."""
+    """A request: the path, the parameters of address and body together, and what the client takes.
+
+    ``gone`` says whether the client has hung up, so that what was asked need not be answered any more.
+    """
 
     path: str
     parameters: Mapping[str, str]
     accept: str
+    gone: Callable[[], bool] = lambda: False
 
 
 class Site(Protocol):
@@ -227,13 +232,21 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(failure(421, "this server is not asked under that name"))
             return
         address = urlsplit(self.path)
-        asked = Asked(unquote(address.path), _parameters(address.query) | form, self.headers.get("Accept", ""))
+        parameters, accept = _parameters(address.query) | form, self.headers.get("Accept", "")
+        asked = Asked(unquote(address.path), parameters, accept, self._gone)
         try:
             reply = self.server.site.answer(asked)
         except self.server.site.broken as error:
             _log.debug("%s failed", self.path, exc_info=True)
             reply = failure(500, f"the mirror failed: {type(error).__name__}: {error}")
         self._send(reply)
+
+    def _gone(self) -> bool:
+        try:
+            readable, _, _ = select.select([self.connection], [], [], 0)
+            return bool(readable) and not self.connection.recv(1, socket.MSG_PEEK)
+        except (OSError, ValueError):
+            return True
 
     def _refuse(self, status: int, text: str) -> None:
         """Reply without having read the body, which makes the connection useless for another request."""

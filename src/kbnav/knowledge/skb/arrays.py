@@ -42,6 +42,23 @@ def open_array(path: Path, dtype: npt.DTypeLike | None = None) -> Array:
     return array
 
 
+READ_THROUGH = 1 << 22
+"""Numbers of one array that are looked at when it is opened, a few milliseconds' worth; larger ones are not."""
+
+
+def check_starts(path: Path, starts: Array, end: int) -> None:
+    """Raise DataError unless ``starts`` are places that ascend from 0 to ``end``."""
+    ends_fit = len(starts) > 0 and int(starts[0]) == 0 and int(starts[-1]) == end
+    if not ends_fit or (len(starts) <= READ_THROUGH and bool((np.diff(starts) < 0).any())):
+        raise DataError(f"{path}: its places do not ascend from 0 to {end}")
+
+
+def check_numbers(path: Path, numbers: Array, end: int) -> None:
+    """Raise DataError unless all ``numbers`` are at least 0 and below ``end``."""
+    if 0 < len(numbers) <= READ_THROUGH and not (int(numbers.min()) >= 0 and int(numbers.max()) < end):
+        raise DataError(f"{path}: numbers that are not from 0 to {end - 1}")
+
+
 def consecutive(first: Array, sizes: Array) -> npt.NDArray[np.int64]:
     """The numbers of many runs, one run behind the other: ``sizes`` of them from ``first`` on, shape [runs] each."""
     return np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
@@ -55,8 +72,14 @@ class Strings(Sequence[str]):
         self._start = open_array(folder / f"{name}-start.npy", np.int64)
         self._text = open_array(folder / f"{name}-text.npy", np.uint8)
         self._order = open_array(folder / f"{name}-order.npy", np.int32) if searchable else np.empty(0, np.int32)
-        if int(self._start[-1]) != len(self._text) or (searchable and len(self._order) != len(self)):
+        if (
+            not len(self._start)
+            or int(self._start[-1]) != len(self._text)
+            or (searchable and len(self._order) != len(self))
+        ):
             raise DataError(f"{folder}: the files of {name} do not fit together")
+        check_starts(folder / f"{name}-start.npy", self._start, len(self._text))
+        check_numbers(folder / f"{name}-order.npy", self._order, len(self))
 
     def __len__(self) -> int:
         return len(self._start) - 1

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from kbnav.errors import DataError
-from kbnav.knowledge.skb.arrays import open_array
+from kbnav.errors import DamagedKB, DataError
+from kbnav.knowledge.skb.arrays import check_starts, open_array
 
 Fields = Mapping[str, Any]
 """A document: plain JSON values by field name."""
@@ -38,14 +38,16 @@ class Documents:
             np.memmap(self._path, np.uint8, "r").view(np.ndarray) if len(self._first) > 1 else np.empty(0, np.uint8)
         )
         self._lines = lru_cache(CACHED_BLOCKS)(self._block)
-        if len(self._first) != len(self._start) or int(self._start[-1]) != len(self._bytes):
+        if not len(self._first) or len(self._first) != len(self._start) or int(self._start[-1]) != len(self._bytes):
             raise DataError(f"{folder}: the documents' files do not fit together")
+        check_starts(folder / "block-start.npy", self._start, len(self._bytes))
+        check_starts(folder / "first-nodes.npy", self._first, int(self._first[-1]))
 
     def __len__(self) -> int:
         return int(self._first[-1])
 
     def __getitem__(self, node: int) -> Fields:
-        """The fields of a node's document. Raises DataError where the block is damaged."""
+        """The fields of a node's document. Raises DamagedKB where the block is damaged."""
         block = int(self._first.searchsorted(node, "right")) - 1
         return self._parse(self._lines(block)[node - int(self._first[block])], block)
 
@@ -60,18 +62,18 @@ class Documents:
         try:
             lines = zlib.decompress(packed.data).split(b"\n")
         except zlib.error as error:
-            raise DataError(f"{self._path}: block {block}: {error}") from error
+            raise DamagedKB(f"{self._path}: block {block}: {error}") from error
         if len(lines) != self._first[block + 1] - self._first[block]:
-            raise DataError(f"{self._path}: block {block} holds {len(lines)} documents, not as many as it should")
+            raise DamagedKB(f"{self._path}: block {block} holds {len(lines)} documents, not as many as it should")
         return lines
 
     def _parse(self, line: bytes, block: int) -> Fields:
         try:
             fields = json.loads(line.decode())  # told so, it need not look for the encoding
         except ValueError as error:
-            raise DataError(f"{self._path}: block {block}: {error}") from error
+            raise DamagedKB(f"{self._path}: block {block}: {error}") from error
         if not isinstance(fields, dict):
-            raise DataError(f"{self._path}: block {block}: a document that is not an object")
+            raise DamagedKB(f"{self._path}: block {block}: a document that is not an object")
         return fields
 
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from kbnav.errors import DataError
 from kbnav.knowledge.base import Direction
-from kbnav.knowledge.skb.arrays import Array, consecutive, open_array
+from kbnav.knowledge.skb.arrays import Array, check_numbers, check_starts, consecutive, open_array
 
 Nodes = npt.NDArray[np.int32]
 """Node numbers, shape [n]."""
@@ -59,9 +59,15 @@ class Graph:
         self._relations = [open_array(folder / f"{way}-relations.npy", dtype) for way in WAYS]
         # Of the rows' own dtype, or searching a row would first convert all of it.
         self._keys = np.arange(relations + 1, dtype=dtype)
+        if not all(len(start) for start in self._start):
+            raise DataError(f"{folder}: the graph has no rows at all")
         sizes = {len(array) for array in (*self._nodes, *self._relations)} | {int(start[-1]) for start in self._start}
         if len(sizes) != 1 or len(self._start[0]) != len(self._start[1]):
             raise DataError(f"{folder}: the graph's files do not fit together")
+        for way, start, nodes, kinds in zip(WAYS, self._start, self._nodes, self._relations, strict=True):
+            check_starts(folder / f"{way}-start.npy", start, len(nodes))
+            check_numbers(folder / f"{way}-nodes.npy", nodes, self.nodes)
+            check_numbers(folder / f"{way}-relations.npy", kinds, relations)
 
     @property
     def nodes(self) -> int:

@@ -25,6 +25,7 @@ from kbnav.knowledge.base import (
     Value,
 )
 from kbnav.knowledge.skb.both import CANDIDATES, SENTENCE, search_both
+from kbnav.knowledge.skb.damage import reading
 from kbnav.knowledge.skb.excerpts import excerpt
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.rdf import local_names
@@ -38,6 +39,9 @@ EDGES_PER_RELATION = 50
 """Edges of one relation and direction that an entry lists; ``omitted`` counts the rest."""
 RANKED_BY_NAME = 2_000
 """Edges whose names are compared with a phrase one by one; of more, only the indexes' best are."""
+
+
+_read = reading("the knowledge base")
 
 
 class SkbKB:
@@ -108,6 +112,7 @@ class SkbKB:
             "files": {name: file.sha256 for name, file in meta.files.items()},
         }
 
+    @_read
     def search_entities(
         self,
         query: str,
@@ -137,6 +142,7 @@ class SkbKB:
         rung: Literal["exact", "fulltext", "none"] = "exact" if exact else "fulltext" if found or relations else "none"
         return SearchResult(found, relations, rung, query.strip() if exact else "")
 
+    @_read
     def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:  # noqa: ARG002
         """A node's document and edges, incoming ones under ``^relation``; of a relation, what it links how often."""
         node = self.skb.nodes.ids.find(entity_id)
@@ -161,6 +167,7 @@ class SkbKB:
             omitted=omitted,
         )
 
+    @_read
     def get_property_examples(
         self,
         property_id: str,
@@ -183,6 +190,7 @@ class SkbKB:
             found += [Example(self._entity(source), about, self._value(target)) for source, target in edges]
         return found
 
+    @_read
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:  # noqa: ARG002
         """See ``KnowledgeBase``; the RDF view is described in ``kbnav.knowledge.skb.rdf``."""
         if self._sparql is None:
@@ -190,6 +198,7 @@ class SkbKB:
         table = self._sparql.query(self.relations.stored(query))
         return replace(table, labels=self.labels(list(dict.fromkeys(node_ids(table)))))
 
+    @_read
     def search_neighbors(
         self,
         entity_id: str,
@@ -225,6 +234,7 @@ class SkbKB:
         )
         return Neighborhood(self._described(node, query), shown, len(edges))
 
+    @_read
     def vector_query(
         self,
         text: str,
@@ -242,6 +252,7 @@ class SkbKB:
             raise BadArguments(f"{self.name} was built without vectors")
         return self.text_query(text, kind=kind, limit=limit, among=among)
 
+    @_read
     def text_query(
         self,
         text: str,
@@ -267,17 +278,20 @@ class SkbKB:
         found = [(self._entity(node), score) for node, score in hits]
         return Ranking(tuple(Ranked(entity.id, score, entity.label, entity.kind) for entity, score in found))
 
+    @_read
     def labels(self, ids: Sequence[str], *, language: str = "en") -> Mapping[str, str]:  # noqa: ARG002
         """See ``KnowledgeBase``."""
         numbers = {node_id: self.skb.nodes.ids.find(node_id) for node_id in ids}
         names = {node_id: str(self.skb.nodes.names[number]) for node_id, number in numbers.items() if number >= 0}
         return {node_id: name for node_id, name in names.items() if name}
 
+    @_read
     def entities(self, ids: Sequence[str]) -> Mapping[str, Entity]:
         """Name and type of many nodes; ids that are none are left out."""
         numbers = {node_id: self.skb.nodes.ids.find(node_id) for node_id in ids}
         return {node_id: self._entity(number) for node_id, number in numbers.items() if number >= 0}
 
+    @_read
     def excerpts(self, ids: Iterable[str], about: str = "") -> dict[str, str]:
         """A line of what each node's document says, of ``about`` where it speaks of that; ids without one left out."""
         numbers = {node_id: self.skb.nodes.ids.find(node_id) for node_id in ids}

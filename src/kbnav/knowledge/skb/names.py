@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from kbnav.errors import DataError
 from kbnav.knowledge.skb.arrays import load
+from kbnav.knowledge.skb.damage import reading
 from kbnav.knowledge.skb.schema import NodeText, Progress, no_progress
 
 How = Literal["exact", "normalised", "fuzzy"]
@@ -128,6 +129,7 @@ class NameIndex:
         """Number of different normalised names."""
         return len(self._places)
 
+    @reading("the index of names")
     def search(
         self,
         name: str,

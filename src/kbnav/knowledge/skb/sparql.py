@@ -9,13 +9,13 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from kbnav.answers import AnswerTable
-from kbnav.errors import QueryRefused, QuerySyntaxError, QueryTimeout, UnknownId
+from kbnav.errors import DataError, QueryRefused, QuerySyntaxError, QueryTimeout, ServiceError, UnknownId
 from kbnav.knowledge.skb.rdf import local_name
 from kbnav.knowledge.sparql.check import check
 from kbnav.knowledge.sparql.guard import guard
 from kbnav.knowledge.sparql.prefixes import SKB_PREFIXES, add_prefixes, declared_prefixes, expand
 from kbnav.knowledge.sparql.tokens import refuse_oversized, syntax_error, tokenize
-from kbnav.knowledge.wikidata.mirror.worker import QueryError, QueryPool
+from kbnav.knowledge.wikidata.mirror.worker import MOST_BYTES, QueryError, QueryPool
 
 _LISTED = 50
 LABELLED = 100
@@ -34,11 +34,22 @@ class Vocabulary(NamedTuple):
 class SparqlStore:
     """Runs read-only queries in child processes with hard limits; threads may share it."""
 
-    def __init__(self, folder: Path, vocabulary: Vocabulary, *, timeout: float, memory_limit: int, size: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        vocabulary: Vocabulary,
+        *,
+        timeout: float,
+        memory_limit: int,
+        size: int,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
         """Prepare to query the store in ``folder``; nothing is started before the first query.
 
-        ``timeout`` is in seconds, ``memory_limit`` in bytes for each of up to ``size`` child processes.
+        ``timeout`` is in seconds, ``memory_limit`` in bytes for each of up to ``size`` child processes. A result
+        has at most ``most_bytes``.
         """
+        self._most_bytes = most_bytes
         self._vocabulary = vocabulary
         self._pool = QueryPool(folder, size=size, timeout=timeout, memory_limit=memory_limit)
 
@@ -53,10 +64,23 @@ class SparqlStore:
         _refuse_unknown_term(text, self._vocabulary)  # first, because it says how a name must be written
         check(text, services=(), strict=True)
         try:
-            result = self._pool.query(add_prefixes(text, SKB_PREFIXES), "json", "json")
+            result = self._pool.query(add_prefixes(text, SKB_PREFIXES), "json", "json", most_bytes=self._most_bytes)
         except QueryError as error:
-            raise _told(error) from error
+            raise self._told(error) from error
         return AnswerTable.from_sparql_json(json.loads(result.body))
+
+    def _told(self, error: QueryError) -> Exception:
+        if error.reason in ("timeout", "memory"):
+            return QueryTimeout(f"{error}; make it simpler: name a node, fewer patterns, or a LIMIT in a subquery")
+        if error.reason == "syntax":
+            return QuerySyntaxError(f"syntax error: {error}")
+        if error.reason == "size":
+            return QueryRefused(str(error))
+        if error.reason == "broken":
+            return DataError(f"{self._vocabulary.name}: its triples cannot be read: {error}")
+        if error.reason == "busy":
+            return ServiceError(f"{self._vocabulary.name} does not answer now: {error}; ask again later")
+        return QueryRefused(f"the query could not be run: {error}")
 
     def close(self) -> None:
         """End the child processes."""
@@ -93,14 +117,6 @@ def _refuse_unknown_term(query: str, vocabulary: Vocabulary) -> None:
                 raise UnknownId(f"there is no node:{local} in {vocabulary.name}; use ids as results show them")
             if local_name(node) != local:
                 raise UnknownId(f"node:{local} must be written node:{local_name(node)}")
-
-
-def _told(error: QueryError) -> Exception:
-    if error.reason in ("timeout", "memory"):
-        return QueryTimeout(f"{error}; make it simpler: name a node, fewer patterns, or a LIMIT in a subquery")
-    if error.reason == "syntax":
-        return QuerySyntaxError(f"syntax error: {error}")
-    return QueryRefused(f"the query could not be run: {error}")
 
 
 def node_ids(table: AnswerTable) -> Iterator[str]:

@@ -51,8 +51,11 @@ class SKB:
         self.graph = Graph(self.data / "graph", len(meta.relations))
         self._types = {kind.name: number for number, kind in enumerate(meta.types)}
         self._relations = {relation.name: number for number, relation in enumerate(meta.relations)}
-        if self.graph.nodes != len(self.nodes):
-            raise DataError(f"{self.data}: the graph has {self.graph.nodes} nodes, the documents {len(self.nodes)}")
+        found = {"nodes": len(self.nodes), "nodes of the graph": self.graph.nodes, "edges": self.graph.edges}
+        told = {"nodes": meta.nodes, "nodes of the graph": meta.nodes, "edges": meta.edges}
+        wrong = [f"{found[name]} {name} where {told[name]} were written" for name in told if found[name] != told[name]]
+        if wrong:
+            raise DataError(f"{self.data}: {'; '.join(wrong)}")
 
     @classmethod
     def open(cls, path: Path | str, encoder: Encoder | None = None) -> Self:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb.damage import reading
 from kbnav.knowledge.skb.schema import NodeText, Progress, no_progress
 from kbnav.knowledge.skb.spelling import spelled
 
@@ -127,10 +128,12 @@ class TextIndex:
         self._depth = max(self.nodes, 1)  # tantivy refuses a limit of 0
         self._types = {bounds: number for number, bounds in enumerate(pairwise(type_start))}
 
+    @reading("the text index")
     def words(self, text: str) -> list[str]:
         """The words of a text in the form they are indexed in."""
         return list(self._analyzer.analyze(self._spell(text)))
 
+    @reading("the text index")
     def holders(self, word: str) -> int:
         """How many nodes have a word, in any of its forms; of several words, the rarest counts."""
         return min((self._searcher.doc_freq("body", term) for term in self.words(word)), default=0)
@@ -143,6 +146,7 @@ class TextIndex:
         whole = sum(weights.values()) or 1.0
         return [sum(weights[word] for word in wanted.intersection(self.words(text))) / whole for text in texts]
 
+    @reading("the text index")
     def search(
         self,
         query: str,
@@ -233,6 +237,7 @@ class TextIndex:
             depth *= 8
 
 
+@reading("the text index")
 def open(folder: Path) -> TextIndex:
     """Open a built index, which may be read-only. Raises DataError where it is missing, damaged or too new."""
     try:

@@ -24,6 +24,7 @@ from kbnav.encoders.lsa import LSA
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb import ann, quantized
 from kbnav.knowledge.skb.arrays import Mode, load
+from kbnav.knowledge.skb.damage import reading
 
 META, VECTORS, HASHES = "vectors.json", "vectors.npy", "hashes.npy"
 FORMAT = 1
@@ -99,6 +100,7 @@ class VectorIndex:
             return []
         return self.nearest(self.embed(text), limit=limit, ranges=ranges, among=among, exact=exact)
 
+    @reading("the index of vectors")
     def nearest(
         self,
         vector: Vectors,

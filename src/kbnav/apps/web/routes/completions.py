@@ -24,6 +24,7 @@ from kbnav.trajectory import Outcome, Turn
 SHOWN_ROWS = 20
 MOST_TURNS = 20
 _ESCAPED = str.maketrans({char: "\\" + char for char in "\\`*_{}[]<>()#+-!|~&"})
+_LIVE = str.maketrans({char: "\\" + char for char in "\\`[]<>&"})
 
 
 class ErrorData(BaseModel):
@@ -127,7 +128,7 @@ async def completions(
         usage = bool(asked.stream_options and asked.stream_options.include_usage)
         return sse(_stream(asked.model, run, parts, runner, usage))
     answer = await finished(runner, run, request)
-    message = {"role": "assistant", "content": _written(answer, parts), "refusal": None}
+    message = {"role": "assistant", "content": await asyncio.to_thread(_written, answer, parts), "refusal": None}
     document = {
         **_head(asked.model, run, "chat.completion"),
         "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
@@ -191,7 +192,7 @@ async def _stream(model: str, run: StoredRun, parts: Any, runner: Any, usage: bo
                     yield ": waiting\n\n"
                 elif event.data["kind"] == "end":
                     answer = event.data["answer"]
-                    yield chunk({"content": _written(answer, parts)})
+                    yield chunk({"content": await asyncio.to_thread(_written, answer, parts)})
                     yield chunk({}, "stop")
                     if usage:
                         yield sse_event({**head, "choices": [], "usage": _usage(answer)})
@@ -211,23 +212,28 @@ def _reasoning(event: Mapping[str, Any]) -> str:
 
 def _written(answer: Mapping[str, Any], parts: Any) -> str:
     """The answer as Markdown: text, the first rows, the query with a link. Nothing of a result is taken for markup."""
-    blocks = [answer["text"] or answer["note"] or f"({answer['status']})"]
+    blocks = [_text(answer["text"] or answer["note"] or f"({answer['status']})")]
     if answer["status"] == "best effort":
         blocks.insert(0, "Out of budget; the best found so far:")
-    found = parts.results(answer["result"]["id"]) if answer.get("result") else None
+    found = parts.results.find(answer["result"]["id"]) if answer.get("result") else None
     if found:
-        table = found[1].table
-        rows = [[_plain(text_of(cell, table)) for cell in row] for row in table.rows[:SHOWN_ROWS]]
-        lines = [[_plain(name) for name in table.columns], ["---"] * len(table.columns), *rows]
+        result = found[1]
+        rows = [[_plain(text_of(cell, result.head)) for cell in row] for row in result.rows(0, SHOWN_ROWS)]
+        lines = [[_plain(name) for name in result.columns], ["---"] * len(result.columns), *rows]
         blocks.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
-        if len(table.rows) > SHOWN_ROWS:
-            blocks.append(f"{len(table.rows)} rows, the first {SHOWN_ROWS} shown")
+        if result.count > SHOWN_ROWS:
+            blocks.append(f"{result.count} rows, the first {SHOWN_ROWS} shown")
     if answer["query"]:
         fence = "`" * max(3, 1 + max((len(run) for run in _ticks(answer["query_labelled"])), default=0))
         blocks.append(f"{fence}sparql\n{answer['query_labelled']}\n{fence}")
     if answer.get("link"):
         blocks.append(f"[Open the query](<{answer['link']}>)")
     return "\n\n".join(blocks)
+
+
+def _text(text: str) -> str:
+    """Sentences: a name in them becomes no link, picture or HTML; other Markdown, which only looks odd, is let be."""
+    return text.translate(_LIVE)
 
 
 def _plain(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -11,9 +11,9 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from kbnav.apps.web.routes.common import PartsOf, VisitorOf, own_session
+from kbnav.apps.web.routes.common import PartsOf, RunnerOf, VisitorOf, own_session
 from kbnav.apps.web.security import COOKIE, Identities, cookie_header
-from kbnav.errors import UnknownId
+from kbnav.errors import Overdue, UnknownId
 
 router = APIRouter(include_in_schema=False)
 
@@ -70,15 +70,25 @@ def shared_page(share: str, parts: PartsOf, request: Request) -> Response:
 
 
 @router.get("/entry/{kb}/{entity_id:path}")
-def entry_page(kb: str, entity_id: str, parts: PartsOf, visitor: VisitorOf) -> Response:  # noqa: ARG001 - must be one
+async def entry_page(kb: str, entity_id: str, request: Request, parts: PartsOf, visitor: VisitorOf) -> Response:
     """All that a knowledge base says of one entity."""
     served = parts.service.kb(kb)
-    chosen = parts.settings.language
+    chosen, web = parts.settings.language, parts.settings.web
+    look = partial(_entry, served, entity_id, "en" if chosen == "auto" else chosen)
+    turn = {"gone": request.is_disconnected, "wait": web.wait_seconds, "refuse": served.guard.refuse}
     try:
-        entry = served.kb.get_entry(entity_id, language="en" if chosen == "auto" else chosen)
+        return await parts.service.pages.run(visitor.owner, kb, look, seconds=web.page_seconds, **turn)  # type: ignore[no-any-return]
     except UnknownId as error:
         raise HTTPException(404, str(error)) from error
-    incoming = served.kb.search_neighbors(entity_id, direction="in", limit=50) if served.has_pages else None
+    except Overdue as error:
+        served.guard.failed()
+        raise Overdue(f"the knowledge base {kb} does not answer: {error}") from error
+
+
+def _entry(served: Any, entity_id: str, language: str) -> Response:
+    with served.guard.watching():
+        entry = served.kb.get_entry(entity_id, language=language)
+        incoming = served.kb.search_neighbors(entity_id, direction="in", limit=50) if served.has_pages else None
     return page("entry.html", kb=served.key, entry=entry, incoming=incoming, link=served.link)
 
 
@@ -101,17 +111,23 @@ async def login(request: Request) -> Response:
     """Check a token, and keep in the browser that it was right."""
     identities: Identities = request.state.identities
     form = parse_qs((await request.body()).decode("utf-8", "replace"))
+    state = request.state
+    if wait := state.wrong.wait(state.client):
+        raise HTTPException(429, f"too many wrong tokens; try again in {wait:.0f} s")
     name = identities.by_secret(form.get("token", [""])[0].strip())
     if not name:
+        state.wrong.count(state.client)
         return page("login.html", 403, wrong=True)
+    state.wrong.forget(state.client)
     response = RedirectResponse("/", 303)
     response.headers.append("Set-Cookie", cookie_header(identities.cookie_of(name), secure=request.state.secure))
     return response
 
 
 @router.post("/logout")
-def logout() -> Response:
-    """Forget who this is."""
+def logout(request: Request) -> Response:
+    """Forget who this is, and let the cookie open nothing any more."""
+    request.state.identities.logout(request.headers)
     response = RedirectResponse("/login", 303)
     response.delete_cookie(COOKIE)
     return response
@@ -124,13 +140,26 @@ def icon() -> Response:
 
 
 @router.get("/health")
-def health() -> dict[str, str]:
-    """The process answers."""
+async def health() -> dict[str, str]:
+    """The process answers; in the loop itself, so that nothing that is under way can keep it waiting."""
     return {"status": "ok"}
 
 
 @router.get("/ready")
-def ready(parts: PartsOf) -> Response:
-    """Questions can be asked: the database answers. The knowledge bases were opened before the server began."""
-    parts.store.workers()
-    return JSONResponse({"status": "ok", "kbs": list(parts.service.kbs)})
+async def ready(parts: PartsOf, runner: RunnerOf) -> Response:
+    """Questions can be asked: the database takes them, and a knowledge base answers. Looked at all the time, not now.
+
+    Knowledge bases that are out of service are named; without any other the server is not ready.
+    """
+    problems = {key: served.guard.problem for key, served in parts.service.kbs.items()}
+    out = {key: problem for key, problem in problems.items() if problem}
+    well = [key for key in problems if key not in out]
+    why = parts.hide.hidden(runner.problem)
+    status = "not ready" if why or not well else "degraded" if out else "ok"
+    document = {
+        "status": status,
+        "kbs": well,
+        **({"out_of_service": list(out)} if out else {}),
+        **({"why": why} if why else {}),
+    }
+    return JSONResponse(document, 503 if status == "not ready" else 200)

@@ -74,7 +74,7 @@ class SessionData(BaseModel):
 
 
 class RunData(BaseModel):
-    """A question, how far it is, what happened, and the answer once there is one."""
+    """A question, how far it is, what happened, and the answer once there is one; ``before``: how many come first."""
 
     id: str
     session: str
@@ -89,6 +89,7 @@ class RunData(BaseModel):
     thumb: str = ""
     note: str = ""
     share: str | None = None
+    before: int = 0
 
 
 class SessionPage(SessionData):
@@ -136,8 +137,8 @@ def session_data(session: Session) -> SessionData:
     )
 
 
-def run_data(parts: Any, run: StoredRun, *, shared: bool = False) -> RunData:
-    """A run for its owner, or for those it is shared with."""
+def run_data(parts: Any, run: StoredRun, *, shared: bool = False, before: int = 0) -> RunData:
+    """A run for its owner, or for those it is shared with; ``before`` are the questions whose turn comes first."""
     share = run.share if shared else None
     thumb, note = ("", "") if share else parts.store.opinion(run.id) or ("", "")
     return RunData(
@@ -154,6 +155,7 @@ def run_data(parts: Any, run: StoredRun, *, shared: bool = False) -> RunData:
         thumb=thumb,
         note=note,
         share=run.share,
+        before=before,
     )
 
 
@@ -231,9 +233,9 @@ def ask_next(session_id: str, asked: Question, parts: PartsOf, runner: RunnerOf,
 
 
 @router.get("/runs/{run_id}")
-def run(run_id: str, parts: PartsOf, visitor: VisitorOf) -> RunData:
+def run(run_id: str, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf) -> RunData:
     """A question with everything that happened so far."""
-    return run_data(parts, own_run(parts, visitor, run_id))
+    return run_data(parts, own_run(parts, visitor, run_id), before=runner.before(run_id))
 
 
 @router.get(
@@ -251,6 +253,8 @@ def events(
 ) -> Response:
     """What happens, as it happens, up to the event ``end``: from the beginning, or behind an event's number.
 
+    An event ``waiting``, which has no number, says now and then how many questions come first.
+
     ``Last-Event-ID``, which browsers send when they connect again, wins over ``after``.
     """
     found = own_run(parts, visitor, run_id)
@@ -260,7 +264,11 @@ def events(
         yield "retry: 500\n\n"
         async with aclosing(runner.follow(found.id, last)) as told:
             async for event in told:
-                yield sse_event(event.data, event.number) if event else ": waiting\n\n"
+                if event is not None:
+                    yield sse_event(event.data, event.number)
+                else:
+                    before = runner.before(found.id)
+                    yield sse_event({"kind": "waiting", "before": before}) if before else ": waiting\n\n"
 
     return sse(stream())
 

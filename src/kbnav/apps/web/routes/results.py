@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Query, Response
+from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from kbnav.agents.common.answering import ids_in
-from kbnav.apps.web.results import Result, ordered, table_result
-from kbnav.apps.web.routes.common import REFUSALS, PartsOf, VisitorOf
+from kbnav.apps.web.downloads import MEDIA, Form, download
+from kbnav.apps.web.keeping import keep
+from kbnav.apps.web.results import Kept, Row, table_result
+from kbnav.apps.web.routes.common import REFUSALS, PartsOf, RunnerOf, VisitorOf
 from kbnav.apps.web.routes.questions import Body
+from kbnav.apps.web.service import missing_labels
 from kbnav.apps.web.store import StoredResult, unguessable
 from kbnav.apps.web.telling import query_data, result_data
+from kbnav.errors import KbnavError, QueryTimeout, Stopped, StopRun
 from kbnav.knowledge.sparql.present import comment_labels
+
+if TYPE_CHECKING:
+    from starlette.types import Message, Receive, Scope, Send
 
 router = APIRouter(prefix="/api", responses=REFUSALS)
 MOST_ROWS_A_PAGE = 500
 LONGEST_QUERY = 50_000
+LABEL_SECONDS = 5.0
+"""Longest wait for labels, without which rows can be shown."""
+SORT_SECONDS = 60.0
+READ_SECONDS = 30.0
+"""Seconds for which a client may read nothing of a download."""
 Start = Annotated[int, Query(ge=0, le=1_000_000)]
 Count = Annotated[int, Query(ge=1, le=MOST_ROWS_A_PAGE)]
+Name = Annotated[str, Path(max_length=100)]
+Exact = Annotated[bool, Query(description="CSV and TSV as SPARQL has them; what looks like a formula is left so.")]
+_FILES: dict[int | str, dict[str, Any]] = {200: {"content": {kind.partition(";")[0]: {} for kind in MEDIA.values()}}}
 Column = Annotated[str, Query(max_length=200, description="Name of the column to sort by; empty: as it came.")]
 
 
@@ -29,6 +49,31 @@ class SparqlQuery(Body):
     kb: str = Field("", max_length=200)
     query: str = Field(min_length=1, max_length=LONGEST_QUERY)
     language: str = Field("en", max_length=20, pattern=r"^[a-z]{2,12}(-[a-z0-9]{2,12})*$")
+    name: str = Field("", max_length=100, description="By it the query can be looked after; yours to choose.")
+
+
+class Waiting(BaseModel):
+    """How far a query is."""
+
+    before: int
+
+
+class Download(StreamingResponse):
+    """A file that is written while it is sent, once it is its turn; a client that does not read is left."""
+
+    def __init__(self, content: Iterator[bytes], turn: AbstractAsyncContextManager[None], **options: Any) -> None:
+        super().__init__(content, **options)
+        self._turn = turn
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it. Raises LimitReached before anything is sent."""
+
+        async def sending(message: Message) -> None:
+            await asyncio.wait_for(send(message), READ_SECONDS)
+
+        with suppress(TimeoutError, Stopped):
+            async with self._turn:
+                await super().__call__(scope, receive, sending)
 
 
 class Rows(BaseModel):
@@ -41,24 +86,62 @@ class Rows(BaseModel):
 
 
 @router.post("/queries")
-def run_query(asked: SparqlQuery, parts: PartsOf, visitor: VisitorOf) -> dict[str, Any]:
-    """Run a read-only SPARQL query; its result is kept for a day."""
+async def run_query(
+    asked: SparqlQuery, request: Request, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf
+) -> dict[str, Any]:
+    """Run a read-only SPARQL query; its result is kept for a day, and it counts as a question.
+
+    Hanging up stops it, and so does ``DELETE /api/queries/{name}`` where it has a name.
+    """
     served = parts.service.kb(asked.kb or next(iter(parts.service.kbs)))
     if "execute_query" not in served.kb.capabilities:
         raise HTTPException(422, f"{served.key} cannot be queried")
-    with parts.service.query():
-        table = served.kb.execute_query(asked.query, language=asked.language)
+    web = parts.settings.web
+    await asyncio.to_thread(runner.may_ask, visitor.owner)
+    # A query that waits at the knowledge base, and then takes its time there, is not late.
+    seconds = 2 * served.settings.limits.query_timeout + web.page_seconds
+    call = partial(_run_query, asked, parts, served, visitor.owner, partial(runner.count, visitor.owner))
+    document: dict[str, Any] = await parts.service.queries.run(
+        visitor.owner, served.key, call, gone=request.is_disconnected, seconds=seconds, wait=web.wait_seconds,
+        refuse=served.guard.refuse, name=asked.name,
+    )  # fmt: skip
+    return document
+
+
+def _run_query(asked: SparqlQuery, parts: Any, served: Any, owner: str, count: Callable[[], None]) -> dict[str, Any]:
+    """Run a query; one that is refused, or cannot be read, is not counted, because it costs nothing."""
+    with served.guard.watching():
+        try:
+            table = served.kb.execute_query(asked.query, language=asked.language)
+        except (QueryTimeout, StopRun):
+            count()
+            raise
+        count()
         labels = served.kb.labels(ids_in(served.kb, asked.query), language=asked.language)
-        labelled = comment_labels(asked.query, {**table.labels, **labels})
+    labelled = comment_labels(asked.query, {**table.labels, **labels})
     result = table_result(table)
-    stored = StoredResult(unguessable("result"), visitor.owner, served.key, asked.language, "", result.to_document())
-    parts.store.add_result(stored)
-    return {**query_data(asked.query, labelled, served), "result": result_data(stored.id, result)}
+    head = StoredResult(unguessable("result"), owner, served.key, asked.language, "", result.to_document())
+    result = result.first(keep(parts.store, head, result, parts.settings.web.result_bytes))
+    return {**query_data(asked.query, labelled, served), "result": result_data(head.id, result)}
+
+
+@router.get("/queries/{name}")
+async def waiting(name: Name, parts: PartsOf, visitor: VisitorOf) -> Waiting:
+    """How many are before a query of one's own that was given a name; 0: it runs."""
+    return Waiting(before=parts.service.queries.before(visitor.owner, name))
+
+
+@router.delete("/queries/{name}", status_code=204)
+async def stop_query(name: Name, parts: PartsOf, visitor: VisitorOf) -> Response:
+    """Stop a query of one's own."""
+    parts.service.queries.stop(visitor.owner, name)
+    return Response(status_code=204)
 
 
 @router.get("/results/{result_id}/rows")
-def rows(
+async def rows(
     result_id: str,
+    request: Request,
     parts: PartsOf,
     visitor: VisitorOf,
     start: Start = 0,
@@ -67,24 +150,23 @@ def rows(
     descending: bool = False,
 ) -> Rows:
     """Some rows, entities with their labels."""
-    return _rows(parts, _own(parts, visitor, result_id), start, count, sort, descending)
+    found = await asyncio.to_thread(_own, parts, visitor, result_id)
+    return await _rows(parts, request, visitor.owner, found, start, count, sort, descending)
 
 
-@router.get("/results/{result_id}/csv", responses={200: {"content": {"text/csv": {}}}})
-def csv(result_id: str, parts: PartsOf, visitor: VisitorOf) -> Response:
-    """The whole result as comma-separated values."""
-    return _csv(_own(parts, visitor, result_id)[1])
-
-
-@router.get("/results/{result_id}/json")
-def json(result_id: str, parts: PartsOf, visitor: VisitorOf) -> Response:
-    """The whole result as SPARQL JSON results; a ranking as a list of its nodes."""
-    return _json(_own(parts, visitor, result_id)[1])
+@router.get("/results/{result_id}/{form}", responses=_FILES)
+async def file(
+    result_id: str, form: Form, request: Request, parts: PartsOf, visitor: VisitorOf, exact: Exact = False
+) -> Response:
+    """The whole result as a file: CSV, TSV, SPARQL JSON results (a ranking as a list of its nodes), or Excel."""
+    found = await asyncio.to_thread(_own, parts, visitor, result_id)
+    return _download(parts, request, visitor.owner, found[1], form, exact)
 
 
 @router.get("/shared/{share_id}/rows")
-def shared_rows(
+async def shared_rows(
     share_id: str,
+    request: Request,
     parts: PartsOf,
     start: Start = 0,
     count: Count = 50,
@@ -92,55 +174,70 @@ def shared_rows(
     descending: bool = False,
 ) -> Rows:
     """As for one's own, of a run that is shared."""
-    return _rows(parts, _shared(parts, share_id), start, count, sort, descending)
+    found = await asyncio.to_thread(_shared, parts, share_id)
+    return await _rows(parts, request, _reader(request), found, start, count, sort, descending)
 
 
-@router.get("/shared/{share_id}/csv", responses={200: {"content": {"text/csv": {}}}})
-def shared_csv(share_id: str, parts: PartsOf) -> Response:
+@router.get("/shared/{share_id}/{form}", responses=_FILES)
+async def shared_file(share_id: str, form: Form, request: Request, parts: PartsOf, exact: Exact = False) -> Response:
     """As for one's own, of a run that is shared."""
-    return _csv(_shared(parts, share_id)[1])
+    found = await asyncio.to_thread(_shared, parts, share_id)
+    return _download(parts, request, _reader(request), found[1], form, exact)
 
 
-@router.get("/shared/{share_id}/json")
-def shared_json(share_id: str, parts: PartsOf) -> Response:
-    """As for one's own, of a run that is shared."""
-    return _json(_shared(parts, share_id)[1])
+def _reader(request: Request) -> str:
+    """Who reads what is shared; all who are not logged in are one."""
+    visitor = request.state.visitor
+    return visitor.owner if visitor else "readers"
 
 
-def _own(parts: Any, visitor: Any, result_id: str) -> tuple[StoredResult, Result]:
-    found = parts.results(result_id) if parts.store.result_owner(result_id) == visitor.owner else None
+def _own(parts: Any, visitor: Any, result_id: str) -> tuple[StoredResult, Kept]:
+    found = parts.results.find(result_id) if parts.store.result_owner(result_id) == visitor.owner else None
     if found is None:
         raise HTTPException(404, "you have no such result")
     return found  # type: ignore[no-any-return]
 
 
-def _shared(parts: Any, share_id: str) -> tuple[StoredResult, Result]:
+def _shared(parts: Any, share_id: str) -> tuple[StoredResult, Kept]:
     run = parts.store.shared(share_id)
-    found = parts.results(run.id) if run and parts.store.result_owner(run.id) else None
+    found = parts.results.find(run.id) if run and parts.store.result_owner(run.id) else None
     if found is None:
         raise HTTPException(404, "nothing is shared here, or no longer")
     return found  # type: ignore[no-any-return]
 
 
-def _rows(parts: Any, found: tuple[StoredResult, Result], start: int, count: int, sort: str, descending: bool) -> Rows:
-    stored, result = found
-    table = result.table
-    if sort and sort not in table.columns:
-        raise HTTPException(422, f"no column {sort!r}; there are: {', '.join(table.columns)}")
-    if sort:
-        table = ordered(table, sort, descending)
-    cells = parts.service.kb(stored.kb).rows(table, stored.language, start, count)
-    return Rows(columns=list(table.columns), start=start, total=len(table.rows), rows=cells)
+async def _rows(
+    parts: Any, request: Request, owner: str, found: tuple[StoredResult, Kept], start: int, count: int, sort: str,
+    descending: bool,
+) -> Rows:  # fmt: skip
+    """Rows in their order or another; labels that a knowledge base does not give in time are left out."""
+    head, result = found
+    web, service = parts.settings.web, parts.service
+    if sort and sort not in result.columns:
+        raise HTTPException(422, f"no column {sort!r}; there are: {', '.join(result.columns)}")
+    turn = {"gone": request.is_disconnected, "wait": web.wait_seconds}
+    if sort:  # the whole column is read, as for a download
+        wanted = partial(_sorted, parts.results, head.id, result, sort, descending, start, count)
+        shown = await service.downloads.run(owner, "", wanted, seconds=SORT_SECONDS, **turn)
+    else:
+        shown = await asyncio.to_thread(lambda: list(result.rows(start, count)))
+    served, more = service.kb(head.kb), {}
+    if missing_labels(shown, result.head):
+        look = partial(served.more_labels, shown, result.head, head.language)
+        with suppress(KbnavError):
+            refuse = served.guard.refuse
+            more = await service.pages.run(owner, served.key, look, seconds=LABEL_SECONDS, refuse=refuse, **turn)
+    cells = served.cells(shown, result.head, more)
+    return Rows(columns=list(result.columns), start=start, total=result.count, rows=cells)
 
 
-def _csv(result: Result) -> Response:
-    return _download(result.csv, "text/csv; charset=utf-8", "csv")
+def _sorted(
+    results: Any, result_id: str, result: Kept, column: str, descending: bool, start: int, count: int
+) -> list[Row]:
+    return result.at(results.order(result_id, column, descending)[start : start + count])
 
 
-def _json(result: Result) -> Response:
-    return _download(result.json, "application/json", "json")
-
-
-def _download(text: str, kind: str, ending: str) -> Response:
-    headers = {"Content-Disposition": f'attachment; filename="kbnav.{ending}"'}
-    return Response(text.encode("utf-8", "replace"), media_type=kind, headers=headers)
+def _download(parts: Any, request: Request, owner: str, result: Kept, form: Form, exact: bool) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="kbnav.{form}"'}
+    turn = parts.service.downloads.turn(owner, "", gone=request.is_disconnected, wait=parts.settings.web.wait_seconds)
+    return Download(download(result, form, exact=exact), turn, media_type=MEDIA[form], headers=headers)

@@ -48,10 +48,11 @@ export function listen(run, after, heard) {
     if (closed) return;
     source = new EventSource(`${path}${last}`);
     source.onmessage = (message) => {
+      const event = JSON.parse(message.data);
+      if (event.kind === "waiting") return heard(event); // it has no number
       const number = Number(message.lastEventId);
       if (number <= last) return;
       last = number;
-      const event = JSON.parse(message.data);
       if (event.kind === "end") close();
       heard(event);
     };

@@ -18,7 +18,7 @@ export function showResult(result, base, offered) {
   const back = h("button", { type: "button", onclick: () => move(-PAGE) }, "Previous");
   const on = h("button", { type: "button", onclick: () => move(PAGE) }, "Next");
   const pager = h("nav", { class: "pager", "aria-label": "Rows" }, where, result.rows > PAGE && [back, on],
-    h("a", { href: `${base}/csv`, download: "kbnav.csv" }, "CSV"), h("a", { href: `${base}/json`, download: "kbnav.json" }, "JSON"));
+    h("a", { href: `${base}/csv`, download: "kbnav.csv" }, "CSV"), ["tsv", "json", "xlsx"].map((form) => h("a", { href: `${base}/${form}`, download: `kbnav.${form}` }, form === "xlsx" ? "Excel" : form.toUpperCase())));
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
 
   async function load() {

@@ -35,6 +35,7 @@ export class RunView {
     if (event.kind === "step") return this.stepped(event);
     if (event.kind === "dropped") return this.dropped(event);
     if (event.kind === "resumed") return this.resumed();
+    if (event.kind === "waiting") this.count.textContent = `Waiting: ${event.before} before you …`;
     if (event.kind === "started") this.count.textContent = "Working …";
     if (event.kind === "end") return this.ended(event);
     if (event.kind === "gone") return this.gone();
@@ -120,11 +121,20 @@ export class RunView {
     const address = h("span", {}, answer.link && out(answer.link));
     const problem = h("p", { class: "problem", role: "alert", hidden: true });
     const button = h("button", { type: "button", class: "again" }, "Run the query");
+    const told = h("span", { class: "soft", role: "status" });
     button.addEventListener("click", async () => {
       button.disabled = true;
       problem.hidden = true;
+      const name = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+      const path = `/api/queries/${name}`;
+      const stop = h("button", { type: "button", class: "stop-query", onclick: () => call(path, "DELETE").catch(() => null) }, "Stop");
+      const ticking = setInterval(async () => {
+        const line = await call(path).catch(() => null);
+        if (line && button.disabled) told.textContent = line.before ? `Waiting: ${line.before} before you …` : "Running …";
+      }, 1000);
+      button.after(stop);
       try {
-        const found = await call("/api/queries", "POST", { kb: this.run.kb, query: editor.value, language: answer.language || "en" });
+        const found = await call("/api/queries", "POST", { kb: this.run.kb, query: editor.value, language: answer.language || "en", name });
         editor.value = found.query_labelled;
         address.replaceChildren(found.link ? out(found.link) : "");
         shown.replaceChildren(showResult(found.result, `/api/results/${encodeURIComponent(found.result.id)}`, this.offered));
@@ -133,11 +143,14 @@ export class RunView {
         problem.hidden = false;
         shown.replaceChildren();
       }
+      clearInterval(ticking);
+      stop.remove();
+      told.textContent = "";
       button.disabled = false;
     });
     if (this.offered.share) editor.readOnly = true;
     return h("details", { class: "sparql", open: true }, h("summary", {}, "SPARQL"), editor,
-      h("p", { class: "tools" }, !this.offered.share && button, address, answer.link_note && h("span", { class: "soft" }, answer.link_note)),
+      h("p", { class: "tools" }, !this.offered.share && button, told, address, answer.link_note && h("span", { class: "soft" }, answer.link_note)),
       problem, shown);
   }
 

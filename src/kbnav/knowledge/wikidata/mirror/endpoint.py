@@ -11,7 +11,7 @@ from kbnav.knowledge.sparql.dialects import DIALECTS, GEO_WIKIDATA
 from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.wikidata.mirror.functions import DAYS
-from kbnav.knowledge.wikidata.mirror.worker import Form, QueryError, QueryPool
+from kbnav.knowledge.wikidata.mirror.worker import Form, Gone, QueryError, QueryPool
 
 _PLAIN = "text/plain;charset=utf-8"
 _FORMS: Mapping[str, Form] = {
@@ -62,7 +62,8 @@ def sparql_protocol(pool: QueryPool, asked: Asked, prefixes: Mapping[str, str]) 
     if "named-graph-uri" in parameters:
         return failure(400, "named-graph-uri is not understood here: every named graph is there")
     form, graph = parameters.get("format", ""), parameters.get("default-graph-uri", "")
-    return answer_query(pool, parameters["query"], accept=asked.accept, form=form, prefixes=prefixes, graph=graph)
+    query, gone = parameters["query"], asked.gone
+    return answer_query(pool, query, accept=asked.accept, form=form, prefixes=prefixes, graph=graph, gone=gone)
 
 
 def answer_query(
@@ -73,6 +74,7 @@ def answer_query(
     form: str = "",
     prefixes: Mapping[str, str] = STANDARD_PREFIXES,
     graph: str = "",
+    gone: Gone | None = None,
 ) -> Reply:
     """Run one query, on one ``graph`` where it is given by its IRI.
 
@@ -84,7 +86,7 @@ def answer_query(
         prepared = prepare(query, MIRROR, prefixes=prefixes).text
         wanted = [form.lower(), *_accepted(accept)]
         forms = _choose(_FORMS, wanted, "xml"), _choose(_GRAPH_FORMS, wanted, "rdfxml")
-        result = pool.query(prepared, *forms, graph=graph)
+        result = pool.query(prepared, *forms, graph=graph, gone=gone)
     except (QuerySyntaxError, QueryRefused) as error:
         return _error(400, query, f"{_EXECUTION}org.openrdf.query.MalformedQueryException: {error}")
     except QueryError as error:
@@ -95,6 +97,8 @@ def answer_query(
 def _query_error(query: str, error: QueryError) -> Reply:
     if error.reason == "broken":  # without the query, which is not at fault
         return Reply(500, _PLAIN, f"500: the mirror failed: {error}\n".encode(errors="replace"))
+    if error.reason == "busy":
+        return failure(503, str(error))
     if error.reason == "timeout":
         return _error(500, query, f"java.util.concurrent.TimeoutException: {error}")
     if error.reason == "memory":

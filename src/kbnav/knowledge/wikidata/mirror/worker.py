@@ -1,7 +1,8 @@
 """Queries in child processes, each with a hard limit of time and memory.
 
 The store's engine does not stop a query by itself, and running out of memory would end the process. So a query runs in
-a child: past its time the child is killed, past its memory it dies, and the pool starts another.
+a child: past its time the child is killed, past its memory it dies, and the pool starts another. Waiting for a child
+does not count as the query's time, and has its own limit. A query that takes long gives way to others.
 
 Run as a module this file is the child: ``python -m … STORE MEMORY_BYTES``, requests on its input and replies on
 its output, both as frames of a length and JSON or bytes.
@@ -9,11 +10,16 @@ its output, both as frames of a length and JSON or bytes.
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import struct
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -30,15 +36,25 @@ _MEDIA = {
     "rdfxml": "application/rdf+xml;charset=utf-8",
 }
 _LENGTH = struct.Struct("!BQ")
-_RESULT, _SYNTAX, _FAILED, _BROKEN, _GONE = range(5)
-_REASONS = {_SYNTAX: "syntax", _FAILED: "failed", _BROKEN: "broken"}
+_RESULT, _SYNTAX, _FAILED, _BROKEN, _SIZE, _GONE = range(6)
+_REASONS = {_SYNTAX: "syntax", _FAILED: "failed", _BROKEN: "broken", _SIZE: "size"}
 _GRACE_SECONDS = 5.0
+MOST_BYTES = 64 << 20
+"""Bytes of a result; as much as is taken from a query service."""
+LONG = 1.0
+"""Seconds after which a query gives way to others."""
+_NICE = 10
+_LOOK = 0.2
+"""Seconds between looks at whether a query is still wanted."""
+_KEPT_SECONDS = 30.0
+"""Seconds for which a child is kept that no query needs."""
 
 
 class QueryError(Exception):
-    """A query without a result; ``reason`` is ``syntax``, ``timeout``, ``memory``, ``failed`` or ``broken``.
+    """A query without a result.
 
-    A query that failed is at fault itself; where the mirror is broken no query may work.
+    ``reason`` is ``syntax``, ``timeout``, ``memory``, ``size``, ``failed``, ``broken``, ``busy`` or ``stopped``. One
+    that failed is at fault itself; where the store is broken no query may work, and where it is busy any may later.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -57,7 +73,16 @@ class Result:
 class QueryPool:
     """Child processes that answer queries over one store. Threads may share a pool."""
 
-    def __init__(self, store: Path, *, size: int, timeout: float, memory_limit: int, union: bool = False) -> None:
+    def __init__(
+        self,
+        store: Path,
+        *,
+        size: int,
+        timeout: float,
+        memory_limit: int,
+        union: bool = False,
+        patience: float | None = None,
+    ) -> None:
         """Keep up to ``size`` children; they start when first needed.
 
         Args:
@@ -66,9 +91,12 @@ class QueryPool:
             timeout: seconds that a query may take, its turn not counted.
             memory_limit: bytes of address space for each child; 0: no limit.
             union: whether queries see all named graphs as one, beside the default graph.
+            patience: seconds that a query may wait for its turn; as long as ``timeout`` unless given.
         """
         self._union = union
         self._timeout = timeout
+        self._patience = timeout if patience is None else patience
+        self._waiting = 0
         self._command = [sys.executable, "-P", "-m", __name__, str(store), str(memory_limit)]
         self._turns = threading.Semaphore(size)
         self._lock = threading.Lock()
@@ -76,18 +104,58 @@ class QueryPool:
         self._busy: set[_Child] = set()
         self._closed = False
 
-    def query(self, text: str, form: Form, graph_form: Form, *, graph: str = "") -> Result:
+    def query(
+        self,
+        text: str,
+        form: Form,
+        graph_form: Form,
+        *,
+        graph: str = "",
+        most_bytes: int = MOST_BYTES,
+        gone: Gone | None = None,
+    ) -> Result:
         """Run a query; SELECT and ASK come in ``form``, CONSTRUCT and DESCRIBE in ``graph_form``.
 
-        ``graph`` is the IRI of the graph that the query is about; empty: the default graph. Raises QueryError.
+        ``graph`` is the IRI of the graph that the query is about; empty: the default graph. The query is stopped when
+        the run that it belongs to ends, and when ``gone`` says that nobody waits for it any more. Raises QueryError.
         """
-        request = {"query": text, "form": form, "graph_form": graph_form, "union": self._union, "graph": graph}
-        with self._turns:
-            child = self._take()
+        request = {"query": text, "form": form, "graph_form": graph_form, "most_bytes": most_bytes}
+        request |= {"union": self._union, "graph": graph}
+        stopped = threading.Event()
+        from kbnav.stopping import current_brake  # the child, which has this file too, need not load it
+
+        brake = current_brake()
+        with brake.telling(stopped.set) if brake else nullcontext():
+            self._wait(lambda: stopped.is_set() or (gone is not None and gone()))
             try:
-                return child.ask(request, self._timeout)
+                child = self._take()
+                try:
+                    return child.ask(request, self._timeout, lambda: stopped.is_set() or (gone is not None and gone()))
+                finally:
+                    self._give_back(child)
             finally:
-                self._give_back(child)
+                self._turns.release()
+
+    def _wait(self, unwanted: Gone) -> None:
+        """Wait for a turn. Raises QueryError where that takes too long."""
+        if self._turns.acquire(blocking=False):
+            return
+        end = time.monotonic() + self._patience
+        with self._lock:
+            before = self._waiting
+            self._waiting += 1
+        try:
+            while not self._turns.acquire(timeout=max(0.0, min(_LOOK, end - time.monotonic()))):
+                if unwanted():
+                    raise QueryError("stopped", STOPPED)
+                if time.monotonic() >= end:
+                    raise QueryError(
+                        "busy",
+                        f"it is too busy: the query waited {self._patience:g} s for its turn, {before} before it",
+                    )
+        finally:
+            with self._lock:
+                self._waiting -= 1
 
     def _take(self) -> _Child:
         with self._lock:
@@ -103,10 +171,16 @@ class QueryPool:
     def _give_back(self, child: _Child) -> None:
         with self._lock:
             self._busy.discard(child)
-            if child.alive() and not self._closed:
+            now, ended = time.monotonic(), []
+            if child.fresh() and not self._closed:
+                child.idle_since = now
                 self._idle.append(child)
-                return
-        child.end()
+            else:
+                ended.append(child)
+            while self._idle and self._idle[0].idle_since < now - _KEPT_SECONDS:  # the last is taken first
+                ended.append(self._idle.pop(0))
+        for one in ended:
+            one.end()
 
     def close(self) -> None:
         """End all children; a query that one of them runs fails."""
@@ -119,12 +193,18 @@ class QueryPool:
             child.end()
 
 
+Gone = Callable[[], bool]
+"""Whether nobody waits for a query any more."""
+STOPPED = "the query was stopped"
+
+
 class _Child:
     """One child process, used by one thread at a time."""
 
     def __init__(self, command: list[str]) -> None:
         # What its engine prints when memory runs out would only clutter the server's output.
-        self._killed = False
+        self._killed = self._behind = False
+        self.idle_since = 0.0
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -133,32 +213,48 @@ class _Child:
             process_group=0,  # a Ctrl-C in the terminal is for the process that serves, which may end in good order
         )
 
-    def alive(self) -> bool:
-        return not self._killed and self._process.poll() is None
+    def fresh(self) -> bool:
+        """Whether it lives and did not have to give way, which cannot be taken back."""
+        return not (self._killed or self._behind) and self._process.poll() is None
 
-    def ask(self, request: dict[str, Any], timeout: float) -> Result:
-        expired = threading.Event()
-
-        def stop() -> None:
-            expired.set()
-            self.kill()
-
-        timer = threading.Timer(timeout, stop)
-        timer.daemon = True
-        timer.start()
+    def ask(self, request: dict[str, Any], timeout: float, unwanted: Gone) -> Result:
+        done, why = threading.Event(), list[QueryError]()
+        watch = threading.Thread(target=self._watch, args=(done, timeout, unwanted, why), daemon=True)
+        watch.start()
         kind, body = self._exchange(request | {"timeout": timeout})
-        timer.cancel()
+        done.set()
         if kind == _RESULT:
             media_type, _, rest = body.partition(b"\n")
             return Result(media_type.decode(), rest)
-        if expired.is_set():
-            raise QueryError("timeout", f"the query took longer than {timeout:g} s")
+        if why:
+            raise why[0]
         if kind == _GONE:
             # Out of memory it ends by a signal, or by itself in good order.
             if self._process.wait() > 0:
                 raise QueryError("broken", "the process that was to run the query ended unexpectedly")
             raise QueryError("memory", "the query needed more memory than it may have")
         raise QueryError(_REASONS[kind], body.decode(errors="replace"))
+
+    def _watch(self, done: threading.Event, timeout: float, unwanted: Gone, why: list[QueryError]) -> None:
+        """End a query that takes too long or is not wanted any more, and put one that takes long behind others."""
+        began = time.monotonic()
+        while not done.wait(max(0.0, min(_LOOK, began + timeout - time.monotonic()))):
+            taken = time.monotonic() - began
+            if taken >= timeout:
+                why.append(QueryError("timeout", f"the query took longer than {timeout:g} s"))
+            elif unwanted():
+                why.append(QueryError("stopped", STOPPED))
+            if why:
+                self.kill()
+                return
+            if taken >= LONG and not self._behind:
+                self._give_way()
+
+    def _give_way(self) -> None:
+        self._behind = True
+        if sys.platform != "win32":
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, _NICE)
 
     def kill(self) -> None:
         self._killed = True  # the system may take a moment
@@ -217,6 +313,8 @@ def _serve(path: str, memory_limit: int) -> None:
             reply = _RESULT, _run(store, request)
         except SyntaxError as error:
             reply = _SYNTAX, str(error.msg).encode()
+        except _TooLarge:
+            reply = _SIZE, too_large(request["most_bytes"]).encode()
         except MemoryError:
             return
         except RuntimeError as error:  # a function that is not there, found before the query runs; or a damaged store
@@ -246,6 +344,28 @@ def _limit_memory(limit: int) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # running out of memory ends the process by a signal
 
 
+class _TooLarge(Exception):
+    """A result that grows beyond what may be sent."""
+
+
+def too_large(most_bytes: int) -> str:
+    """What a result is told to be that is."""
+    return f"the result is larger than {most_bytes >> 20} MiB: add a LIMIT, or count instead of listing"
+
+
+class _Bounded(io.BytesIO):
+    """Takes so many bytes and no more: a result is counted while it is written, so that it never is in memory whole."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def write(self, data: Any) -> int:
+        if self.tell() + len(data) > self._most:
+            raise _TooLarge
+        return super().write(data)
+
+
 def _run(store: Any, request: dict[str, Any]) -> bytes:
     """The media type, a line's end, and the result."""
     from pyoxigraph import NamedNode, QueryResultsFormat, QueryTriples, RdfFormat
@@ -258,12 +378,16 @@ def _run(store: Any, request: dict[str, Any]) -> bytes:
         where = {"default_graph": NamedNode(request["graph"])}
     query = order_joins(request["query"], lambda text: int(next(iter(store.query(text, **where)))[0].value))
     found = store.query(query, custom_functions=functions(), **where)
+    out = _Bounded(request["most_bytes"])
     if isinstance(found, QueryTriples):
         form = request["graph_form"]
         if form not in _GRAPH_FORMS:
-            return f"{_MEDIA['json']}\n".encode() + _triples_json(found)
+            out.write(f"{_MEDIA['json']}\n".encode())
+            _triples_json(found, out)
+            return out.getvalue()
         formats = {"ntriples": RdfFormat.N_TRIPLES, "turtle": RdfFormat.TURTLE, "rdfxml": RdfFormat.RDF_XML}
-        body = found.serialize(format=formats[form])
+        out.write(f"{_MEDIA[form]}\n".encode())
+        found.serialize(out, format=formats[form])
     else:
         form = request["form"]
         results = {
@@ -272,15 +396,17 @@ def _run(store: Any, request: dict[str, Any]) -> bytes:
             "csv": QueryResultsFormat.CSV,
             "tsv": QueryResultsFormat.TSV,
         }
-        body = found.serialize(format=results[form])
-    return f"{_MEDIA[form]}\n".encode() + (body or b"")
+        out.write(f"{_MEDIA[form]}\n".encode())
+        found.serialize(out, format=results[form])
+    return out.getvalue()
 
 
-def _triples_json(triples: Any) -> bytes:
+def _triples_json(triples: Any, out: IO[bytes]) -> None:
     """Triples as a table of subject, predicate and object, as the query service gives them in JSON."""
-    rows = [_parts(triple) for triple in triples]
-    document = {"head": {"vars": ["subject", "predicate", "object"]}, "results": {"bindings": rows}}
-    return json.dumps(document, ensure_ascii=False).encode()
+    out.write(b'{"head": {"vars": ["subject", "predicate", "object"]}, "results": {"bindings": [')
+    for number, triple in enumerate(triples):
+        out.write(b", " * (number > 0) + json.dumps(_parts(triple), ensure_ascii=False).encode())
+    out.write(b"]}}")
 
 
 def _parts(triple: Any) -> dict[str, Any]:

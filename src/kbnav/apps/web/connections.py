@@ -1,0 +1,81 @@
+"""Connections before anybody is known: a request must be there whole in time, and few may be unfinished at once."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import suppress
+from typing import Any, ClassVar
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+
+class Deadlines(H11Protocol):
+    """uvicorn's protocol, with a time for a request's head and another for its body.
+
+    Without them a thousand connections that never finish their headers would take every file that the process may
+    open. Of too many such connections, the oldest goes; one whose request is there is never closed for others.
+    """
+
+    head_seconds: ClassVar[float] = 10.0
+    body_seconds: ClassVar[float] = 30.0
+    most_unfinished: ClassVar[int] = 256
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.since: float | None = None
+        """When the request began that is not there whole; None where none is waited for."""
+        self._state: Any = None
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client has connected."""
+        super().connection_made(transport)
+        self._look()
+        unfinished = [one for one in self.connections if isinstance(one, Deadlines) and one.since is not None]
+        if len(unfinished) > self.most_unfinished:
+            min(unfinished, key=lambda one: one.since or 0.0).transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """A part of a request."""
+        super().data_received(data)
+        self._look(some=True)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has gone."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def _look(self, *, some: bool = False) -> None:
+        """Start the clock where a head or a body is waited for, and stop it where none is.
+
+        Between two requests uvicorn has a clock of its own; ``some`` of the next one ends that.
+        """
+        state = self.conn.their_state
+        if state is self._state and not (state is h11.IDLE and some and self._deadline is None):
+            return
+        self._stop()
+        self._state = state
+        seconds = {h11.IDLE: self.head_seconds, h11.SEND_BODY: self.body_seconds}.get(state)
+        if seconds is not None:
+            self.since = self.loop.time()
+            self._deadline = self.loop.call_later(seconds, self.transport.abort)
+
+    def _stop(self) -> None:
+        self.since = None
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def open_files() -> None:
+    """Let this process open as many files as the system lets it, each connection being one."""
+    if sys.platform != "win32":
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = hard if hard != resource.RLIM_INFINITY else 65_536
+        if soft < wanted:
+            with suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

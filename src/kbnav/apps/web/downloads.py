@@ -1,0 +1,161 @@
+"""Whole results as files, written row by row: never more of one in memory than a part of its rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Literal
+
+from kbnav.answers import AnswerTable, Cell
+from kbnav.apps.web.results import PART, Kept, Row, number, text_of
+
+Form = Literal["csv", "tsv", "json", "xlsx"]
+MEDIA: Mapping[Form, str] = {
+    "csv": "text/csv; charset=utf-8",
+    "tsv": "text/tab-separated-values; charset=utf-8",
+    "json": "application/json",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+}
+_FORMULA = re.compile(r"[=+\-@\t\r]")
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_TSV = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r", '"': '\\"', "\\": "\\\\"})
+_NOT_IRI = re.compile(r"[<>\s]")
+_SHEET_ROWS = 1_048_575
+_BYTES = 1 << 16
+
+
+def download(result: Kept, form: Form, *, exact: bool = False) -> Iterator[bytes]:
+    """A whole result, a piece at a time.
+
+    Spreadsheets run cells that begin as a formula does. So CSV and TSV put an apostrophe before such a text, unless it
+    is a number; ``exact`` leaves it as SPARQL 1.1 has it. A ranking's columns are those of its records.
+    """
+    if form == "xlsx":
+        yield from _sheet(result)
+        return
+    write: Mapping[str, Callable[[Kept, bool], Iterator[str]]] = {"csv": _csv, "tsv": _tsv, "json": _json}
+    for text in write[form](result, exact):
+        yield text.encode("utf-8", "replace")
+
+
+def plain(text: str) -> str:
+    """A text that no spreadsheet takes for a formula."""
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def _csv(result: Kept, exact: bool) -> Iterator[str]:
+    tidy = str if exact else plain
+    names, values = _values(result)
+    yield _csv_lines([[tidy(name) for name in names]])
+    for rows in _batches(values):
+        yield _csv_lines([[tidy(value) for value in row] for row in rows])
+
+
+def _csv_lines(rows: Sequence[Sequence[str]]) -> str:
+    out = io.StringIO()
+    csv.writer(out).writerows(rows)
+    return out.getvalue()
+
+
+def _tsv(result: Kept, exact: bool) -> Iterator[str]:
+    """SPARQL 1.1 TSV: terms as Turtle writes them; of a ranking, plain texts."""
+    tidy = str if exact else plain
+    if result.ranking is not None:
+        names, values = _values(result)
+        for row in [names, *values]:
+            yield "\t".join(tidy(re.sub(r"[\t\r\n]", " ", value)) for value in row) + "\n"
+        return
+    yield "\t".join(f"?{name}" for name in result.columns) + "\n"
+    for rows in _batches(result.rows()):
+        yield "".join("\t".join(_turtle(cell, tidy) for cell in row) + "\n" for row in rows)
+
+
+def _turtle(cell: Cell, tidy: Callable[[str], str]) -> str:
+    if cell is None:
+        return ""
+    if cell.type == "uri":
+        return f"<{_NOT_IRI.sub('', cell.value)}>"
+    if cell.type == "bnode":
+        return f"_:{cell.value}"
+    if number(cell) is not None:
+        return cell.value
+    tag = f"@{cell.language}" if cell.language else f"^^<{cell.datatype}>" if cell.datatype else ""
+    return f'"{tidy(cell.value).translate(_TSV)}"{tag}'
+
+
+def _json(result: Kept, exact: bool) -> Iterator[str]:  # noqa: ARG001 - as the others
+    """SPARQL 1.1 JSON results; of a ranking its records."""
+    if result.ranking is not None:
+        yield json.dumps(result.ranking.records(), ensure_ascii=False, indent=1)
+        return
+    head = json.dumps({"vars": list(result.columns)}, ensure_ascii=False)
+    yield f'{{"head": {head}, "results": {{"bindings": ['
+    between = "\n"
+    for rows in _batches(result.rows()):
+        bindings = result.table(rows).bindings()
+        yield between + ",\n".join(json.dumps(binding, ensure_ascii=False) for binding in bindings)
+        between = ",\n"
+    yield "\n]}}\n"
+
+
+def _sheet(result: Kept) -> Iterator[bytes]:
+    """An Excel file; texts are never formulas there, and a label stands for an entity, its id beside it."""
+    import xlsxwriter
+
+    with tempfile.TemporaryFile(prefix="kbnav-") as file:
+        options = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
+        with xlsxwriter.Workbook(file, options) as book:
+            sheet = book.add_worksheet("kbnav")
+            first = list(result.rows(0, PART))
+            with_ids = [any(map(result.head.entity, column)) for column in zip(*first, strict=True)]
+            with_ids = with_ids or [False] * len(result.columns)
+            names = zip(result.columns, with_ids, strict=True)
+            heads = [text for name, ids in names for text in ((name, f"{name} id") if ids else (name,))]
+            for column, name in enumerate(heads):
+                sheet.write_string(0, column, name)
+            for line, row in enumerate(islice(result.rows(), _SHEET_ROWS), 1):
+                for column, value in enumerate(_sheet_values(row, with_ids, result.head)):
+                    _write(sheet, line, column, value)
+        file.seek(0)
+        while piece := file.read(_BYTES):
+            yield piece
+
+
+def _sheet_values(row: Row, with_ids: Sequence[bool], head: AnswerTable) -> Iterator[str | float]:
+    for cell, ids in zip(row, with_ids, strict=True):
+        value = number(cell)
+        yield text_of(cell, head) if value is None else value
+        if ids:
+            yield head.entity(cell) or ""
+
+
+def _write(sheet: Any, line: int, column: int, value: str | float) -> None:
+    if isinstance(value, float):
+        sheet.write_number(line, column, value)
+    elif value:
+        sheet.write_string(line, column, value[:32_767])
+
+
+def _values(result: Kept) -> tuple[list[str], Iterator[Sequence[str]]]:
+    """Names and values as CSV has them."""
+    if result.ranking is None:
+        rows = (["" if cell is None else cell.value for cell in row] for row in result.rows())
+        return list(result.columns), rows
+    records = result.ranking.records()
+    return list(records[0]), ([str(value) for value in record.values()] for record in records)
+
+
+def _batches(rows: Iterator[Any]) -> Iterator[list[Any]]:
+    batch: list[Any] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == PART:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

@@ -1,0 +1,101 @@
+"""Whole results as files: each form as its readers read it, a part in memory at a time."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tracemalloc
+import zipfile
+from xml.etree import ElementTree
+
+import pytest
+
+from kbnav.answers import AnswerTable, Ranked, Ranking, Term
+from kbnav.apps.web.downloads import Form, download, plain
+from kbnav.apps.web.results import Kept, result_of, table_result
+from tests.apps.web.test_results import integer, item, kept_of
+
+NASTY = ['=HYPERLINK("http://x","y")', "+1+1", "-2+3", "@SUM(A1)", "\tx", "-7", "+1.5e3", "plain", 'a"b,c', "x\ny", "Ω"]
+
+
+def table() -> Kept:
+    rows = tuple((Term("literal", text), integer(place), item(place + 1)) for place, text in enumerate(NASTY))
+    return kept_of(table_result(AnswerTable(("text", "n", "who"), (*rows, (None, None, None)), labels={"Q1": "One"})))
+
+
+def written(result: Kept, form: Form, *, exact: bool = False) -> bytes:
+    return b"".join(download(result, form, exact=exact))
+
+
+def test_csv_has_no_formulas_unless_it_is_to_be_exact():
+    rows = list(csv.reader(io.StringIO(written(table(), "csv").decode(), newline="")))
+    assert rows[0] == ["text", "n", "who"]
+    assert [row[0] for row in rows[1:]] == [*(f"'{text}" for text in NASTY[:5]), *NASTY[5:], ""]
+    exact = list(csv.reader(io.StringIO(written(table(), "csv", exact=True).decode(), newline="")))
+    assert [row[0] for row in exact[1:]] == [*NASTY, ""]
+    assert exact[1][2] == "http://www.wikidata.org/entity/Q1"
+
+
+def test_tsv_has_the_terms_of_sparql_one_line_a_row():
+    lines = written(table(), "tsv", exact=True).decode().split("\n")
+    assert lines[0] == "?text\t?n\t?who"
+    assert lines[1] == r'"=HYPERLINK(\"http://x\",\"y\")"' + "\t0\t<http://www.wikidata.org/entity/Q1>"
+    assert lines[10].split("\t")[0] == r'"x\ny"'
+    assert len(lines) == len(NASTY) + 3
+    assert written(table(), "tsv").decode().split("\n")[1].startswith("\"'=HYPERLINK")
+
+
+def test_json_is_that_of_sparql():
+    result = table()
+    document = json.loads(written(result, "json"))
+    assert AnswerTable.from_sparql_json(document).rows == tuple(result.rows())
+    empty = kept_of(table_result(AnswerTable(("n",), ())))
+    assert json.loads(written(empty, "json")) == {"head": {"vars": ["n"]}, "results": {"bindings": []}}
+
+
+def cells(book: bytes) -> list[list[str]]:
+    """The texts of an Excel file's only sheet, formulas as ``formula``."""
+    with zipfile.ZipFile(io.BytesIO(book)) as file:
+        sheet = ElementTree.fromstring(file.read("xl/worksheets/sheet1.xml"))
+    space = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+    rows = []
+    for row in sheet.iter(f"{space}row"):
+        rows.append(["formula" if cell.find(f"{space}f") is not None else "".join(cell.itertext()) for cell in row])
+    return rows
+
+
+def test_excel_has_texts_numbers_labels_and_ids_and_no_formulas():
+    rows = cells(written(table(), "xlsx"))
+    assert rows[0] == ["text", "n", "who", "who id"]
+    assert rows[1] == [NASTY[0], "0", "One", "Q1"]
+    assert all("formula" not in row for row in rows)
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "json", "xlsx"])
+def test_a_ranking_is_written_in_every_form(form: Form):
+    result = result_of(None, Ranking((Ranked("a", 1.0, "=A", "kind"), Ranked("b", 0.5, "B"))))
+    assert result is not None
+    text = written(kept_of(result), form)
+    if form == "xlsx":
+        assert cells(text)[1][:2] == ["1", "=A"]
+    elif form == "json":
+        assert [one["id"] for one in json.loads(text)] == ["a", "b"]
+    else:
+        assert "'=A" in text.decode()
+
+
+def test_a_download_needs_no_more_memory_for_many_rows_than_for_few():
+    part = next(table_result(AnswerTable(("n",), ((integer(7),),) * 200)).parts())
+    result = Kept(AnswerTable(("n",)), 100_000, lambda number: [(Term(*cell),) for (cell,) in json.loads(part)])
+    for form in ("csv", "json"):
+        tracemalloc.start()
+        size = sum(map(len, download(result, form)))  # type: ignore[arg-type]
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert size > 300_000
+        assert peak < 1_000_000
+
+
+def test_what_is_a_number_is_left_as_it_is():
+    assert [plain(text) for text in ("-7", "+1.5e3", "-", "=1", "1-2", "")] == ["-7", "+1.5e3", "'-", "'=1", "1-2", ""]

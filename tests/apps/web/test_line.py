@@ -1,0 +1,181 @@
+"""Lines: who comes next, and how many are before; and the guard of a knowledge base."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbnav.apps.web import guard
+from kbnav.apps.web.guard import Guard
+from kbnav.apps.web.line import Line
+from kbnav.apps.web.pool import Pool
+from kbnav.errors import DamagedKB, LimitReached, NotAnswering, NotOffered, Overdue, ServiceError, Stopped
+
+
+def everybody(line: Line) -> list[str]:
+    """Whoever begins, each done before the next."""
+    begun = []
+    while (place := line.begin()) is not None:
+        begun.append(place.owner)
+        line.leave(place)
+    return begun
+
+
+def test_a_user_who_asks_for_much_waits_behind_one_who_asks_for_little():
+    line = Line(2, of_owner=2, of_kb=2)
+    places = [line.join("much") for _ in range(4)] + [line.join("little")]
+    assert line.before(places[4]) == 1
+    first = line.begin()
+    assert first is places[0]
+    assert [line.before(place) for place in places] == [0, 1, 2, 3, 0]
+    second = line.begin()
+    assert second is places[4]
+    assert line.begin() is None
+
+
+def test_one_user_has_no_more_than_a_share_and_one_knowledge_base_neither():
+    line = Line(4, of_owner=2, of_kb=3)
+    assert [line.join("a", "x") and line.begin() is not None for _ in range(3)] == [True, True, False]
+    assert [line.join("b", "x") and line.begin() is not None for _ in range(2)] == [True, False]
+    assert line.join("b", "y")
+    begun = line.begin()
+    assert begun is not None
+    assert (begun.owner, begun.kb) == ("b", "y")
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 4), st.integers(1, 4))
+def test_everybody_has_a_turn_and_nobody_twice(owners, size, share):
+    line = Line(size, of_owner=share, of_kb=9)
+    places = [line.join(owner) for owner in owners]
+    before = sorted(line.before(place) for place in places)
+    assert before == list(range(len(places)))
+    assert sorted(everybody(line)) == sorted(owners)
+    assert line.begin() is None
+
+
+def test_a_line_has_an_end():
+    line = Line(1, of_owner=1, of_kb=1, most_of_owner=2)
+    line.join("a")
+    line.join("a")
+    with pytest.raises(LimitReached):
+        line.join("a")
+    line.join("b")
+
+
+async def never() -> bool:
+    return False
+
+
+def running(pool: Pool, owner: str, call, *, name: str = "", gone=never, seconds: float = 30, wait: float = 30):
+    return asyncio.create_task(pool.run(owner, "kb", call, gone=gone, seconds=seconds, wait=wait, name=name))
+
+
+def test_work_that_hangs_is_left_and_its_place_is_taken_until_it_ends():
+    async def all_of_it() -> None:
+        pool, go_on = Pool(Line(1, of_owner=1, of_kb=1)), threading.Event()
+        with pytest.raises(Overdue):
+            await running(pool, "a", go_on.wait, seconds=0.1)
+        second = running(pool, "b", lambda: 7, name="mine")
+        await asyncio.sleep(0.05)
+        assert pool.before("b", "mine") == 0
+        with pytest.raises(NotOffered):
+            pool.before("a", "mine")
+        with pytest.raises(LimitReached, match="the server is too busy"):
+            await running(pool, "c", lambda: 8, wait=0.1)
+        go_on.set()
+        assert await second == 7
+        with pytest.raises(NotOffered):
+            pool.stop("b", "mine")
+
+    asyncio.run(all_of_it())
+
+
+def test_what_runs_and_what_waits_can_be_stopped_and_what_is_raised_is_raised():
+    async def all_of_it() -> None:
+        pool, go_on = Pool(Line(1, of_owner=1, of_kb=1)), threading.Event()
+        runs = running(pool, "a", go_on.wait, name="runs")
+        waits = running(pool, "a", go_on.wait, name="waits")
+        left = running(pool, "b", go_on.wait, gone=lambda: asyncio.sleep(0, True))
+        await asyncio.sleep(0.05)
+        for name, task in (("waits", waits), ("runs", runs)):
+            pool.stop("a", name)
+            with pytest.raises(Stopped):
+                await task
+        with pytest.raises(Stopped):
+            await left
+        go_on.set()
+
+        class Panic(BaseException):
+            pass
+
+        def panics():
+            raise Panic("inside")
+
+        with pytest.raises(RuntimeError, match="inside"):
+            await running(pool, "a", panics)
+        assert await running(pool, "a", lambda: 1) == 1
+
+    asyncio.run(all_of_it())
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def fails(one: Guard, error: Exception) -> None:
+    with pytest.raises(type(error)), one.watching():
+        raise error
+
+
+def test_a_knowledge_base_that_fails_again_and_again_is_left_alone_and_then_tried_once():
+    clock = Clock()
+    one = Guard("kb", clock=clock)
+    for _ in range(guard.FAILURES):
+        assert one.problem == ""
+        fails(one, ServiceError("away"))
+    with pytest.raises(NotAnswering, match="the knowledge base kb does not answer; it is tried again in 30 s"):
+        one.check()
+    assert one.problem == "it does not answer"
+    clock.now += guard.PAUSE
+    one.check()  # this one tries it
+    with pytest.raises(NotAnswering):
+        one.check()
+    one.answered()
+    one.check()
+    fails(one, LimitReached("no fault of its own"))
+    assert one.problem == ""
+
+
+def test_a_damaged_knowledge_base_is_out_of_service_unless_its_files_turn_out_to_be_whole():
+    faults, clock, looked = ["text/a: its content is not what was written"], Clock(), threading.Semaphore(0)
+
+    def check() -> list[str]:
+        looked.release()
+        return list(faults)
+
+    one = Guard("kb", check, clock)
+    fails(one, DamagedKB("its text index cannot be read"))
+    assert looked.acquire(timeout=10)
+    settled(lambda: one.problem == faults[0])
+    fails(one, NotAnswering("out of service"))
+    faults.clear()
+    other = Guard("kb", check, clock)
+    fails(other, DamagedKB("by a mistake"))
+    settled(lambda: other.problem == "")
+    fails(other, DamagedKB("by a mistake"))
+    assert other.problem == ""  # it was read through just now
+
+
+def settled(true) -> None:
+    end = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)

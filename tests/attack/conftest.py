@@ -1,0 +1,4 @@
+"""Homes with the bundled knowledge bases, as the tests of the page have them."""
+
+from tests.apps.web.conftest import fresh_home as fresh_home
+from tests.apps.web.conftest import web_home as web_home

@@ -1,0 +1,171 @@
+"""The page's doors: names, origins, logins, and connections before anybody is known."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+import pytest
+import requests
+from pydantic import SecretStr
+from starlette.datastructures import Headers
+
+from kbnav.apps.web.connections import Deadlines
+from kbnav.apps.web.security import FREE_TRIES, Identities, OverHere, host_name
+from kbnav.settings import Limits, Web
+from tests.apps.web.parts import Server, Visit, web_settings
+
+TOKENS = {"alice": SecretStr("a-token-of-alice-0123456789"), "bob": SecretStr("b-token-of-bob-01234567890")}
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("localhost", "localhost"),
+        ("LocalHost:8080", "localhost"),
+        ("127.0.0.1:1", "127.0.0.1"),
+        ("[::1]:8080", "::1"),
+        ("localhost.", "localhost"),
+        ("localhost#.evil.com", ""),
+        ("localhost/.evil.com", ""),
+        ("localhost?.evil.com", ""),
+        ("a@localhost", ""),
+        ("localhost:9942, evil.com", ""),
+        ("localhost:port", ""),
+        ("localhost:99999999", ""),
+        ("local\thost", ""),
+        ("", ""),
+    ],
+)
+def test_a_host_header_is_a_name_and_a_port_or_nothing(host, name):
+    assert host_name(host) == name
+
+
+def raw(url: str, *lines: str) -> int:
+    """The status of a request of these lines."""
+    port = int(url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall("\r\n".join((*lines, "Connection: close", "", "")).encode("latin-1"))
+        return int(connection.recv(64).split()[1])
+
+
+def test_no_tricky_host_and_no_origin_of_another_port_comes_in(fresh_home: Path):
+    with Server(web_settings(fresh_home, "mini", web_hosts=("ask.example.org",))) as server:
+        port = server.url.rpartition(":")[2]
+        for host in ("localhost#.evil.com", "a@localhost", f"localhost:{port}, evil.com", "evil.com"):
+            assert raw(server.url, "GET / HTTP/1.1", f"Host: {host}") == 421, host
+        told = {
+            f"http://localhost:{port}": 200,
+            "http://localhost:1": 403,
+            "http://localhost": 403,
+            "null": 403,
+            f"ftp://localhost:{port}": 403,
+            "https://ask.example.org": 200,
+            "https://ask.example.org:8443": 403,
+            "https://ask.example.org.evil.com": 403,
+        }
+        for origin, status in told.items():
+            lines = ("GET /api/options HTTP/1.1", f"Host: localhost:{port}", f"Origin: {origin}")
+            assert raw(server.url, *lines) == status, origin
+
+
+def of(web: Web, **headers: str) -> str:
+    found = Identities(web, OverHere()).of(Headers(raw=[
+        (name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()
+    ]), "127.0.0.1")  # fmt: skip
+    return found.owner if found else ""
+
+
+def test_a_name_that_looks_like_anothers_is_nobodys_and_users_of_the_two_doors_are_kept_apart():
+    web = Web(proxy_header="X-User", tokens=TOKENS)
+    assert of(web, x_user="carol") == "user:carol"
+    assert of(web, x_user=" carol ") == "user:carol"
+    for odd in ("carol\xa0", "\xa0carol", "car\xadol", "carol\x85", ""):
+        assert of(web, x_user=odd) == "", odd
+    two = Headers(raw=[(b"x-user", b"carol"), (b"x-user", b"alice")])
+    assert Identities(web, OverHere()).of(two, "127.0.0.1") is None
+    token = TOKENS["alice"].get_secret_value()
+    assert of(web, authorization=f"Bearer {token}") == "user:alice"
+    assert of(web, x_user="alice") == "proxy:alice"
+
+
+def test_a_cookie_opens_nothing_after_the_logout_and_other_logins_stay(fresh_home: Path):
+    with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS)) as server:
+        here, there = requests.Session(), requests.Session()
+        for browser in (here, there):
+            token = {"token": TOKENS["alice"].get_secret_value()}
+            assert browser.post(f"{server.url}/login", data=token, timeout=10).status_code == 200
+            assert browser.get(f"{server.url}/api/options", timeout=10).json()["user"] == "alice"
+        stolen = here.cookies.get("kbnav")
+        assert here.post(f"{server.url}/logout", timeout=10).status_code == 200
+        told = requests.get(f"{server.url}/api/options", cookies={"kbnav": stolen}, timeout=10)
+        assert told.status_code == 401
+        assert there.get(f"{server.url}/api/options", timeout=10).status_code == 200
+    with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS)) as server:  # and after a restart
+        told = requests.get(f"{server.url}/api/options", cookies={"kbnav": stolen}, timeout=10)
+        assert told.status_code == 401
+
+
+@pytest.mark.parametrize("door", ["page", "header"])
+def test_wrong_tokens_are_slowed_and_a_right_one_is_not_locked_out_for_long(fresh_home: Path, door):
+    with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS)) as server:
+
+        def give(token: str) -> requests.Response:
+            if door == "page":
+                return requests.post(f"{server.url}/login", data={"token": token}, timeout=10, allow_redirects=False)
+            headers = {"Authorization": f"Bearer {token}"}
+            return requests.get(f"{server.url}/api/options", headers=headers, timeout=10)
+
+        told = [give(f"wrong-{number:020}").status_code for number in range(FREE_TRIES + 3)]
+        assert set(told[:FREE_TRIES]) == {403 if door == "page" else 401}
+        assert told[-1] == 429
+        end = time.monotonic() + 30
+        while (status := give(TOKENS["bob"].get_secret_value()).status_code) == 429 and time.monotonic() < end:
+            time.sleep(0.2)
+        assert status in (200, 303)
+        assert Visit(server.url)("GET", "/health").status_code == 200
+
+
+class Hasty(Deadlines):
+    head_seconds = 0.5
+    body_seconds = 0.5
+    most_unfinished = 20
+
+
+def closed(connection: socket.socket, seconds: float = 10) -> bool:
+    connection.settimeout(seconds)
+    try:
+        while connection.recv(4096):
+            continue
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def test_connections_that_never_finish_a_request_are_closed_and_lock_nobody_out(fresh_home: Path):
+    with Server(web_settings(fresh_home, "mini"), http=Hasty) as server:
+        place = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+        slow = [socket.create_connection(place) for _ in range(60)]
+        for connection in slow:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-")
+        assert requests.get(f"{server.url}/health", timeout=5).json() == {"status": "ok"}
+        body = socket.create_connection(place)
+        body.sendall(b"POST /api/ask HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+        second = socket.create_connection(place)  # a request that is whole, and then half of another
+        second.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /he")
+        assert all(closed(connection) for connection in (*slow, body, second))
+        for connection in (*slow, body, second):
+            connection.close()
+
+
+def test_an_answer_may_take_longer_than_a_head(fresh_home: Path):
+    with Server(web_settings(fresh_home, "mini", limits=Limits(query_timeout=1.5)), http=Hasty) as server:
+        visit = Visit(server.url)
+        heavy = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }"
+        began = time.monotonic()
+        told = visit("POST", "/api/queries", {"query": heavy})
+        assert told.status_code == 422
+        assert time.monotonic() - began > 0.5

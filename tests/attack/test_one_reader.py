@@ -1,0 +1,106 @@
+"""One reader, one endpoint, one file must not take the others down."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+
+import pytest
+
+from kbnav.settings import Limits
+from tests.apps.web.parts import Explorer, Server, Visit, until, web_settings
+from tests.attack.parts import HEAVY, POLONIUM, Hanging
+
+
+@pytest.fixture
+def busy(fresh_home: Path):
+    """A server on which queries may take three seconds and pages one."""
+    limits = Limits(query_timeout=3.0)
+    settings = web_settings(fresh_home, "mini", "demo", limits=limits, web_queries=2, web_wait_seconds=30.0)
+    with Server(settings) as server:
+        yield server
+
+
+def query(visit: Visit, text: str, name: str = "", kb: str = "mini"):
+    return visit("POST", "/api/queries", {"query": text, "kb": kb, "name": name})
+
+
+def test_while_one_reader_runs_heavy_queries_anothers_question_is_answered(busy: Server):
+    greedy, other = Visit(busy.url), Visit(busy.url)
+    with ThreadPoolExecutor(8) as threads:
+        heavy = [threads.submit(query, greedy, HEAVY, kb=kb) for kb in ("mini", "demo") * 4]
+        until(lambda: busy.app.state.parts.service.queries._jobs)
+        began = time.monotonic()
+        answers = [other("POST", "/api/ask", {"question": POLONIUM, "kb": "mini"}).json() for _ in range(3)]
+        assert time.monotonic() - began < 15
+        assert [(one["status"], one["text"], one["note"]) for one in answers] == [
+            ("answered", "Marie Curie, Pierre Curie", "")
+        ] * 3
+        own = query(other, "SELECT * { ?a wdt:P61 ?b } LIMIT 3")
+        assert own.json()["result"]["rows"] == 3
+        greedy.http.close()
+        wait(heavy, timeout=1)
+        busy.app.state.runner.hang_up()
+        for job in list(busy.app.state.parts.service.queries._jobs.values()):
+            job.brake.stop()
+
+
+def test_who_waits_is_told_how_many_are_before_and_a_reader_stops_their_own_query(busy: Server):
+    visit, other = Visit(busy.url), Visit(busy.url)
+    names = [secrets.token_hex(8) for _ in range(3)]
+    with ThreadPoolExecutor(3) as threads:
+        asked = []
+        for name in names:
+            asked.append(threads.submit(query, visit, HEAVY, name))
+            until(lambda name=name: visit("GET", f"/api/queries/{name}").status_code == 200)
+        assert [visit("GET", f"/api/queries/{name}").json()["before"] for name in names] == [0, 0, 1]
+        assert other("GET", f"/api/queries/{names[0]}").status_code == 404
+        assert other("DELETE", f"/api/queries/{names[0]}").status_code == 404
+        for name in reversed(names):
+            assert visit("DELETE", f"/api/queries/{name}").status_code == 204
+        assert {one.result().status_code for one in asked} == {409}
+
+
+def test_a_question_that_waits_is_told_how_many_are_before_it(fresh_home: Path):
+    with Explorer(held=0) as model, Server(web_settings(fresh_home, **model.options(), web_runs=1)) as server:
+        first, second = Visit(server.url), Visit(server.url)
+        runs = [visit.ask(visit.session(), POLONIUM) for visit in (first, first, second)]
+        assert model.waiting.wait(60)
+        assert second("GET", f"/api/runs/{runs[2]['id']}").json()["before"] == 0  # whoever has less comes first
+        assert first("GET", f"/api/runs/{runs[1]['id']}").json()["before"] == 1
+        told = next(event for event in first.events(runs[1]["id"]) if event["kind"] == "waiting")
+        assert told["before"] == 1
+        model.go_on.set()
+        assert second.ended(runs[2]["id"])["status"] == "done"
+
+
+def test_pages_of_a_knowledge_base_that_hangs_hold_up_nothing_else(fresh_home: Path):
+    with Hanging() as hanging:
+        settings = web_settings(
+            fresh_home, "mini", hanging.url, web_pages=4, web_page_seconds=0.5, web_wait_seconds=3.0,
+            limits=Limits(request_timeout=1.0, retries=0),
+        )  # fmt: skip
+        with Server(settings) as server, ThreadPoolExecutor(45) as threads:
+            visits = [Visit(server.url) for _ in range(5)]
+            pages = [
+                threads.submit(visits[number % 5], "GET", f"/entry/{hanging.key}/Q{number + 1}") for number in range(45)
+            ]
+            time.sleep(0.3)
+            slowest = 0.0
+            for path in ("/health", "/ready", "/", "/api/options", "/health", "/entry/mini/Q979"):
+                began = time.monotonic()
+                assert visits[0]("GET", path).status_code == 200, path
+                slowest = max(slowest, time.monotonic() - began)
+            assert slowest < 5  # a fraction of a second where nothing else is at work
+            told = [page.result() for page in pages]
+            assert {page.status_code for page in told} <= {429, 502, 503, 504}
+            assert any("does not answer" in page.text for page in told)
+            again = visits[0]("GET", f"/entry/{hanging.key}/Q1")
+            assert (again.status_code, "does not answer" in again.text) == (503, True)
+            assert visits[0]("GET", "/ready").json() == {
+                "status": "degraded", "kbs": ["mini"], "out_of_service": [hanging.key],
+            }  # fmt: skip
+            asked = visits[0]("POST", "/api/ask", {"question": POLONIUM, "kb": hanging.key}).json()
+            assert (asked["status"], "does not answer" in asked["note"]) == ("failed", True)

@@ -1,0 +1,80 @@
+"""What is one reader's is nobody else's: every route of the API's own description, with another's ids."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from tests.apps.web.parts import Server, Visit, web_settings
+from tests.attack.parts import POLONIUM
+
+PICTURE = "![x](http://127.0.0.1:9/x.png) <img src=x onerror=alert(1)> [y](javascript:alert(1))"
+
+
+def body_of(schema: dict[str, Any], spoken: dict[str, Any]) -> dict[str, Any] | None:
+    """A body with every field that a route needs."""
+    content = schema.get("requestBody", {}).get("content", {}).get("application/json")
+    if content is None:
+        return None
+    model = spoken["components"]["schemas"][content["schema"]["$ref"].rpartition("/")[2]]
+    known = {"question": POLONIUM, "query": "ASK {}", "thumb": "up", "model": "mini", "messages": []}
+    return {name: known.get(name, "") for name in model.get("required", ())}
+
+
+def test_no_route_reads_or_changes_what_is_anothers(fresh_home: Path):
+    with Server(web_settings(fresh_home, "mini")) as server:
+        owner, other = Visit(server.url), Visit(server.url)
+        session = owner.session()
+        run = owner.answered(session, POLONIUM)
+        ids = {"session_id": session, "run_id": run["id"], "result_id": run["answer"]["result"]["id"], "form": "csv"}
+        ids |= {"share_id": run["id"], "name": "nobodys"}  # the id of a run is none of a share
+        before = owner("GET", f"/api/sessions/{session}").json()
+        spoken = owner("GET", "/openapi.json").json()
+        tried = []
+        for path, methods in spoken["paths"].items():
+            if not re.search(r"\{", path):
+                continue
+            assert set(re.findall(r"\{(\w+)\}", path)) <= set(ids), path  # a new kind of id wants its line above
+            for method, schema in methods.items():
+                told = other(method.upper(), path.format(**ids), body_of(schema, spoken))
+                assert told.status_code == 404, (method, path, told.status_code)
+                tried.append((method, path))
+        assert len(tried) >= 15
+        assert owner("GET", f"/api/sessions/{session}").json() == before
+        assert other("GET", "/api/sessions").json() == []
+        assert other("GET", f"/s/{session}").status_code == 404
+
+
+def test_a_shared_run_gives_away_no_id_of_its_owners(fresh_home: Path):
+    with Server(web_settings(fresh_home, "mini")) as server:
+        owner, other = Visit(server.url), Visit(server.url)
+        session = owner.session()
+        run = owner.answered(session, POLONIUM)
+        share = owner("POST", f"/api/runs/{run['id']}/share").json()["share"]
+        text = other("GET", f"/api/shared/{share}").text
+        assert not any(one in text for one in (session, run["id"], run["answer"]["run"]))
+        assert other("GET", f"/api/shared/{share}/csv").status_code == 200
+        owner("DELETE", f"/api/runs/{run['id']}/share")
+        assert other("GET", f"/api/shared/{share}/csv").status_code == 404
+
+
+def test_no_answer_of_the_chat_api_holds_live_markdown():
+    from kbnav.apps.web.routes.completions import _written
+
+    answer = {"text": PICTURE, "note": "", "status": "answered", "query": "", "query_labelled": "", "result": None}
+    written = _written(answer, None)
+    assert not re.search(r"(?<!\\)[\[\]<>]", written)
+
+
+def test_a_question_that_looks_like_markup_is_told_as_text(fresh_home: Path):
+    with Server(web_settings(fresh_home, "mini")) as server:
+        visit = Visit(server.url)
+        session = visit.session()
+        visit.answered(session, PICTURE)
+        for path in (f"/s/{session}", "/", "/entry/mini/Q979"):
+            page = visit("GET", path)
+            assert "<img src=x" not in page.text
+            policy = page.headers["Content-Security-Policy"]
+            assert "default-src 'none'" in policy
+            assert "script-src 'self'" in policy

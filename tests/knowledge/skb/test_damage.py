@@ -1,0 +1,103 @@
+"""An SKB whose files were tampered with: one clear error, and nothing that hangs or ends the process."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kbnav.errors import DamagedKB, DataError, KbnavError
+from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.skb.damage import reading
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.store import SKB
+from kbnav.settings import Settings
+
+
+@pytest.fixture
+def copy(demo_kb: SkbKB, tmp_path: Path) -> Path:
+    """A copy of the bundled SKB, which may be spoiled."""
+    return Path(shutil.copytree(demo_kb.skb.folder, tmp_path / "demo", symlinks=True))
+
+
+def data(folder: Path) -> Path:
+    return folder / json.loads((folder / "meta.json").read_bytes())["data"]
+
+
+def spoil(path: Path) -> None:
+    """Other bytes, as many."""
+    path.chmod(0o600)
+    rng = np.random.default_rng(7)
+    path.write_bytes(rng.integers(0, 256, path.stat().st_size, np.uint8).tobytes())
+
+
+def change(path: Path, edit: Callable[[np.ndarray], None]) -> None:
+    path.chmod(0o600)
+    array = np.load(path)
+    edit(array)
+    np.save(path, array)
+
+
+def test_a_panic_is_an_error_of_the_knowledge_base_and_what_ends_the_process_is_none():
+    class PanicException(BaseException):
+        pass
+
+    @reading("the text index")
+    def fails(error: BaseException) -> None:
+        raise error
+
+    with pytest.raises(DamagedKB, match=r"the text index cannot be read.*PanicException: inside.*kbnav skb check"):
+        fails(PanicException("inside\nand more"))
+    for error in (KeyboardInterrupt(), KbnavError("said"), DataError("known")):
+        with pytest.raises(type(error)):
+            fails(error)
+
+
+def test_whatever_of_a_text_index_is_spoiled_a_search_ends_in_an_answer_or_one_clear_error(copy: Path):
+    index = data(copy) / "text"
+    whole = {path: path.read_bytes() for path in index.iterdir() if path.is_file()}
+    ended = []
+    for path, content in whole.items():
+        spoil(path)
+        try:
+            with SKB.open(copy) as skb:
+                ended.append(len(SkbKB(skb).search_entities("love letter").entities) >= 0)
+        except DataError as error:
+            ended.append(str(error) != "")
+        path.write_bytes(content)
+    assert ended == [True] * len(whole)
+    with SKB.open(copy) as skb:
+        assert SkbKB(skb).search_entities("love letter").entities
+
+
+@pytest.mark.parametrize(
+    ("name", "edit"),
+    [
+        ("graph/out-start.npy", lambda array: array.__setitem__(3, 1 << 40)),
+        ("graph/in-start.npy", lambda array: array.__setitem__(0, -5)),
+        ("graph/out-nodes.npy", lambda array: array.__setitem__(0, 1 << 30)),
+        ("graph/in-nodes.npy", lambda array: array.__setitem__(-1, -1)),
+        ("graph/out-relations.npy", lambda array: array.__setitem__(0, 200)),
+        ("nodes/ids-start.npy", lambda array: array.__setitem__(2, 1 << 50)),
+        ("nodes/ids-order.npy", lambda array: array.__setitem__(2, -7)),
+        ("documents/first-nodes.npy", lambda array: array.__setitem__(-1, 7)),
+        ("documents/block-start.npy", lambda array: array.__setitem__(0, 9)),
+    ],
+)
+def test_numbers_that_lead_out_of_an_array_are_found_when_an_skb_is_opened(copy: Path, name, edit):
+    change(data(copy) / name, edit)
+    with pytest.raises(DataError, match=r"demo|graph|nodes|documents"):
+        SKB.open(copy)
+
+
+def test_with_verify_every_file_is_compared_with_its_checksum_before_anything_is_asked(copy: Path, tmp_path: Path):
+    settings = Settings(kb=str(copy), home=tmp_path, verify=True)
+    with open_kb(settings) as kb:
+        assert kb.search_entities("love letter").entities
+    spoil(next(path for path in (data(copy) / "text").iterdir() if path.suffix == ".term"))
+    with pytest.raises(DataError, match="its content is not what was written"), open_kb(settings):
+        pass

@@ -1,0 +1,107 @@
+"""The pool of query processes: turns, what stops a query, and how much it may give."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from kbnav.knowledge.wikidata.mirror.server import MirrorServer
+from kbnav.knowledge.wikidata.mirror.store import TRIPLES
+from kbnav.knowledge.wikidata.mirror.worker import QueryError, QueryPool
+from kbnav.stopping import Brake
+
+HEAVY = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }"
+LARGE = "SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i } LIMIT 1000000"
+QUICK = "ASK { ?a ?b ?c }"
+
+
+@pytest.fixture
+def one(mini: Path) -> Iterator[QueryPool]:
+    """A pool that runs one query at a time, for which others wait a fifth of a second."""
+    pool = QueryPool(mini / TRIPLES, size=1, timeout=30, memory_limit=1 << 30, patience=0.2)
+    yield pool
+    pool.close()
+
+
+def failing(pool: QueryPool, query: str, **options) -> QueryError:
+    with pytest.raises(QueryError) as caught:
+        pool.query(query, "json", "json", **options)
+    return caught.value
+
+
+def test_a_query_that_waits_too_long_for_its_turn_is_told_that_it_is_busy_and_not_that_it_took_too_long(one: QueryPool):
+    gone = threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        heavy = threads.submit(failing, one, HEAVY, gone=gone.is_set)
+        while not one._busy:
+            time.sleep(0.01)
+        error = failing(one, QUICK)
+        assert (error.reason, str(error)) == (
+            "busy",
+            "it is too busy: the query waited 0.2 s for its turn, 0 before it",
+        )
+        gone.set()
+        assert heavy.result().reason == "stopped"
+    assert one.query(QUICK, "json", "json").body == b'{"head":{},"boolean":true}'
+
+
+def test_waiting_for_a_turn_is_not_counted_as_the_querys_time(mini: Path):
+    pool = QueryPool(mini / TRIPLES, size=1, timeout=1.0, memory_limit=1 << 30, patience=20)
+    with ThreadPoolExecutor(4) as threads:
+        heavy = [threads.submit(failing, pool, HEAVY) for _ in range(2)]
+        time.sleep(0.1)
+        quick = [threads.submit(pool.query, QUICK, "json", "json") for _ in range(2)]
+        assert [one.result().reason for one in heavy] == ["timeout", "timeout"]
+        assert all(b"true" in one.result().body for one in quick)
+    pool.close()
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "xml", "tsv"])
+def test_a_result_is_stopped_while_it_is_written(one: QueryPool, form):
+    began = time.monotonic()
+    error = failing_in(one, form)
+    assert error.reason == "size"
+    assert "add a LIMIT" in str(error)
+    assert time.monotonic() - began < 20
+
+
+def failing_in(pool: QueryPool, form) -> QueryError:
+    with pytest.raises(QueryError) as caught:
+        pool.query(LARGE, form, "json", most_bytes=1 << 20)
+    return caught.value
+
+
+def test_triples_as_json_are_stopped_too_and_whole_ones_are_json(one: QueryPool):
+    every = "CONSTRUCT { ?a ?b ?c } { ?a ?b ?c }"
+    with pytest.raises(QueryError, match="larger than 0 MiB"):
+        one.query(every, "json", "json", most_bytes=20_000)
+    body = one.query(f"{every} LIMIT 2", "json", "json").body
+    assert body.count(b'"subject"') == 3  # the head's, and one a row
+
+
+def test_a_run_that_ends_stops_its_query(one: QueryPool):
+    brake = Brake()
+    threading.Timer(0.5, brake.stop).start()
+    began = time.monotonic()
+    assert brake.within(lambda: failing(one, HEAVY)).reason == "stopped"
+    assert time.monotonic() - began < 10
+    assert one.query(QUICK, "json", "json").body
+
+
+def test_a_client_that_hangs_up_stops_its_query(mini: Path):
+    with MirrorServer(mini, query_timeout=60.0, workers=1) as server:
+        with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as connection:
+            query = HEAVY.replace(" ", "%20").replace("?", "%3F")
+            connection.sendall(f"GET /sparql?query={query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            while not server.pool._busy:
+                time.sleep(0.01)
+        end = time.monotonic() + 10
+        while server.pool._busy:
+            assert time.monotonic() < end
+            time.sleep(0.05)
