@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kbnav.knowledge.base import ClassProfile, PropertyProfile, Share
-from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, Vocabulary
+from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, WIKIDATA_VOCABULARY, Vocabulary
 from kbnav.tools.observation import Shown
 from kbnav.tools.show import entity_name, statement_text
 
@@ -36,7 +36,7 @@ def property_text(profile: PropertyProfile, property_id: str, shown: Shown) -> s
     return "\n".join(lines)
 
 
-def class_text(profile: ClassProfile, words: Vocabulary) -> str:
+def class_text(profile: ClassProfile, words: Vocabulary = WIKIDATA_VOCABULARY) -> str:
     """How many members a class has, and what they have; empty for what is no class."""
     if not profile.below:
         return ""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kbnav.answers import AnswerTable, Cell, Term
 from kbnav.knowledge.base import ClassProfile, Entity, PropertyProfile, Qualifier, Share, Stated, Statement
-from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, Vocabulary
+from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, WIKIDATA_VOCABULARY, Vocabulary
 from kbnav.knowledge.wikidata.values import term_value
 
 COUNTED = 20_000
@@ -91,7 +91,9 @@ def _top(what: str, key: str, pattern: str, *, most: int = _LISTED, distinct: st
     return f'{{ SELECT ("{what}" AS ?what) {key} ?n {{ {{ {inner} }} }} }}'
 
 
-def property_profile(select: Select, brief: Brief, property_id: str, words: Vocabulary) -> PropertyProfile:
+def property_profile(
+    select: Select, brief: Brief, property_id: str, words: Vocabulary = WIKIDATA_VOCABULARY
+) -> PropertyProfile:
     """How a property is used. Raises what the query raises, QueryTimeout among it."""
     counts, lists = _read(select(property_query(property_id, words)), words)
     names = brief([one for ids in lists.values() for one, _ in ids])
@@ -114,7 +116,7 @@ def property_profile(select: Select, brief: Brief, property_id: str, words: Voca
     )
 
 
-def class_profile(select: Select, brief: Brief, item: str, words: Vocabulary) -> ClassProfile:
+def class_profile(select: Select, brief: Brief, item: str, words: Vocabulary = WIKIDATA_VOCABULARY) -> ClassProfile:
     """What the members of a class have. Raises what the query raises, QueryTimeout among it."""
     if not words.to_class:
         return ClassProfile(0, 0, COUNTED, 0)
