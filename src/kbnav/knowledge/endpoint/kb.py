@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kbnav.answers import AnswerTable, Ranking
-from kbnav.errors import BadArguments, QuerySyntaxError, UnknownId, UsageError
+from kbnav.errors import BadArguments, QuerySyntaxError, QueryTimeout, UnknownId, UsageError
 from kbnav.knowledge import ranking
 from kbnav.knowledge.base import (
     Capability,
@@ -27,7 +27,7 @@ from kbnav.knowledge.base import (
     SearchResult,
     Share,
 )
-from kbnav.knowledge.endpoint import entries, neighbors, search, shapes, vocabulary
+from kbnav.knowledge.endpoint import entries, neighbors, published, search, shapes, vocabulary
 from kbnav.knowledge.endpoint import index as naming
 from kbnav.knowledge.endpoint.known import Address, Data
 from kbnav.knowledge.endpoint.labels import Select, described, told_query
@@ -271,15 +271,23 @@ class EndpointKB:
     def class_profile(self, entity_id: str, *, language: str = "en") -> ClassProfile:
         """See ``Profiled``."""
         shape = self.class_shape(entity_id, language=language)
-        shares = tuple(Share(one.property, one.have) for one in shape.properties)
+        shares = tuple(Share(one.property, one.have) for one in shape.properties if one.have is not None)
         return ClassProfile(shape.members, shape.members + shape.below, shape.limit, shape.sampled, shares)
 
     def class_shape(self, class_id: str, *, language: str = "en") -> ClassShape:
-        """See ``Shaped``."""
+        """See ``Shaped``. As the endpoint publishes it (VoID), else worked out, else as it should be (SHACL)."""
         code, iri = _code(language), self._data.names.iri(class_id)
 
         def find() -> ClassShape:
-            return shapes.class_shape(self._select, partial(self._learn, code=code), partial(self._named, code), iri)
+            ways = self._select, partial(self._learn, code=code), partial(self._named, code), iri
+            if told := published.by_void(*ways):
+                return told
+            try:
+                return shapes.class_shape(*ways)
+            except QueryTimeout:
+                if told := published.by_shacl(*ways):
+                    return told
+                raise
 
         shape: ClassShape = self._data.once(("shape", iri, code), find)
         return shape
