@@ -84,6 +84,8 @@ class Late:
         self._kb, self.late = kb, late
 
     def __getattr__(self, name: str):
+        if name == "metered":  # its requests are not counted; a counting copy would not be late
+            raise AttributeError(name)
         return getattr(self._kb, name)
 
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:

@@ -311,7 +311,7 @@ def test_the_best_so_far_is_exit_code_0_and_the_words_are_asked_to_say_so(kbnav)
     lost = [
         completion(None, [("search_entities", {"thought": "Hm.", "query": f"thing {number}"})]) for number in range(14)
     ]
-    with ModelStub([*curie()[:2], *lost[:13], completion("So far: polonium and radium.")]) as stub:
+    with ModelStub([*curie()[:2], *lost, completion("So far: polonium and radium.")]) as stub:
         code, out, _ = kbnav("ask", "-q", *model(stub), QUESTION)
     assert code == 0
     assert "Out of budget; the best found so far: So far: polonium and radium." in out

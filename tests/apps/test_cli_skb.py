@@ -262,7 +262,7 @@ def test_a_chat_model_is_asked_with_the_tools_and_words_of_an_skb(kbnav):
         "get_fields", "execute_query", "finish",
     ]  # fmt: skip
     assert tools["finish"]["parameters"]["properties"]["nodes"]["type"] == "array"
-    assert "- person -- owns --> house: 3" in sent["messages"][0]["content"]
+    assert "- owns: person --> house 3" in sent["messages"][0]["content"]
     assert "Q42" not in json.dumps(sent)
     assert "Wikidata" not in json.dumps(sent)
 
