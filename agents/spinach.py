@@ -14,7 +14,7 @@ from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.common.writers import ModelWriter, write_plainly
 from kbnav.agents.machine import Policy
 from kbnav.errors import UsageError
-from kbnav.knowledge.base import KnowledgeBase, is_mirror, kb_kind
+from kbnav.knowledge.base import Joint, KnowledgeBase, is_mirror, kb_kind
 from kbnav.knowledge.sparql.vocabulary import vocabulary_of
 from kbnav.language import question_language
 from kbnav.models.policy import ChatPolicy
@@ -24,6 +24,7 @@ from kbnav.tools.endpoint import shapes_for
 from kbnav.tools.observation import Shown
 from kbnav.tools.paper import PAPER_TOOLS
 from kbnav.tools.prune import pruner
+from kbnav.tools.several import about_several, several_tools, tools_of
 from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, Toolbox
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def spinach_with(
         parts.toolbox,
         parts.prompt,
         parts.settings.budget,
-        about=about_endpoint(kb, settings, parts.shown) if kb_kind(kb) == "sparql" else None,
+        about=about_endpoint(kb, settings, parts.shown) if kb_kind(kb) in ("sparql", "several") else None,
         partial=is_mirror(kb.state()),
         to_class=words.to_class,
         ended=words.each(_ENDED),
@@ -78,6 +79,15 @@ def spinach_offline(kb: KnowledgeBase, settings: Settings) -> Agent:
 
 
 def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
+    if isinstance(kb, Joint):
+        from kbnav.models.offline.several import SeveralPolicy
+
+        return SeveralPolicy(
+            {
+                name: _offline_policy(one, Toolbox(tools_of(kb_kind(one)), one.capabilities).only(toolbox.names))
+                for name, one in kb.parts.items()
+            }
+        )
     if kb_kind(kb) == "sparql":
         from kbnav.models.offline.endpoint.policy import EndpointPolicy
 
@@ -88,15 +98,26 @@ def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
 
 
 def about_endpoint(kb: KnowledgeBase, settings: Settings, shown: Shown) -> Callable[[str], Mapping[str, object]]:
-    """What the prompt says of an endpoint, by the question: its prefixes, classes and their shapes."""
+    """What the prompt says of an endpoint, or of each of several, by the question: prefixes, classes and shapes."""
 
     def about(question: str) -> Mapping[str, object]:
         chosen = settings.language
         language = question_language(question) if chosen == "auto" else chosen
+        if isinstance(kb, Joint):
+            return about_several(kb, question, language, shown)
         shapes = shapes_for(kb, question, language, shown) if shown.profiles else ""
         return {"shapes": shapes, "prefixes": kb.state().get("prefixes", {})}
 
     return about
+
+
+def _refuse_skbs(kb: Joint) -> None:
+    skbs = [name for name, one in kb.parts.items() if kb_kind(one) == "skb"]
+    if skbs:
+        raise UsageError(
+            f"{', '.join(skbs)}: nodes of an SKB are ranked and not queried, so that no agent asks it together with "
+            "others; ask it by itself"
+        )
 
 
 def paper_settings(settings: Settings) -> Settings:
@@ -124,9 +145,14 @@ class _Parts:
     @classmethod
     def of(cls, kb: KnowledgeBase, settings: Settings) -> _Parts:
         options = SpinachOptions.model_validate(settings.options)
+        if kb_kind(kb) != "wikibase" and options.preset == "paper":
+            raise UsageError("the preset paper is SPINACH's own agent, which is for Wikidata: leave it out here")
+        if isinstance(kb, Joint):
+            _refuse_skbs(kb)
+            offered = several_tools(kb)
+            tools = Toolbox.for_kb(kb, offered, without=settings.without_tools, more=settings.with_tools)
+            return cls(settings, options, tools, Shown(), "spinach/several.md")
         if kb_kind(kb) == "sparql":
-            if options.preset == "paper":
-                raise UsageError("the preset paper is SPINACH's own agent, which is for Wikidata: leave it out here")
             tools = Toolbox.for_kb(kb, ENDPOINT_TOOLS, without=settings.without_tools, more=settings.with_tools)
             return cls(settings, options, tools, Shown(), "spinach/endpoint.md")
         if options.preset == "paper":

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from kbnav.answers import AnswerTable, Cell
 from kbnav.errors import BadArguments
+from kbnav.knowledge.base import asked_by
 from kbnav.tools.observation import Context, Observation, Shown
 from kbnav.tools.show import rows_text
 
@@ -29,14 +30,14 @@ def show_rows(context: Context, thought: str, result: int = 0, start: int = 1, c
     if step is None:
         known = f"Results with rows: {', '.join(map(str, with_rows))}." if with_rows else "No query has had rows yet."
         raise BadArguments(f"There is no result {result} with rows. {known}" if result else known)
-    query = str(step.call.arguments["query"])
+    query = step.call.query
     table = context.tables.get(query)
     if table is None:  # the run was killed and goes on
         table = context.tables[query] = context.kb.execute_query(query, language=context.language)
     ids = [table.entity(cell) for row in _wanted(table, start, contains, context.shown) for cell in row]
     missing = [one for one in dict.fromkeys(ids) if one and one not in table.labels][:_LABELLED]
     if missing:
-        names = context.kb.labels(missing, language=context.language)
+        names = asked_by(context.kb, query).labels(missing, language=context.language)
         table = context.tables[query] = replace(table, labels={**table.labels, **names})
     return Observation(f"Result {number}:\n" + rows_text(table, context.shown, start=start, contains=contains))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from inspect import signature
@@ -140,6 +140,10 @@ class Toolbox:
         fewer = Toolbox((), frozenset())
         fewer._tools = {name: tool for name, tool in self._tools.items() if name not in names}
         return fewer
+
+    def only(self, names: Collection[str]) -> Toolbox:
+        """Of these tools, those named."""
+        return self.less(*(name for name in self._tools if name not in names))
 
     @property
     def names(self) -> list[str]:

@@ -11,7 +11,7 @@ from kbnav.agents.common.writers import plain_answer
 from kbnav.agents.machine import State
 from kbnav.answers import AnswerTable
 from kbnav.errors import StopRun, TellModel
-from kbnav.knowledge.base import KnowledgeBase, Shaped
+from kbnav.knowledge.base import Joint, KnowledgeBase, Shaped, asked_by
 from kbnav.knowledge.sparql.limits import drop_probe_limit
 from kbnav.knowledge.sparql.prefixes import entity_ids
 from kbnav.tools.observation import Context
@@ -69,7 +69,7 @@ class QueryEnding:
         taken = self._taken(state)
         if taken is None:
             return replace(outcome, status=status if status in ("refused", "failed") else "no answer"), Usage()
-        query = str(taken.call.arguments["query"])
+        query = taken.call.query
         if not taken.rows:
             return replace(outcome, status="no answer", query=query, table=context.tables.get(query)), Usage()
         if status == "best effort" and self._was_chosen(state):
@@ -81,11 +81,12 @@ class QueryEnding:
         except TellModel as error:  # it ran before; only a session that was killed asks again
             failed = replace(outcome, status="no answer", query=query)
             return failed.noted("The final query failed when it was run again.", str(error)), Usage()
-        runs_anywhere = context.kb.declared(final) if isinstance(context.kb, Shaped) else final
+        runs_anywhere = context.kb.declared(final) if isinstance(context.kb, Shaped | Joint) else final
         outcome = replace(outcome, query=runs_anywhere, table=table).noted(*note)
-        outcome = outcome.noted(table.cut) if table.cut else outcome
+        outcome = outcome.noted(" ".join(filter(None, (table.cut, table.note))))
         try:
-            names = context.kb.labels(ids_in(context.kb, final), language=context.language)
+            base = asked_by(context.kb, final)
+            names = base.labels(ids_in(base, final), language=context.language)
             outcome = replace(outcome, table=replace(table, labels={**table.labels, **names}))
             said = self._said(state) if final == query else ""
             text, usage = (said, Usage()) if said else self.write(outcome, state, context)

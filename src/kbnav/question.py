@@ -1,7 +1,8 @@
-"""What may be asked: one line of text, of a length that a person would write."""
+"""What may be asked: one line of text, of a length that a person would write; and of which knowledge base."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from kbnav.errors import UsageError
@@ -20,3 +21,17 @@ def checked_question(question: str) -> str:
     if len(text) > LONGEST_QUESTION:
         raise UsageError(f"the question has {len(text):,} characters; at most {LONGEST_QUESTION:,} can be asked")
     return text
+
+
+_KB_LINE = re.compile(r"^# kb: (\S.*)\n?", re.MULTILINE)
+
+
+def in_kb(query: str, kb: str) -> str:
+    """A query with a first line, a comment of SPARQL, that says which of several knowledge bases it is for."""
+    return f"# kb: {kb}\n{query}" if kb else query
+
+
+def kb_of(query: str) -> tuple[str, str]:
+    """Which knowledge base a query says it is for, empty where it says none; and the query without that line."""
+    found = _KB_LINE.search(query)
+    return (found[1].strip(), query[: found.start()] + query[found.end() :]) if found else ("", query)

@@ -258,6 +258,27 @@ Sampling = Annotated[float | None, BeforeValidator(lambda given: None if given =
 """A number, or ``none``: it is not sent, so that the endpoint's own holds; some endpoints take no other."""
 
 
+SEPARATOR = " + "
+"""Between the names of knowledge bases that are asked together."""
+
+
+def kb_names(kb: str) -> list[str]:
+    """The knowledge bases that a setting ``kb`` names. Raises UsageError for one that is named twice, or none."""
+    names = [name.strip() for name in kb.split(SEPARATOR)]
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice:
+        raise UsageError(f"the knowledge base {twice} is named twice: name each once")
+    if len(names) > 1 and not all(names):
+        raise UsageError(f"{kb!r}: a name is missing beside the +")
+    return names
+
+
+def _together(given: object) -> object:
+    """One text of several names."""
+    named = isinstance(given, (list, tuple)) and given and all(isinstance(one, str) for one in given)
+    return SEPARATOR.join(given) if named else given  # type: ignore[arg-type]
+
+
 class Settings(BaseSettings):
     """All settings of kbnav."""
 
@@ -272,9 +293,10 @@ class Settings(BaseSettings):
 
     contact: str = ""
     """Operator's e-mail address or page, for the User-Agent; live use of Wikidata needs it."""
-    kb: str = "mini"
+    kb: Annotated[str, BeforeValidator(_together)] = "mini"
     """``mini`` (the bundled mirror), ``demo`` (the bundled SKB), ``wikidata``, a name of ``sparql``, the folder of an
-    SKB or a mirror, or a URL: a SPARQL endpoint's, a served mirror's, or that of a Wikibase with Wikidata's paths."""
+    SKB or a mirror, or a URL: a SPARQL endpoint's, a served mirror's, or that of a Wikibase with Wikidata's paths.
+    A list of these, or ``"wikidata + ck25"``, asks several together."""
     language: str = "auto"
     """Language code of labels and of the answer; ``auto``: that of the question."""
     endpoints: Endpoints = Endpoints()

@@ -114,7 +114,7 @@ BUILT_IN: tuple[SystemEntry, ...] = (
         "spinach",
         "Explores Wikidata, or any SPARQL endpoint, step by step and writes SPARQL.",
         "spinach:SpinachOptions",
-        kbs=("wikibase", "sparql"),
+        kbs=("wikibase", "sparql", "several"),
         uses=("model",),
     ),
     _agent("skb", "Finds and ranks the nodes of an SKB by its graph and documents.", kbs=("skb",), uses=("model",)),
@@ -248,6 +248,9 @@ def build(name: str, kb: KnowledgeBase, settings: Settings, kind: Kind | None = 
     """
     entry = find(name, kind)
     options = entry.read(settings.options)
+    if entry.kbs and kb_kind(kb) == "several" and not entry.fits("several"):
+        able = ", ".join(one.name for one in BUILT_IN if "several" in one.kbs)
+        raise UsageError(f"the system {name} asks one knowledge base: name one, or take {able}, which asks several")
     if entry.kbs == ("skb",) and kb_kind(kb) != "skb":
         from kbnav.knowledge.skb.kb import as_skb
 

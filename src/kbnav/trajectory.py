@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from kbnav.answers import AnswerTable, Ranked, Ranking, Term, encodable
 from kbnav.errors import DataError, StopRun, UsageError
 from kbnav.private import private_file
+from kbnav.question import in_kb
 
 FORMAT = 1
 FINISH = "finish"
@@ -56,6 +57,11 @@ class Call:
         """
         parts = [self.tool, _normalised(self.arguments), bool(self.problem)]
         return json.dumps(parts, sort_keys=True, ensure_ascii=False)
+
+    @property
+    def query(self) -> str:
+        """The query that it runs, which says for which knowledge base it is where several are asked."""
+        return in_kb(str(self.arguments.get("query", "")), str(self.arguments.get("kb", "")))
 
     def encodable(self) -> Call:
         """The same call with every string such that it can be saved and sent."""

@@ -157,7 +157,7 @@ class _RecordedTools(Toolbox):
         step, outcome = steps.pop(0), self._run.outcome
         if outcome.stop == "error" and not step.ok and step.observation == outcome.note:
             raise ServiceError(outcome.note)
-        if name == QUERY and outcome.table is not None and arguments["query"] == outcome.query:
+        if name == QUERY and outcome.table is not None and Call(name, arguments).query == outcome.query:
             context.tables[outcome.query] = outcome.table
         result = step.result or (step.number if step.rows else 0)  # in older runs results were numbered by their action
         return Observation(step.observation, step.ok, step.rows, nodes=step.nodes, facts=step.facts, result=result)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from kbnav.answers import AnswerTable, Ranking
+from kbnav.question import kb_of
 
 Capability = Literal[
     "search_entities",
@@ -26,8 +27,9 @@ INVERSE = "^"
 """Before a relation, as in SPARQL: followed from target to source."""
 SearchKind = Literal["any", "item", "property", "value"]
 """What is searched for; ``value``: a text that a statement or qualifier has as its value."""
-KBKind = Literal["wikibase", "sparql", "skb"]
-"""Wikidata, a mirror of it or another Wikibase; any other SPARQL endpoint; a graph whose nodes have documents."""
+KBKind = Literal["wikibase", "sparql", "skb", "several"]
+"""Wikidata, a mirror of it or another Wikibase; any other SPARQL endpoint; a graph whose nodes have documents; or
+several of these that are asked together."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Entity:
     """For a property, the datatype of its values, as in ``wikibase-item``."""
     alias: str = ""
     """The other name that it was found by."""
+    source: str = ""
+    """The knowledge base that it is of, where several are asked together."""
 
 
 @dataclass(frozen=True)
@@ -279,6 +283,43 @@ class Profiled(Protocol):
 
 
 @runtime_checkable
+class Joint(Protocol):
+    """Several knowledge bases that are asked together."""
+
+    @property
+    def parts(self) -> Mapping[str, KnowledgeBase]:
+        """The knowledge bases by the names that tools and results know them by, in the order they were named."""
+        ...
+
+    def part(self, name: str) -> KnowledgeBase:
+        """One of them. Raises BadArguments for another name."""
+        ...
+
+    def declared(self, query: str) -> str:
+        """A query, which says for whom it is, with the prefixes that it uses declared. Raises BadArguments."""
+        ...
+
+    def unreachable(self, asked: str, other: str) -> str:
+        """Why a query of ``asked`` cannot reach ``other`` by SERVICE; empty where it may."""
+        ...
+
+    def address(self, name: str) -> str:
+        """The IRI by which SERVICE names one of them; empty where it has none."""
+        ...
+
+
+def said_from(name: str, note: str) -> str:
+    """A table's note that says, first of all, which of several knowledge bases the rows are from."""
+    said = f"From {name}."
+    return note if note.startswith(said) else " ".join(filter(None, (said, note)))
+
+
+def asked_by(kb: KnowledgeBase, query: str) -> KnowledgeBase:
+    """The knowledge base that runs a query: of several, the one that the query is for. Raises BadArguments."""
+    return kb.part(kb_of(query)[0]) if isinstance(kb, Joint) else kb
+
+
+@runtime_checkable
 class KnowledgeBase(Protocol):
     """What an agent navigates. Implementations raise ``TellModel`` and ``StopRun`` errors only.
 
@@ -350,4 +391,4 @@ def is_mirror(state: Mapping[str, Any]) -> bool:
 def kb_kind(kb: KnowledgeBase) -> KBKind:
     """Of which kind a knowledge base is."""
     kind = kb.state().get("kind")
-    return "skb" if kind == "skb" else "sparql" if kind == "sparql" else "wikibase"
+    return kind if kind in ("skb", "sparql", "several") else "wikibase"

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.settings import Endpoints, Settings, SparqlSource
+from kbnav.settings import Endpoints, Settings, SparqlSource, kb_names
 from kbnav.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from kbnav.knowledge.endpoint.kb import EndpointKB
     from kbnav.knowledge.service.http import HttpClient
+    from kbnav.knowledge.several import SeveralKB
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.wikidata.kb import WikidataKB
 
@@ -35,12 +37,16 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[Knowledge
 
     ``wikidata`` is live, ``wikidata-qlever`` too, with the queries sent to QLever's public service; ``mini`` is the
     bundled mirror, ``demo`` the bundled SKB; a folder is an SKB's or a mirror's; a name of ``settings.sparql`` is that
-    endpoint, and a URL that of a Wikibase, a served mirror or a SPARQL endpoint.
+    endpoint, and a URL that of a Wikibase, a served mirror or a SPARQL endpoint; several names with `` + `` between,
+    all of them together.
     Mirrors given as folders are served on the loopback address meanwhile, so that the client is the same everywhere.
     Raises UsageError for anything else and CredentialsError for a live use without a contact.
     """
     name = settings.kb
-    if name in ("wikidata", "wikidata-qlever"):
+    if len(names := kb_names(name)) > 1:
+        with _together(settings, names) as several:
+            yield several
+    elif name in ("wikidata", "wikidata-qlever"):
         with closing(_live(_by_qlever(settings) if name == "wikidata-qlever" else settings)) as kb:
             yield kb
     elif name in settings.sparql:
@@ -55,6 +61,40 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[Knowledge
     else:
         with _served(settings, queries) as kb:
             yield kb
+
+
+@contextmanager
+def _together(settings: Settings, names: Sequence[str]) -> Iterator[SeveralKB]:
+    """Several knowledge bases, each allowed to name the addresses of the others by SERVICE."""
+    from kbnav.knowledge.several import SeveralKB
+
+    short = short_names(names)
+    addresses = {name: url for name in names if (url := _address(settings, name))}
+    with ExitStack() as stack:
+        parts = {}
+        for name in names:
+            others = [url for other, url in addresses.items() if other != name]
+            changed = {"kb": name, "services": (*settings.services, *others)}
+            parts[short[name]] = stack.enter_context(open_kb(settings.model_copy(update=changed)))
+        yield SeveralKB(parts, {short[name]: url for name, url in addresses.items()})
+
+
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """What knowledge bases are called among others: a folder's own name, a URL's host; whole where two are alike."""
+    short = {
+        name: urlsplit(name).netloc.rpartition("@")[2] if "://" in name else Path(name).name or name for name in names
+    }
+    alike = list(short.values())
+    return {name: one if alike.count(one) == 1 else name for name, one in short.items()}
+
+
+def _address(settings: Settings, name: str) -> str:
+    """Where others may ask a knowledge base by SERVICE; empty for what is on this machine and not served."""
+    if name in ("wikidata", "wikidata-qlever"):
+        return QLEVER if name == "wikidata-qlever" else settings.endpoints.sparql
+    if name in settings.sparql:
+        return settings.sparql[name].url
+    return name if name.startswith(("http://", "https://")) else ""
 
 
 def _at_url(settings: Settings, url: str) -> WikidataKB | EndpointKB:

@@ -13,7 +13,7 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.base import Direction, Entity, Entry, KnowledgeBase, Neighborhood
 from kbnav.knowledge.open import open_kb
 from kbnav.language import question_language
-from kbnav.settings import Settings, load_settings
+from kbnav.settings import SEPARATOR, Settings, load_settings
 
 
 class KB:
@@ -89,13 +89,18 @@ class KB:
 
 
 def open(
-    kb: str | os.PathLike[str] | None = None, *, contact: str | None = None, settings: Settings | None = None
+    kb: str | os.PathLike[str] | None = None,
+    *more: str | os.PathLike[str],
+    contact: str | None = None,
+    settings: Settings | None = None,
 ) -> KB:
-    """Open a knowledge base.
+    """Open a knowledge base, or several that are asked together.
 
     Args:
         kb: ``mini`` or ``demo`` (bundled), ``wikidata`` (live), the folder of an SKB or a mirror, or a URL; None: that
             of the settings.
+        more: further ones, asked together with the first: what is found says whose it is, and a query begins with a
+            line ``# kb: NAME``.
         contact: an e-mail address or page of yours, which live Wikidata asks for.
         settings: all settings, in place of those from the environment and ``kbnav.toml``.
 
@@ -103,7 +108,8 @@ def open(
         UsageError: there is no such knowledge base.
         CredentialsError: live use without a contact.
     """
-    told: dict[str, Any] = {"kb": os.fspath(kb) if kb else None, "contact": contact}
+    names = [os.fspath(one) for one in (kb, *more) if one]
+    told: dict[str, Any] = {"kb": SEPARATOR.join(names) or None, "contact": contact}
     given = {name: value for name, value in told.items() if value is not None}
     used = settings.model_copy(update=given) if settings else load_settings(**given)
     stack = ExitStack()

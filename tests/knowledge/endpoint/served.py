@@ -41,7 +41,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        self._answer(self.path, parse_qs(body))
+        direct = self.headers.get("Content-Type", "").startswith("application/sparql-query")
+        self._answer(self.path, {"query": [body]} if direct else parse_qs(body))
 
     def _answer(self, path: str, parameters: Mapping[str, list[str]]) -> None:
         query = parameters.get("query", [""])[0]

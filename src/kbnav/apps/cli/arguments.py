@@ -27,6 +27,16 @@ KbOption = Annotated[
         help="What is asked: mini or demo (bundled), wikidata (live), the folder of an SKB or a mirror, or a URL.",
     ),
 ]
+KbsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kb",
+        metavar="KB",
+        autocompletion=completion.kbs,
+        help="What is asked: mini or demo (bundled), wikidata (live), the folder of an SKB or a mirror, or a URL; "
+        "given several times, all of them together.",
+    ),
+]
 ModelOption = Annotated[
     str | None,
     typer.Option("--model", metavar="MODEL", help="offline, replay:RUN.json, or a chat model (see kbnav models)."),
@@ -78,13 +88,13 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for progra
 class Asked:
     """What is asked, and which model answers."""
 
-    kb: KbOption = None
+    kb: KbsOption = None
     model: ModelOption = None
     base_url: BaseUrlOption = None
 
     def settings(self, **more: object) -> Settings:
         """The settings under these options and ``more``. Raises UsageError."""
-        return load(kb=self.kb, model=self.model, base_url=self.base_url, **more)
+        return load(kb=self.kb or None, model=self.model, base_url=self.base_url, **more)
 
 
 @dataclass(frozen=True)

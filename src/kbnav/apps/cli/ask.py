@@ -80,13 +80,15 @@ def _last_run() -> Run:
 
 def _as_before(of: AskedWithout, earlier: Run) -> AskedWithout:
     """The same knowledge base, model and system as before, where no other is named."""
+    from kbnav.settings import SEPARATOR
+
     before = earlier.settings
     return replace(
         of,
-        kb=of.kb or before.get("kb"),
+        kb=of.kb or ([str(before["kb"])] if before.get("kb") else None),
         model=of.model or before.get("model"),
         base_url=of.base_url or before.get("base_url") or None,
-        system=of.system or (earlier.system if of.kb in (None, before.get("kb")) else None),
+        system=of.system or (earlier.system if not of.kb or SEPARATOR.join(of.kb) == before.get("kb") else None),
     )
 
 

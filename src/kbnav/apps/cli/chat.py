@@ -105,7 +105,7 @@ class Conversation:
     def say_how_to_go_on(self) -> None:
         """The command that goes on with this session."""
         given = {
-            "kb": self._of.kb if self.settings.kb == self._first.kb else self.settings.kb,
+            "kb": self.settings.kb if self._of.kb or self.settings.kb != self._first.kb else None,
             "model": self._of.model if self.settings.model == self._first.model else self.settings.model,
             "base-url": self._of.base_url,
             "language": self._of.language,

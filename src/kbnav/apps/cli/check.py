@@ -18,11 +18,15 @@ def check(kb: KbOption = None, as_json: JsonOption = False) -> None:
     where the knowledge base cannot be opened at all.
     """
     from kbnav.apps.console import printable
+    from kbnav.errors import UsageError
     from kbnav.knowledge.base import kb_kind
     from kbnav.knowledge.checking import broken, check_kb, in_short
     from kbnav.knowledge.open import open_kb
+    from kbnav.settings import kb_names
 
     settings = load(kb=kb)
+    if len(kb_names(settings.kb)) > 1:
+        raise UsageError("kbnav check tries one knowledge base: name one with --kb")
     findings = []
     with open_kb(settings) as opened:
         kind = kb_kind(opened)

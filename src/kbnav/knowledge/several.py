@@ -1,0 +1,174 @@
+"""Several knowledge bases asked together: each keeps its own ids, and everything says where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from kbnav.answers import AnswerTable, Ranking
+from kbnav.errors import BadArguments, UnknownId
+from kbnav.knowledge.base import (
+    Capability,
+    Direction,
+    Entity,
+    Entry,
+    Example,
+    KnowledgeBase,
+    Neighborhood,
+    SearchKind,
+    SearchResult,
+    is_mirror,
+    kb_kind,
+    said_from,
+)
+from kbnav.knowledge.service.http import is_loopback
+from kbnav.knowledge.service.metering import Meter, metered
+from kbnav.knowledge.sparql.vocabulary import Vocabulary, vocabulary_of
+from kbnav.question import in_kb, kb_of
+
+T = TypeVar("T")
+
+
+class SeveralKB:
+    """Knowledge bases by their names. What is asked of no one in particular is asked of each in turn.
+
+    A query is for one of them, which its line ``# kb: NAME`` says (``kbnav.question.in_kb``).
+    """
+
+    def __init__(self, parts: Mapping[str, KnowledgeBase], addresses: Mapping[str, str]) -> None:
+        """``addresses`` are the IRIs by which SERVICE may name them; those that have one."""
+        self.parts: Mapping[str, KnowledgeBase] = MappingProxyType(dict(parts))
+        self._addresses = dict(addresses)
+        self.name = " + ".join(parts)
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What one of them can do, at least."""
+        return frozenset(one for kb in self.parts.values() for one in kb.capabilities)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """That of the first Wikibase among them."""
+        wikibases = (kb for kb in self.parts.values() if kb_kind(kb) == "wikibase")
+        return vocabulary_of(next(wikibases, None))
+
+    def state(self) -> Mapping[str, Any]:
+        """The states of all, by their names. No secrets."""
+        return {"kind": "several", "kbs": {name: dict(kb.state()) for name, kb in self.parts.items()}}
+
+    def part(self, name: str) -> KnowledgeBase:
+        """See ``Joint``."""
+        if name not in self.parts:
+            wrong = f"there is no knowledge base {name!r} here" if name else "a query is for one knowledge base"
+            raise BadArguments(f"{wrong}: name one of {', '.join(self.parts)}, by kb or by a first line `# kb: NAME`")
+        return self.parts[name]
+
+    def address(self, name: str) -> str:
+        """See ``Joint``."""
+        return self._addresses.get(name, "")
+
+    def unreachable(self, asked: str, other: str) -> str:
+        """See ``Joint``. What an engine's operator allows is known to nobody before it is tried."""
+        kb, url = self.parts[asked], self.address(other)
+        if kb_kind(kb) == "skb" or is_mirror(kb.state()):
+            return f"{asked} is on this machine and asks no other"
+        if not url:
+            return f"{other} has no address that others could ask"
+        own = self.address(asked)
+        if is_loopback(url) and not (own and is_loopback(own)):
+            return f"{urlsplit(url).netloc} is an address of this machine alone"
+        return ""
+
+    def search_entities(
+        self, query: str, *, language: str = "en", limit: int = 8, kind: SearchKind = "any"
+    ) -> SearchResult:
+        """See ``KnowledgeBase``; what the first finds, then the next, up to ``limit`` of each."""
+        found = {
+            name: kb.search_entities(query, language=language, limit=limit, kind=kind)
+            for name, kb in self.parts.items()
+        }
+        best = next((one for one in found.values() if one.rung == "exact"), next(iter(found.values())))
+        return replace(
+            best,
+            entities=tuple(_of(name, one) for name, result in found.items() for one in result.entities),
+            properties=tuple(_of(name, one) for name, result in found.items() for one in result.properties),
+            values=tuple(one for result in found.values() for one in result.values),
+        )
+
+    def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
+        """See ``KnowledgeBase``; of the first that knows the id."""
+        name, entry = self._first(lambda kb: kb.get_entry(entity_id, language=language))
+        return replace(entry, entity=_of(name, entry.entity))
+
+    def get_property_examples(self, property_id: str, *, language: str = "en", limit: int = 5) -> Sequence[Example]:
+        """See ``KnowledgeBase``; of the first that knows the id."""
+        return self._first(lambda kb: kb.get_property_examples(property_id, language=language, limit=limit))[1]
+
+    def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
+        """See ``KnowledgeBase``. Raises BadArguments where the query does not say which one it is for."""
+        name, text = kb_of(query)
+        table = self.part(name).execute_query(text, language=language)
+        return replace(table, note=said_from(name, table.note))
+
+    def declared(self, query: str) -> str:
+        """The query, still saying which one it is for, with the prefixes declared that the usual ones leave out."""
+        name, text = kb_of(query)
+        declare = getattr(self.part(name), "declared", None)
+        return in_kb(declare(text) if declare else text, name)
+
+    def search_neighbors(
+        self,
+        entity_id: str,
+        *,
+        relation: str | None = None,
+        direction: Direction = "both",
+        query: str = "",
+        language: str = "en",
+        limit: int = 20,
+    ) -> Neighborhood:
+        """See ``KnowledgeBase``; of the first that knows the id."""
+        name, found = self._first(
+            lambda kb: kb.search_neighbors(
+                entity_id, relation=relation, direction=direction, query=query, language=language, limit=limit
+            )
+        )
+        return replace(found, entity=_of(name, found.entity))
+
+    def vector_query(
+        self,
+        text: str,  # noqa: ARG002 - the protocol's, as all here
+        *,
+        kind: str = "item",  # noqa: ARG002
+        limit: int = 10,  # noqa: ARG002
+        language: str = "en",  # noqa: ARG002
+    ) -> Ranking:
+        """Nearness in one is not that in another, so that one has to be named. Raises BadArguments."""
+        raise BadArguments(f"vector_query: name one knowledge base of {', '.join(self.parts)}")
+
+    def labels(self, ids: Sequence[str], *, language: str = "en") -> Mapping[str, str]:
+        """See ``KnowledgeBase``; an id that means one thing here and another there is left out."""
+        found: dict[str, set[str]] = {}
+        for kb in self.parts.values():
+            for one, label in kb.labels(ids, language=language).items():
+                found.setdefault(one, set()).add(label)
+        return {one: labels.pop() for one, labels in found.items() if len(labels) == 1}
+
+    def metered(self, meter: Meter) -> SeveralKB:
+        """See ``Metered``."""
+        return SeveralKB({name: metered(kb, meter) for name, kb in self.parts.items()}, self._addresses)
+
+    def _first(self, ask: Callable[[KnowledgeBase], T]) -> tuple[str, T]:
+        """What the first that knows an id says. Raises UnknownId where none does."""
+        for name, kb in self.parts.items():
+            try:
+                return name, ask(kb)
+            except UnknownId:
+                continue
+        raise UnknownId(f"none of {', '.join(self.parts)} knows this id: search for the name to find its id")
+
+
+def _of(name: str, entity: Entity) -> Entity:
+    return replace(entity, source=name)

@@ -1,0 +1,212 @@
+"""Several knowledge bases in one question: looked in one, then the other, joined by SERVICE, and named throughout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbnav.agents.common.choice import build_agent
+from kbnav.agents.spinach import spinach_with
+from kbnav.errors import BadArguments, QueryRefused, UsageError
+from kbnav.knowledge.base import Joint, KnowledgeBase
+from kbnav.knowledge.open import open_kb
+from kbnav.library.kb import open as open_named
+from kbnav.models.scripted import ScriptedModel, says
+from kbnav.session import ask
+from kbnav.settings import Settings, load_settings
+from kbnav.trajectory import Run, load_run, saved_runs
+from tests.knowledge.endpoint.conftest import COMPANY
+from tests.knowledge.endpoint.served import Served, serving
+
+PLACES = """
+@prefix geo: <http://places.example/vocab/> . @prefix at: <http://places.example/> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+geo:Country a rdfs:Class ; rdfs:label "Country"@en .
+geo:capital a <http://www.w3.org/1999/02/22-rdf-syntax-ns#Property> ; rdfs:label "capital"@en .
+at:fr a geo:Country ; rdfs:label "France"@en ; geo:capital at:paris .
+at:de a geo:Country ; rdfs:label "Germany"@en ; geo:capital at:berlin .
+at:es a geo:Country ; rdfs:label "Spain"@en ; geo:capital at:madrid .
+at:paris rdfs:label "Paris"@en . at:berlin rdfs:label "Berlin"@en . at:madrid rdfs:label "Madrid"@en .
+"""
+SUPPLIERS = 'SELECT ?s { ?s a shop:Supplier ; shop:country "France" }'
+CAPITAL = "SELECT ?c { at:fr geo:capital ?c }"
+QUESTION = "What is the capital of the country of Lumen & Söhne?"
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[Served, Served]]:
+    with serving(COMPANY) as company, serving(PLACES) as places:
+        yield company, places
+
+
+@pytest.fixture
+def settings(served: tuple[Served, Served], tmp_path: Path) -> Settings:
+    company, places = served
+    prefixes = {"at": "http://places.example/", "geo": "http://places.example/vocab/"}
+    sparql = {"company": {"url": company.url}, "places": {"url": places.url, "prefixes": prefixes}}
+    return Settings(kb=["company", "places"], sparql=sparql, home=tmp_path)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def both(settings: Settings) -> Iterator[KnowledgeBase]:
+    with open_kb(settings) as kb:
+        yield kb
+
+
+def scripted(kb: KnowledgeBase, settings: Settings, *replies: object) -> tuple[Run, ScriptedModel]:
+    model = ScriptedModel(replies=list(replies))
+    agent = spinach_with(model, None, kb, settings.model_copy(update={"model": "scripted"}))
+    return ask(agent, QUESTION), model
+
+
+def test_a_question_is_answered_by_looking_in_one_and_then_in_the_other(both, settings):
+    run, model = scripted(
+        both,
+        settings,
+        says(("search_entities", {"query": "Lumen", "kb": "company"})),
+        says(("search_entities", {"query": "France"})),
+        says(("execute_query", {"query": SUPPLIERS, "kb": "company"})),
+        says(("execute_query", {"query": CAPITAL, "kb": "places"})),
+        says(("finish", {"answer": "Paris."})),
+    )
+    named, everywhere, suppliers, capital, _ = (step.observation for step in run.path)
+    assert named.startswith("From company:\n")
+    assert "data:s1" in named
+    assert "From places:\nFrance (at:fr)" in everywhere
+    assert suppliers.startswith("From company:\n")
+    assert "Result 1: 2 rows" in suppliers
+    assert capital.startswith("From places:\n")
+    assert "at:paris (Paris)" in capital
+    assert (run.outcome.status, run.outcome.text, run.outcome.note) == ("answered", "Paris.", "From places.")
+    assert run.outcome.query.startswith("# kb: places\nPREFIX ")
+    assert both.execute_query(run.outcome.query).rows == run.outcome.table.rows
+    assert set(run.kb["kbs"]) == {"company", "places"}
+    assert run.kb["kbs"]["places"]["url"] == settings.sparql["places"].url
+    assert load_run(saved_runs(settings.home / "runs")[0]).kb == run.kb
+    prompt = model.seen[0][0].text
+    assert "shop: <http://shop.example/vocab/>" in prompt
+    assert "Country (geo:Country) 3" in prompt
+    assert f"join with places by SERVICE <{settings.sparql['places'].url}>" in prompt
+
+
+def test_one_query_text_on_two_is_two_results_and_finish_takes_the_one_named(both, settings):
+    query = "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }"
+    run, _ = scripted(
+        both,
+        settings,
+        says(("execute_query", {"query": query, "kb": "company"})),
+        says(("execute_query", {"query": query, "kb": "places"})),
+        says(("show_rows", {"result": 1})),
+        says(("finish", {"result": 1, "answer": "So many."})),
+    )
+    of = [next(step for step in run.path if step.call.arguments.get("kb") == name) for name in ("company", "places")]
+    assert of[0].observation != of[1].observation
+    assert run.outcome.note == "From company."
+    assert run.outcome.table.rows[0][0].value in of[0].observation
+    assert run.outcome.table.rows[0][0].value in run.path[2].observation
+
+
+def test_a_query_joins_the_two_by_service(both, settings):
+    url = settings.sparql["places"].url
+    query = (
+        "PREFIX geo: <http://places.example/vocab/> SELECT ?c { data:s1 shop:country ?name . "
+        f"SERVICE <{url}> {{ ?land <http://www.w3.org/2000/01/rdf-schema#label> ?label ; geo:capital ?c }} "
+        "FILTER(STR(?label) = ?name) }"
+    )
+    table = both.execute_query(f"# kb: company\n{query}")
+    assert [row[0].value for row in table.rows] == ["http://places.example/paris"]
+    elsewhere = query.replace(url, "http://elsewhere.example/sparql")
+    with pytest.raises(QueryRefused, match=r"elsewhere\.example"):
+        both.execute_query(f"# kb: company\n{elsewhere}")
+
+
+def test_a_query_needs_a_name_and_a_wrong_one_is_told_with_those_there_are(both, settings):
+    with pytest.raises(BadArguments, match="one of company, places"):
+        both.execute_query(CAPITAL)
+    run, _ = scripted(
+        both,
+        settings,
+        says(("execute_query", {"query": CAPITAL})),
+        says(("execute_query", {"query": CAPITAL, "kb": "shop"})),
+    )
+    seen = [step.observation for step in run.steps if step.call.tool == "execute_query"]
+    assert "kb: Field required" in seen[0]
+    assert "'company' or 'places'" in seen[1]
+
+
+def test_the_tools_are_offered_with_the_names_as_an_enum(both, settings):
+    model = ScriptedModel(replies=[])
+    schemas = {
+        one["function"]["name"]: one["function"] for one in spinach_with(model, None, both, settings).toolbox.schemas
+    }
+    looked_up = schemas["get_entry"]["parameters"]
+    queried = schemas["execute_query"]["parameters"]
+    assert looked_up["properties"]["kb"]["enum"] == ["all", "company", "places"]
+    assert "kb" not in looked_up["required"]
+    assert queried["properties"]["kb"]["enum"] == ["company", "places"]
+    assert "kb" in queried["required"]
+    assert "kb" not in schemas["finish"]["parameters"]["properties"]
+    assert "kb" not in schemas["show_rows"]["parameters"]["properties"]
+
+
+def test_the_rules_answer_from_the_first_that_knows_and_say_which_it_was(settings):
+    for question, answer, kb in [
+        ("Which suppliers are in France?", "Lumen & Söhne", "company"),
+        ("What is the capital of Germany?", "Berlin", "places"),
+    ]:
+        with open_kb(settings) as both:
+            run = ask(build_agent(both, settings), question)
+        assert run.outcome.status == "answered", [step.observation for step in run.steps]
+        assert run.outcome.note.startswith(f"From {kb}.")
+        assert answer in run.outcome.text
+        assert run.path[-1].call.thought.startswith(f"{kb} answers: ")
+
+
+def test_entries_say_where_they_are_from_in_python_too(settings):
+    with open_named("company", "places", settings=settings) as kb:
+        assert kb.name == "company + places"
+        assert {one.source for one in kb.search("France")} == {"places"}
+        assert kb.entry("at:fr").entity.source == "places"
+        assert isinstance(kb.base, Joint)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["company", "company"], "company is named twice"),
+        (["company", "comapny"], "no knowledge base 'comapny'.*company"),
+        (["company", ""], "a name is missing"),
+        (["company", "demo"], "demo: nodes of an SKB are ranked"),
+    ],
+)
+def test_what_cannot_be_asked_together_is_one_clear_line(settings, names, said):
+    wrong = settings.model_copy(update={"kb": " + ".join(names)})
+    with pytest.raises(UsageError, match=said) as caught, open_kb(wrong) as kb:
+        build_agent(kb, wrong)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_system_for_one_knowledge_base_says_which_asks_several(both, settings):
+    with pytest.raises(UsageError, match="one-query asks one knowledge base: name one, or take spinach"):
+        build_agent(both, settings.model_copy(update={"model": "gpt-4o"}), "one-query")
+
+
+def test_a_list_in_the_settings_file_is_several(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("kbnav.toml").write_text('kb = ["mini", "ck25"]\n', encoding="utf-8")
+    assert load_settings().kb == "mini + ck25"
+
+
+def test_a_mirror_and_an_endpoint_say_that_the_mirror_joins_nothing(settings, mini_home):
+    chosen = settings.model_copy(update={"kb": "mini + places", "home": mini_home})
+    with open_kb(chosen) as kb:
+        assert isinstance(kb, Joint)
+        assert kb.unreachable("mini", "places") == "mini is on this machine and asks no other"
+        assert kb.unreachable("places", "mini") == "mini has no address that others could ask"
+        run, model = scripted(
+            kb, chosen, says(("get_entry", {"entity_id": "Q7186"})), says(("finish", {"no_answer": True}))
+        )
+    assert run.steps[0].observation.startswith("From mini:\nMarie Curie")
+    assert "A query here cannot join with places (mini is on this machine" in model.seen[0][0].text
