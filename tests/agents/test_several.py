@@ -181,8 +181,8 @@ def test_entries_say_where_they_are_from_in_python_too(settings):
         (["company", "demo"], "demo: nodes of an SKB are ranked"),
     ],
 )
-def test_what_cannot_be_asked_together_is_one_clear_line(settings, names, said):
-    wrong = settings.model_copy(update={"kb": " + ".join(names)})
+def test_what_cannot_be_asked_together_is_one_clear_line(settings, demo_home, names, said):
+    wrong = settings.model_copy(update={"kb": " + ".join(names), "home": demo_home})
     with pytest.raises(UsageError, match=said) as caught, open_kb(wrong) as kb:
         build_agent(kb, wrong)
     assert "\n" not in str(caught.value)

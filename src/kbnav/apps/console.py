@@ -19,7 +19,7 @@ from rich.text import Text
 from kbnav.answers import AnswerTable, Ranking
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import is_mirror
-from kbnav.knowledge.sparql.present import comment_labels, page_for, query_link
+from kbnav.knowledge.sparql.present import comment_labels, page_for, query_link, state_for
 from kbnav.tools.show import cell_text
 from kbnav.trajectory import Call, Run, Step
 
@@ -120,11 +120,11 @@ def labelled_query(run: Run) -> str:
 def print_answer(console: Console, run: Run, query_page: str) -> None:
     """The answer, the result table, the final query with labels, and a link that opens it, on one line."""
     console.print(_answer_lines(run), crop=False)
-    page = page_for(run.kb, query_page)
+    page = page_for(run.kb, query_page, run.outcome.query)
     if run.outcome.query and page:
         link = query_link(run.outcome.query, page)
         console.print(Text(link, style="underline"), soft_wrap=True)
-        if is_mirror(run.kb):
+        if is_mirror(state_for(run.kb, run.outcome.query)):
             console.print("(the link asks live Wikidata, which may know more than this copy)", style="dim")
 
 
@@ -267,7 +267,7 @@ def run_record(run: Run) -> dict[str, Any]:
 
 def answer_record(run: Run, query_page: str) -> dict[str, Any]:
     """The answer for programs: the run's record with question, text, link, the whole table or ranking, and labels."""
-    outcome, page = run.outcome, page_for(run.kb, query_page)
+    outcome, page = run.outcome, page_for(run.kb, query_page, run.outcome.query)
     return {
         "question": run.question,
         "answer": outcome.text,

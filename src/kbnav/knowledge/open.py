@@ -44,7 +44,7 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[Knowledge
     """
     name = settings.kb
     if len(names := kb_names(name)) > 1:
-        with _together(settings, names) as several:
+        with _together(settings, names, queries) as several:
             yield several
     elif name in ("wikidata", "wikidata-qlever"):
         with closing(_live(_by_qlever(settings) if name == "wikidata-qlever" else settings)) as kb:
@@ -64,7 +64,7 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[Knowledge
 
 
 @contextmanager
-def _together(settings: Settings, names: Sequence[str]) -> Iterator[SeveralKB]:
+def _together(settings: Settings, names: Sequence[str], queries: int) -> Iterator[SeveralKB]:
     """Several knowledge bases, each allowed to name the addresses of the others by SERVICE."""
     from kbnav.knowledge.several import SeveralKB
 
@@ -75,7 +75,7 @@ def _together(settings: Settings, names: Sequence[str]) -> Iterator[SeveralKB]:
         for name in names:
             others = [url for other, url in addresses.items() if other != name]
             changed = {"kb": name, "services": (*settings.services, *others)}
-            parts[short[name]] = stack.enter_context(open_kb(settings.model_copy(update=changed)))
+            parts[short[name]] = stack.enter_context(open_kb(settings.model_copy(update=changed), queries=queries))
         yield SeveralKB(parts, {short[name]: url for name, url in addresses.items()})
 
 

@@ -60,7 +60,7 @@ class Answer:
     @property
     def link(self) -> str:
         """A page on which the query can be opened and run; empty where there is none."""
-        page = page_for(self.run.kb, self.query_page)
+        page = page_for(self.run.kb, self.query_page, self.run.outcome.query)
         return query_link(self.query, page) if self.query and page else ""
 
     @property

@@ -95,7 +95,7 @@ def reply_text(run: Run, style: Style, *, marker: str, depth: int, words: Words 
     elif outcome.ranking is not None and outcome.ranking.nodes:
         parts.append(indent + _grid((words.name, "id", words.kind), _ranked(run), len(outcome.ranking), words))
     if outcome.query:
-        page = page_for(run.kb, style.query_page)
+        page = page_for(run.kb, style.query_page, run.outcome.query)
         link = f" ([{_address(outcome.query, page)} {words.run_it}])" if page else ""
         parts.append(f"{indent}{words.query}{link}:")
         parts.append(f"<pre>{escape(outcome.query, lines=True)}</pre>")

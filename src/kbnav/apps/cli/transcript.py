@@ -45,7 +45,7 @@ def _markdown(run: Run, query_page: str) -> str:
         parts.append(table(list(outcome.table.columns), rows).rstrip())
     if outcome.query:
         parts.append(f"```sparql\n{labelled_query(run)}\n```")
-        if page := page_for(run.kb, query_page):
+        if page := page_for(run.kb, query_page, run.outcome.query):
             parts.append(f"<{query_link(outcome.query, page)}>")
     parts.append(f"{spent_words(run)}; {run.system} with {run.model}; kbnav show {run.id}")
     return "\n\n".join(parts) + "\n"

@@ -20,9 +20,9 @@ from kbnav.apps.web.pool import Pool
 from kbnav.apps.web.results import Row, cell_data
 from kbnav.errors import NotOffered, UsageError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror, kb_kind
-from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.open import open_kb, short_names
 from kbnav.models.chat import check_key
-from kbnav.settings import Settings
+from kbnav.settings import SEPARATOR, Settings, kb_names
 from kbnav.systems import SystemEntry
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
@@ -181,7 +181,8 @@ def open_service(settings: Settings) -> Iterator[Service]:
             own = settings.model_copy(update={"kb": name})
             # Nobody whose turn it is waits for a process that runs queries.
             kb = stack.enter_context(open_kb(own, queries=settings.web.runs + settings.web.queries))
-            key = Path(name.rstrip("/")).name
+            together = kb_names(name)
+            key = SEPARATOR.join(short_names(together).values()) if together[1:] else Path(name.rstrip("/")).name
             if any(one.key == key for one in found):
                 raise UsageError(f"two knowledge bases are called {key!r}; give one of their folders another name")
             found.append(served(key, kb, own, offered(kb, settings.web.systems)))

@@ -76,7 +76,7 @@ def answer_data(attempt: Attempt, served: Served, result_id: str, result: Result
 
 def query_data(query: str, labelled: str, served: Served) -> dict[str, Any]:
     """A query, the same with labels, and where there is one the link that opens it at the query service."""
-    page = "" if served.is_skb else page_for(served.kb.state(), served.settings.endpoints.query_page)
+    page = "" if served.is_skb else page_for(served.kb.state(), served.settings.endpoints.query_page, query)
     return {
         "query": query,
         "query_labelled": labelled,

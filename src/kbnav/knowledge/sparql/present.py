@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from kbnav.knowledge.sparql.prefixes import entity_tokens
 from kbnav.knowledge.sparql.tokens import tokenize
+from kbnav.question import kb_of
 
 _LONGEST = 60
 _LABELS = re.compile(r"\A(?:# (?:[QPL][0-9]|<[^<>\s]+>: |[\w-]+:[\w.-]+: )[^\r\n]*(?:\r\n|\r|\n))+")
@@ -42,6 +43,12 @@ def query_link(query: str, page: str) -> str:
     return page + quote(query, safe="")
 
 
-def page_for(state: Mapping[str, Any], usual: str) -> str:
-    """The page that opens queries of a knowledge base with this ``state``: the ``usual``, unless it has another."""
-    return str(state.get("query_page", usual))
+def page_for(state: Mapping[str, Any], usual: str, query: str) -> str:
+    """The page that opens a query of a knowledge base with this ``state``: the ``usual``, unless it has another."""
+    return str(state_for(state, query).get("query_page", usual))
+
+
+def state_for(state: Mapping[str, Any], query: str) -> Mapping[str, Any]:
+    """The state of the knowledge base that a query is for: of several, that which its line names."""
+    own: Mapping[str, Any] = state.get("kbs", {}).get(kb_of(query)[0], {"query_page": ""})
+    return own if state.get("kind") == "several" else state

@@ -22,6 +22,7 @@ from kbnav.apps.web.service import missing_labels
 from kbnav.apps.web.store import StoredResult, unguessable
 from kbnav.apps.web.telling import query_data, result_data
 from kbnav.errors import KbnavError, QueryTimeout, Stopped, StopRun
+from kbnav.knowledge.base import asked_by
 from kbnav.knowledge.sparql.present import comment_labels
 
 if TYPE_CHECKING:
@@ -117,7 +118,8 @@ def _run_query(asked: SparqlQuery, parts: Any, served: Any, owner: str, count: C
             count()
             raise
         count()
-        labels = served.kb.labels(ids_in(served.kb, asked.query), language=asked.language)
+        base = asked_by(served.kb, asked.query)
+        labels = base.labels(ids_in(base, asked.query), language=asked.language)
     labelled = comment_labels(asked.query, {**table.labels, **labels})
     result = table_result(table)
     head = StoredResult(unguessable("result"), owner, served.key, asked.language, "", result.to_document())
