@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kbnav.errors import UsageError
-from kbnav.knowledge.service.database import transaction
+from kbnav.knowledge.service.database import spared, transaction
 from kbnav.private import private_file
 
 _SCHEMA = "CREATE TABLE IF NOT EXISTS blob (key TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID"
@@ -19,6 +19,7 @@ class Blobs:
     def __init__(self, path: Path, holds: str) -> None:
         """``holds`` says what is kept here, in the message of a failure. Raises UsageError where it cannot be."""
         self._path, self._holds = path, holds
+        self._unkept: list[str] = []
         try:
             private_file(path)
         except OSError as error:
@@ -37,6 +38,6 @@ class Blobs:
         return found
 
     def put(self, bodies: Mapping[str, bytes]) -> None:
-        """Store bytes under keys that have none yet."""
-        with transaction(self._path, self._holds) as database:
+        """Store bytes under keys that have none yet; that they cannot be stored is told in the log, the first time."""
+        with spared(self._unkept), transaction(self._path, self._holds) as database:
             database.executemany("INSERT OR IGNORE INTO blob VALUES (?, ?)", bodies.items())

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
+from io import RawIOBase
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -16,16 +17,24 @@ from kbnav.errors import DataError, UsageError
 
 
 class Journal:
-    """A file open for appending; ``append`` returns when the line is on the disk."""
+    """A file open for appending, without a buffer; ``append`` returns when the line is on the disk."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
+    def __init__(self, file: RawIOBase, path: Path) -> None:
+        self._file, self._path = file, path
 
     def append(self, value: Any) -> None:
-        """Write a dataclass as one line and sync it."""
-        self._file.write(json_line(value))
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        """Write a dataclass as one line and sync it. Raises UsageError; what stood there before is kept."""
+        line = memoryview(json_line(value))
+        end = os.fstat(self._file.fileno()).st_size
+        try:
+            while line:
+                line = line[self._file.write(line) or 0 :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(end)
+            said = f"{self._path}: cannot be written: {error.strerror}"
+            raise UsageError(f"{said}; what is in it is kept, and the same command goes on") from error
 
 
 def json_line(value: Any) -> bytes:
@@ -41,7 +50,7 @@ def open_journal(path: Path) -> Iterator[Journal]:
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("ab")
+        file = path.open("ab", buffering=0)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
     with file:
@@ -51,7 +60,7 @@ def open_journal(path: Path) -> Iterator[Journal]:
             raise UsageError(f"{path} is being written by another run") from error
         file.truncate(sum(len(line) for line in _whole_lines(path)))
         _sync_folder(path.parent)
-        yield Journal(file)
+        yield Journal(file, path)
 
 
 def read_journal(path: Path, kind: Any) -> list[Any]:
@@ -79,6 +88,8 @@ def write_whole(path: Path, text: str) -> None:
         part.replace(path)
         _sync_folder(path.parent)
     except OSError as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,7 +48,8 @@ def ask(
 
     ``config`` is LangChain's: callbacks, tags and metadata for the run and for all that it calls.
 
-    Raises StopRun where a service failed or the run was stopped; the run, up to then, is saved before.
+    Raises StopRun where a service failed or the run was stopped; the run, up to then, is saved before. An answer whose
+    run cannot be saved is given all the same; ``outcome.error`` then names the file.
     """
     return _saved(attempt(agent, question, on_event=on_event, history=history, brake=brake, config=config), agent)
 
@@ -76,11 +77,17 @@ def attempt(
 
 
 def _saved(attempt: Attempt, agent: Agent) -> Run:
-    """Save the run, and only then raise what stopped it."""
-    save_run(attempt.run, agent.settings.home / "runs")
-    if attempt.failure:
-        raise attempt.failure
-    return attempt.run
+    """Save the run, and only then raise what stopped it; what was found is not lost with a disk that is full."""
+    run, failure = attempt
+    try:
+        save_run(run, agent.settings.home / "runs")
+    except UsageError as error:
+        if failure:
+            raise type(failure)(f"{failure}; {error}") from failure
+        return replace(run, outcome=run.outcome.noted("", str(error)))
+    if failure:
+        raise failure
+    return run
 
 
 def use(agent: Agent, tool: str, arguments: Mapping[str, Any]) -> tuple[Observation, AnswerTable | None]:
@@ -149,20 +156,22 @@ class Chat:
 
 
 @contextmanager
-def sqlite_sessions(home: Path) -> Iterator[BaseCheckpointSaver[Any]]:
-    """Chat sessions in ``<home>/sessions.sqlite``, checkpointed after every node."""
-    import sqlite3
+def sqlite_sessions(home: Path, on_loss: Callable[[str], None] | None = None) -> Iterator[BaseCheckpointSaver[Any]]:
+    """Chat sessions in ``<home>/sessions.sqlite``, checkpointed after every node.
 
-    from langgraph.checkpoint.sqlite import SqliteSaver
+    ``on_loss`` is for who has one session: where the file cannot be written any more (a full disk), it is told so in a
+    line, once, and the session goes on in memory. Raises UsageError where the file cannot be used, and, without
+    ``on_loss``, where it cannot be written.
+    """
+    from kbnav.chat_sessions import Sessions
 
+    path = home / "sessions.sqlite"
     try:
-        connection = sqlite3.connect(private_file(home / "sessions.sqlite"), check_same_thread=False)
-    except (OSError, sqlite3.Error) as error:
-        raise UsageError(f"cannot open the chat sessions in {home}: {error}") from error
-    try:
-        yield SqliteSaver(connection, serde=serializer())
-    finally:
-        connection.close()
+        private_file(path)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot keep chat sessions here ({error.strerror}); set KBNAV_HOME") from error
+    with closing(Sessions(path, serializer(), on_loss)) as sessions:
+        yield sessions
 
 
 def postgres_sessions(pool: ConnectionPool[Any]) -> BaseCheckpointSaver[Any]:

@@ -8,6 +8,7 @@ import platform
 import secrets
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -318,6 +319,8 @@ def save_run(run: Run, folder: Path) -> Path:
         private_file(part).write_text(to_json(run) + "\n", encoding="utf-8", errors="surrogatepass")
         part.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
         raise UsageError(f"cannot save the run to {path}: {error.strerror}") from error
     return path
 

@@ -34,21 +34,26 @@ def chat(
 
     A session is saved after every step; --session goes on with it, also after a kill.
     """
+    from kbnav.errors import UsageError
     from kbnav.session import sqlite_sessions
     from kbnav.trajectory import new_id
 
     settings = of.settings()
     with ExitStack() as stack:
-        saver = stack.enter_context(sqlite_sessions(settings.home))
+        lost: list[str] = []
+
+        def lose(line: str) -> None:
+            lost.append(line)
+            say_error(UsageError(line))
+
+        saver = stack.enter_context(sqlite_sessions(settings.home, on_loss=lose))
         talk = Conversation(settings, of, session or new_id("chat"), saver, quiet=quiet)
         stack.callback(talk.close)
         talk.open(settings, of.system or "")
         if session and not talk.chat.exists:
-            from kbnav.errors import UsageError
-
             raise UsageError(f"there is no session {session!r}")
         talk.greet()
-        stack.callback(talk.say_how_to_go_on)
+        stack.callback(lambda: lost or talk.say_how_to_go_on())
         with Prompt(settings.home, [f"/{name}" for name in COMMANDS]) as prompt:
             talk.finish_what_was_begun()
             while line := prompt.read():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -28,7 +29,7 @@ class Prompt:
     def __enter__(self) -> Self:
         if self._editor:
             self._editor.clear_history()
-            if self._file.is_file():
+            with suppress(OSError):  # one that cannot be read is none
                 self._editor.read_history_file(self._file)
             self._editor.set_completer_delims("")
             self._editor.set_completer(self._complete)
@@ -41,8 +42,11 @@ class Prompt:
     ) -> None:
         if self._editor:
             self._editor.set_history_length(_KEPT)
-            private_file(self._file)
-            self._editor.write_history_file(self._file)
+            try:
+                private_file(self._file)
+                self._editor.write_history_file(self._file)
+            except OSError as error:
+                print(f"kbnav: {self._file}: what was typed is not kept: {error.strerror}", file=sys.stderr)
 
     def read(self) -> str:
         """What is typed, empty at the end."""

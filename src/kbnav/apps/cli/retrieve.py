@@ -42,6 +42,8 @@ def retrieve(
 ) -> None:
     """Rank the nodes of an SKB for a query; the run is saved, and kbnav show prints what was done on the way."""
     from kbnav import systems
+    from kbnav.apps.cli.terminal import say_error
+    from kbnav.errors import UsageError
     from kbnav.knowledge.open import open_kb
     from kbnav.knowledge.skb.kb import as_skb
     from kbnav.models.standin import NAME as STANDIN
@@ -66,7 +68,10 @@ def retrieve(
             print("rules stood in for the language model; --model names one", file=sys.stderr)
         for line in dict.fromkeys(_failed(run)):
             print(line, file=sys.stderr)
-        save_run(run, settings.home / "runs")
+        try:
+            save_run(run, settings.home / "runs")
+        except UsageError as error:  # what was found is not lost with it
+            say_error(error)
         if failure:
             raise failure
         _print(run, skb.skb, as_json, as_csv)

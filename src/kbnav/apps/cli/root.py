@@ -22,7 +22,7 @@ from kbnav.apps.cli.retrieve import retrieve
 from kbnav.apps.cli.runs import runs, show
 from kbnav.apps.cli.serve import mcp, opinions, serve
 from kbnav.apps.cli.systems import systems
-from kbnav.apps.cli.terminal import say_error, tell_of_retries
+from kbnav.apps.cli.terminal import DISK, say_error, tell_of_retries
 
 app = Commands("Ask questions of Wikidata or of your own knowledge base, and see how the answer was found.")
 app.add(ask, section="Ask")
@@ -67,7 +67,7 @@ def options(
 
 def main() -> None:
     """Entry point: what stops a run ends with one clear line and its exit code."""
-    from kbnav.errors import KbnavError, StopRun
+    from kbnav.errors import KbnavError, StopRun, UsageError
 
     get_ready()
     tell_of_retries()
@@ -78,4 +78,9 @@ def main() -> None:
         sys.exit(error.exit_code)
     except KbnavError as error:
         say_error(error)
+        sys.exit(2)
+    except OSError as error:
+        if error.errno not in DISK:
+            raise
+        say_error(UsageError(f"{error.filename or 'a file'}: cannot be written: {error.strerror}"))
         sys.exit(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import signal
 import sys
@@ -18,12 +19,16 @@ if TYPE_CHECKING:
     from kbnav.stopping import Brake
     from kbnav.trajectory import Run
 
+DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
+"""Errors of a disk: no bug, and mended by who runs the program."""
+
 
 def print_outcome(run: Run, settings: Settings, as_json: bool, as_csv: bool) -> None:
     """Print the answer, for people or for programs."""
-    from kbnav.apps.console import answer_json, print_answer, spent_words
+    from kbnav.apps.console import answer_json, print_answer, printable, spent_words
 
     page = settings.endpoints.query_page
+    saved = (settings.home / "runs" / f"{run.id}.json").is_file()
     if as_json:
         print(answer_json(run, page))
     elif as_csv:
@@ -31,15 +36,16 @@ def print_outcome(run: Run, settings: Settings, as_json: bool, as_csv: bool) -> 
             sys.stdout.write(run.outcome.table.to_csv())
         elif run.outcome.ranking is not None:
             sys.stdout.write(run.outcome.ranking.to_csv())
+        if not saved:
+            print(f"kbnav: {printable(run.outcome.error)}", file=sys.stderr)
     else:
         from rich.console import Console
 
         console = Console()
         console.rule()
         print_answer(console, run, page)
-        console.print(
-            f"{spent_words(run)}; every step: kbnav show {run.id}", style="dim", highlight=False, soft_wrap=True
-        )
+        steps = f"every step: kbnav show {run.id}" if saved else "not saved"
+        console.print(f"{spent_words(run)}; {steps}", style="dim", highlight=False, soft_wrap=True)
 
 
 def print_json(value: object) -> None:

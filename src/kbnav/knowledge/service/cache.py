@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kbnav.errors import UsageError
-from kbnav.knowledge.service.database import transaction
+from kbnav.knowledge.service.database import spared, transaction
 from kbnav.private import private_file
 
 MAX_BYTES = 512 * 1024 * 1024
@@ -33,6 +33,7 @@ class HttpCache:
         self._age = age
         self._max_bytes = max_bytes
         self._clock = clock
+        self._unkept: list[str] = []
         try:
             private_file(path)
         except OSError as error:
@@ -42,19 +43,24 @@ class HttpCache:
             database.execute(_INDEX)
 
     def get(self, key: str) -> tuple[str, bytes] | None:
-        """Content type and body, or None where there is none young enough."""
-        oldest = self._clock() - self._age
-        with transaction(self._path, "the HTTP cache") as database:
+        """Content type and body, or None where there is none young enough; what is dated ahead has no known age."""
+        now = self._clock()
+        row = None
+        with spared(self._unkept), transaction(self._path, "the HTTP cache") as database:
             row = database.execute(
-                "SELECT type, body FROM answer WHERE key = ? AND stored > ?", (key, oldest)
+                "SELECT type, body FROM answer WHERE key = ? AND stored > ? AND stored <= ?",
+                (key, now - self._age, now),
             ).fetchone()
         return None if row is None else (row[0], zlib.decompress(row[1]))
 
     def put(self, key: str, content_type: str, body: bytes) -> None:
-        """Store a body; now and then the expired ones go, and the oldest until the size is kept."""
+        """Store a body; now and then the expired ones go, and the oldest until the size is kept.
+
+        Where it cannot be stored, the answer is there all the same: the first time it is told in the log.
+        """
         packed = zlib.compress(body, 3)
         now = self._clock()
-        with transaction(self._path, "the HTTP cache") as database:
+        with spared(self._unkept), transaction(self._path, "the HTTP cache") as database:
             row = database.execute(
                 "INSERT OR REPLACE INTO answer VALUES (?, ?, ?, ?, ?)", (key, now, len(packed), content_type, packed)
             ).lastrowid
@@ -62,7 +68,7 @@ class HttpCache:
                 self._trim(database, now)
 
     def _trim(self, database: sqlite3.Connection, now: float) -> None:
-        database.execute("DELETE FROM answer WHERE stored <= ?", (now - self._age,))
+        database.execute("DELETE FROM answer WHERE stored <= ? OR stored > ?", (now - self._age, now))
         database.execute(
             "DELETE FROM answer WHERE rowid IN (SELECT rowid FROM"
             " (SELECT rowid, sum(size) OVER (ORDER BY stored DESC, rowid DESC) AS kept FROM answer) WHERE kept > ?)",

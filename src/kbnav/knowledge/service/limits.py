@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbnav.errors import UsageError
-from kbnav.knowledge.service.database import transaction
+from kbnav.knowledge.service.database import spared, transaction
 from kbnav.private import private_file
 
 WINDOW = 60.0
@@ -27,11 +27,19 @@ CREATE TABLE IF NOT EXISTS request (
 )"""
 
 _USED = """
-SELECT coalesce(sum(min(ended, :now) - max(started, :since)), 0.0),
+SELECT coalesce(sum(max(min(ended, :now) - max(started, :since), 0.0)), 0.0),
        coalesce(sum(failed), 0),
        coalesce(sum(started > :since), 0)
 FROM request WHERE service = :service AND ended > :since
 """
+
+_FAR = 3600.0
+"""Seconds that no request is taken to last still."""
+_SET_RIGHT = (
+    "UPDATE request SET ended = min(ended, :now + max(ended - started, 0.0)), started = :now WHERE started > :now",
+    "UPDATE request SET ended = :now WHERE ended > :far",
+)
+"""What a clock that was ahead has left counts as of now: else it would hold up every request until that time comes."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,7 @@ class Throttle:
         self._path = path
         self._clock = clock
         self._sleep = sleep
+        self._unkept: list[str] = []
         try:
             private_file(path)
         except OSError as error:
@@ -85,7 +94,8 @@ class Throttle:
         try:
             yield slot
         finally:
-            with transaction(self._path, "the request limits") as database:
+            # What is not written counts as under way for ``longest``, which is more than it took.
+            with spared(self._unkept), transaction(self._path, "the request limits") as database:
                 database.execute(
                     "UPDATE request SET ended = ?, failed = ? WHERE id = ?", (self._clock(), slot.failed, row)
                 )
@@ -94,6 +104,8 @@ class Throttle:
         now = self._clock()
         with transaction(self._path, "the request limits") as database:
             database.execute("BEGIN IMMEDIATE")
+            for statement in _SET_RIGHT:
+                database.execute(statement, {"now": now, "far": now + _FAR})
             database.execute("DELETE FROM request WHERE coalesce(ended, started) < ?", (now - WINDOW,))
             used = database.execute(_USED, {"service": service, "now": now, "since": now - WINDOW}).fetchone()
             if not rules.allow(*used):

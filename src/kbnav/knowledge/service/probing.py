@@ -152,7 +152,7 @@ def kept(url: str, name: str, home: Path, ask: Ask, *, clock: Callable[[], float
     path = home / "dialects" / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json"
     with suppress(OSError, ValueError, KeyError, TypeError, KbnavError):
         said = json.loads(path.read_text(encoding="utf-8"))
-        if said["url"] == url and clock() - said["found"] < AGE:
+        if said["url"] == url and 0 <= clock() - said["found"] < AGE:
             return replace(dialect_named(said["name"]), **{key: said[key] for key in _VARYING})
     dialect = probe(ask)
     document = {"url": url, "found": clock(), "name": dialect.name}

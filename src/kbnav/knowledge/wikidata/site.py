@@ -130,7 +130,7 @@ def _kept_at(settings: Settings) -> Path | None:
 
 def _read(file: Path, age: float) -> Site | None:
     try:
-        if time() - file.stat().st_mtime < age:
+        if 0 <= time() - file.stat().st_mtime < age:
             return Site.model_validate_json(file.read_bytes())
     except (OSError, ValidationError):  # it is found out again
         return None

@@ -1,0 +1,99 @@
+"""Chat sessions in a SQLite file, which may become full, read-only or damaged while they are used."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from kbnav.errors import UsageError
+from kbnav.knowledge.service.database import damaged
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+
+_TABLES = ("checkpoints", "writes")
+
+
+class Sessions(SqliteSaver):
+    """LangGraph's saver, whose failures are one line that names the file.
+
+    With ``on_loss`` it is one session's: where the file can no longer be written, the session is copied into memory
+    and goes on there, and ``on_loss`` is given the line.
+    """
+
+    def __init__(self, path: Path, serde: SerializerProtocol, on_loss: Callable[[str], None] | None = None) -> None:
+        """Raises UsageError where there is no opening the file."""
+        self._path, self._on_loss = path, on_loss
+        try:
+            connection = sqlite3.connect(path, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise self._told(error) from error
+        super().__init__(connection, serde=serde)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.conn.close()
+
+    @contextmanager
+    def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
+        """As LangGraph's. Raises UsageError."""
+        try:
+            with super().cursor(transaction) as cursor:
+                yield cursor
+        except sqlite3.Error as error:
+            raise self._told(error) from error
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """As LangGraph's. Raises UsageError."""
+        return self._going_on(config, lambda: super(Sessions, self).get_tuple(config))
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: dict[str, str | int | float],
+    ) -> RunnableConfig:
+        """As LangGraph's. Raises UsageError."""
+        return self._going_on(config, lambda: super(Sessions, self).put(config, checkpoint, metadata, new_versions))
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """As LangGraph's. Raises UsageError."""
+        self._going_on(config, lambda: super(Sessions, self).put_writes(config, writes, task_id, task_path))
+
+    def _going_on(self, config: RunnableConfig, work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except UsageError as error:
+            if self._on_loss is None or damaged(error.__cause__):
+                raise
+            told, self._on_loss = self._on_loss, None
+            told(f"{error}; the session goes on, and cannot be gone on with later")
+            self._move_to_memory(str(config["configurable"]["thread_id"]))
+            return work()
+
+    def _move_to_memory(self, session: str) -> None:
+        with self.lock, suppress(sqlite3.Error):
+            self.conn.rollback()
+            self.conn.close()
+        self.conn = sqlite3.connect(":memory:", check_same_thread=False)
+        self.is_setup = False
+        self.setup()
+        with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{self._path}?mode=ro", uri=True)) as file:
+            for table in _TABLES:
+                rows = file.execute(f"SELECT * FROM {table} WHERE thread_id = ?", (session,)).fetchall()
+                if rows:
+                    self.conn.executemany(f"INSERT INTO {table} VALUES ({','.join('?' * len(rows[0]))})", rows)
+        self.conn.commit()
+
+    def _told(self, error: sqlite3.Error) -> UsageError:
+        return UsageError(f"{self._path}: cannot keep chat sessions here ({error})")

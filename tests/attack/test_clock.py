@@ -1,0 +1,98 @@
+"""A clock that jumps: by a year ahead and back again, nothing waits for ever and nothing old is taken for new."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import pytest
+
+from kbnav.knowledge.service.cache import HttpCache
+from kbnav.knowledge.service.limits import Rules, Throttle
+from kbnav.knowledge.service.probing import kept
+from kbnav.knowledge.sparql.dialects import DIALECTS
+from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, _read
+
+YEAR = 365 * 24 * 3600.0
+
+
+class Clock:
+    """A clock that moves when it is told to, and when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now, self.slept = 1_800_000_000.0, 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.slept += seconds
+        assert self.slept < 600, "it waits for ever"
+
+
+@pytest.mark.parametrize("rules", [Rules(requests=3), Rules(errors=2), Rules(seconds=30.0)])
+@pytest.mark.parametrize("jumps", [(YEAR, -YEAR), (-YEAR, YEAR), (YEAR, -2 * YEAR), (-3600.0, 0.0)])
+@pytest.mark.parametrize("within", [False, True], ids=["between requests", "within a request"])
+def test_limits_hold_and_no_request_waits_for_a_year(tmp_path, rules, jumps, within):
+    clock = Clock()
+    throttle = Throttle(tmp_path / "limits.sqlite", clock=clock, sleep=clock.sleep)
+
+    def ask(jump: float = 0.0) -> None:
+        with throttle.slot("a", rules) as slot:
+            slot.failed = True
+            clock.now += 15.0 + (jump if within else 0.0)
+        clock.now += 0.0 if within else jump
+
+    for jump in jumps:
+        for _ in range(2):
+            ask()
+        ask(jump)
+    before = clock.slept
+    for _ in range(6):
+        ask()
+    assert clock.slept - before < 360
+    if rules.requests is None or rules.requests * 15 < 60:
+        assert clock.slept > before  # the limits are still there
+
+
+def test_an_answer_from_the_future_is_not_young_for_ever(tmp_path):
+    clock = Clock()
+    cache = HttpCache(tmp_path / "cache.sqlite", age=60, clock=clock)
+    clock.now += YEAR
+    cache.put("a", "text/plain", b"old")
+    assert cache.get("a") == ("text/plain", b"old")
+    clock.now -= YEAR
+    assert cache.get("a") is None
+    cache.put("a", "text/plain", b"new")
+    assert cache.get("a") == ("text/plain", b"new")
+
+
+def test_a_dialect_and_a_site_from_the_future_are_asked_again(tmp_path):
+    url = "http://127.0.0.1:1/sparql"
+    (folder := tmp_path / "dialects").mkdir()
+    kept_in = next(iter(folder.iterdir()), None)
+    assert kept_in is None
+    asked = []
+
+    def ask(_query: str) -> None:
+        asked.append(1)
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        kept(url, "auto", tmp_path, ask)
+    import hashlib
+
+    path = folder / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json"
+    said = {"url": url, "found": 1_000.0, "name": "wdqs"}
+    said |= {key: getattr(DIALECTS["wdqs"], key) for key in ("engine", "lateral", "text", "index_name")}
+    path.write_text(json.dumps(said))
+    assert kept(url, "auto", tmp_path, ask, clock=lambda: 2_000.0).name == "wdqs"
+    with pytest.raises(ConnectionError):
+        kept(url, "auto", tmp_path, ask, clock=lambda: 500.0)
+    site = tmp_path / "site.json"
+    site.write_text(WIKIDATA_SITE.model_dump_json())
+    assert _read(site, 60.0) == WIKIDATA_SITE
+    os.utime(site, (time.time() + YEAR,) * 2)
+    assert _read(site, 60.0) is None

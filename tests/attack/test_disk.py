@@ -1,0 +1,118 @@
+"""A disk that is full at any write, or that may only be read: what was found is told, what was kept stays."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kbnav.evaluation.records import read_records
+from kbnav.trajectory import load_run
+from tests.apps.parts import Cli
+from tests.apps.test_cli import curie, model
+from tests.apps.web.conftest import linked_home
+from tests.attack.disks import fill, mounted
+from tests.evaluation.parts import mini_dataset
+from tests.models.stub import ModelStub
+
+QUESTION = "Which elements were discovered by Marie Curie?"
+DISCOVERED = "Who discovered polonium?"
+PAGES = (0, 1, 3, 8)
+"""Pages of 4 KiB that are free: the write that fails is another each time."""
+
+
+@pytest.fixture
+def small_home(
+    mini_home: Path, demo_home: Path, mini_kb: object, demo_kb: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A home on a disk of 256 KiB, which leads to the bundled knowledge bases."""
+    with mounted(tmp_path / "home", 256) as home:
+        linked_home(home, mini_home, demo_home)
+        monkeypatch.setenv("KBNAV_HOME", str(home))
+        monkeypatch.setenv("COLUMNS", "200")
+        monkeypatch.chdir(tmp_path)
+        yield home
+
+
+@pytest.fixture
+def kbnav(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    return Cli(monkeypatch, capsys)
+
+
+def told(text: str) -> list[str]:
+    """The lines that say that something could not be written."""
+    return [line for line in text.splitlines() if re.search("o space left|disk is full|disk I/O error", line)]
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["--csv"]], ids=["people", "json", "csv"])
+@pytest.mark.parametrize("pages", [0, 1])
+def test_ask_on_a_full_disk_prints_the_answer_and_names_the_file(small_home, kbnav, form, pages):
+    fill(small_home, leave=4096 * pages)
+    code, out, error = kbnav("ask", "-q", *form, DISCOVERED)
+    assert code == 0
+    assert "Marie Curie" in out or "Q7186" in out
+    (line,) = told(out + error)
+    assert re.search(r"cannot save the run to \S+/runs/run-\S+\.json: No space left on device", line)
+    assert "kbnav show" not in out
+    assert not list(small_home.glob("runs/*"))
+
+
+@pytest.mark.parametrize("pages", PAGES)
+def test_ask_of_a_model_prints_its_answer_wherever_the_disk_is_full(small_home, kbnav, pages):
+    fill(small_home, leave=4096 * pages)
+    with ModelStub(curie()) as stub:
+        code, out, error = kbnav("ask", "-q", *model(stub), QUESTION)
+    assert code == 0
+    assert "Polonium and radium." in out
+    saved = [load_run(path) for path in small_home.glob("runs/*.json")]
+    assert len(saved) + len(told(out + error)) == 1
+
+
+def test_retrieve_on_a_full_disk_prints_its_ranking(small_home, kbnav):
+    fill(small_home)
+    code, out, error = kbnav("retrieve", "--kb", "demo", "love letter hidden")
+    assert code == 0
+    assert "The Silence" in out or out.count("\n") > 5
+    assert len(told(error)) == 1
+
+
+@pytest.mark.parametrize("pages", PAGES)
+def test_a_chat_goes_on_wherever_the_disk_becomes_full(small_home, kbnav, pages):
+    fill(small_home, leave=4096 * pages)
+    code, out, error = kbnav("chat", "-q", "--kb", "mini", typed=f"{DISCOVERED}\nAnd radium?\n{QUESTION}\n")
+    assert code == 0
+    assert out.count("Marie Curie") >= 2
+    assert "olonium" in out.rpartition("2 rows")[0] or "adium" in out
+    lines = told(out + error)
+    assert all(re.search(r"/(sessions\.sqlite|runs/run-\S+\.json)", line) for line in lines)
+    assert sum("sessions.sqlite" in line for line in lines) <= 1
+    lost = any("sessions.sqlite" in line for line in lines)
+    assert lost or pages > 2
+    assert ("to go on later" in out) != lost
+    for path in small_home.glob("runs/*.json"):
+        load_run(path)
+
+
+def test_an_evaluation_on_a_full_disk_ends_with_one_line_keeps_what_it_has_and_goes_on(
+    small_home, mini_home, kbnav, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("KBNAV_HOME", str(mini_home))
+    mini_dataset(tmp_path / "mini.jsonl")
+    out = small_home / "out"
+    command = ["eval", "run", "--dataset", "mini.jsonl", "--kb", "mini", "--limit", "6", "--out", str(out)]
+    ended = []
+    for pages in (0, 1, 2, 4, 6, 60):
+        fill(small_home, leave=4096 * pages)
+        before = read_records(out) if out.exists() else {}
+        code, _, error = kbnav(*command)
+        kept = read_records(out)
+        assert before.items() <= kept.items()
+        if code:
+            (line,) = told(error)
+            assert str(out) in line
+            assert code == 2
+        ended.append((code, len(kept)))
+    assert ended[0] == (2, 0)
+    assert ended[-1] == (0, 6)
+    assert any(0 < count < 6 for _, count in ended)
