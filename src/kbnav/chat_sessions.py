@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from langgraph.checkpoint.sqlite import SqliteSaver
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
+T = TypeVar("T")
 _TABLES = ("checkpoints", "writes")
 
 
@@ -70,7 +71,7 @@ class Sessions(SqliteSaver):
         """As LangGraph's. Raises UsageError."""
         self._going_on(config, lambda: super(Sessions, self).put_writes(config, writes, task_id, task_path))
 
-    def _going_on(self, config: RunnableConfig, work: Callable[[], Any]) -> Any:
+    def _going_on(self, config: RunnableConfig, work: Callable[[], T]) -> T:
         try:
             return work()
         except UsageError as error:

@@ -9,6 +9,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from pydantic import ValidationError
+
 from kbnav.agents.common.agent import Agent
 from kbnav.apps.console import answer_record
 from kbnav.apps.secrets import Secrets
@@ -22,6 +24,7 @@ from kbnav.trajectory import Run, versions
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
+    from mcp.shared.message import SessionMessage
     from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, Tool
     from starlette.types import ASGIApp
 
@@ -170,7 +173,55 @@ async def run_stdio(server: Server[Any]) -> None:
     from mcp.server.stdio import stdio_server
 
     async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+        await server.run(_Readable(read, write), write, server.create_initialization_options())
+
+
+class _Readable:
+    """What a client sends; to what is no message it is told so, where the library drops it and the client waits."""
+
+    def __init__(self, read: Any, write: Any) -> None:
+        self._read, self._write = read, write
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._read, name)
+
+    async def __aenter__(self) -> _Readable:
+        await self._read.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> Any:
+        return await self._read.__aexit__(*error)
+
+    def __aiter__(self) -> _Readable:
+        return self
+
+    async def __anext__(self) -> Any:
+        return await self._next(self._read.__anext__)
+
+    async def receive(self) -> Any:
+        """The next message."""
+        return await self._next(self._read.receive)
+
+    async def _next(self, take: Callable[[], Any]) -> Any:
+        while isinstance(item := await take(), Exception):
+            await self._write.send(_unreadable(item))
+        return item
+
+
+def _unreadable(error: Exception) -> SessionMessage:
+    """The reply to a line that is no JSON, or no message (JSON-RPC 2.0, section 5.1)."""
+    from mcp.shared.message import SessionMessage
+    from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+
+    found = error.errors(include_url=False) if isinstance(error, ValidationError) else []
+    if not found or found[0]["type"] == "json_invalid":
+        return SessionMessage(
+            JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=PARSE_ERROR, message="this line is no JSON"))
+        )
+    names = (one["input"].get("id") for one in found if isinstance(one["input"], dict))
+    known = next((name for name in names if isinstance(name, (int, str)) and not isinstance(name, bool)), None)
+    told = ErrorData(code=INVALID_REQUEST, message="this line is no message of JSON-RPC 2.0")
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=known, error=told))
 
 
 def http_app(server: Server[Any], web: Web) -> ASGIApp:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
 from kbnav.errors import UsageError
+from kbnav.knowledge.work_folder import work_folder
 
 MIRROR = "mini.ttl"
 NODES, EDGES = "demo/nodes.jsonl", "demo/edges.tsv"
@@ -56,11 +56,10 @@ def _made_once(
     if (path / last).is_file():
         return path
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=folder) as work:
-            made, copies = Path(work) / "made", []
+        with work_folder(folder, name) as work:
+            made, copies = work / "made", []
             for source in sources:
-                copies.append(Path(work) / source.name)
+                copies.append(work / source.name)
                 copies[-1].write_bytes(source.read_bytes())
             make(copies, made)
             try:

@@ -53,7 +53,7 @@ def chat(
         if session and not talk.chat.exists:
             raise UsageError(f"there is no session {session!r}")
         talk.greet()
-        stack.callback(lambda: lost or talk.say_how_to_go_on())
+        stack.callback(lambda: None if lost else talk.say_how_to_go_on())
         with Prompt(settings.home, [f"/{name}" for name in COMMANDS]) as prompt:
             talk.finish_what_was_begun()
             while line := prompt.read():

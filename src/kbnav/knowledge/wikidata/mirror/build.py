@@ -6,9 +6,7 @@ import gzip
 import hashlib
 import json
 import re
-import shutil
 import sqlite3
-import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +24,7 @@ from kbnav.knowledge.wikidata.mirror.entities import entity_quads
 from kbnav.knowledge.wikidata.mirror.search import build_index
 from kbnav.knowledge.wikidata.mirror.store import META, NAMES, TRIPLES, MirrorInfo, Source, read_info
 from kbnav.knowledge.wikidata.mirror.values import BadValue
+from kbnav.knowledge.work_folder import work_folder
 
 Progress = Callable[[str], None]
 
@@ -34,6 +33,7 @@ _JSON = frozenset({".json", ".ndjson", ".jsonl"})
 _CONCEPT_BASE = re.compile(r"https?://[^\s<>\"]+/entity/")
 _PROPERTY = re.compile(rf"({_CONCEPT_BASE.pattern})P[1-9]\d*")
 _DIRECT_CLAIM = NamedNode(f"{v.WIKIBASE}directClaim")
+MADE, REPLACED = "mirror", "replaced"
 _REPORT_SECONDS = 5.0
 # Counts and dates hang on an entity's page in the export, and on the entity itself in the query service.
 _PAGE_FACTS = f"""
@@ -68,18 +68,18 @@ def build_mirror(
         raise UsageError("nothing to build a mirror from: name at least one file")
     out = out.absolute()
     _check_target(out)
-    with _failing_clearly(out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".unfinished", dir=out.parent))
-    try:
-        with _failing_clearly(out):
-            made = work / "mirror"
-            made.mkdir()
-            info = _build(sources, made, say, concept_base)
-            _put_in_place(made, out, work / "replaced")
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    with _failing_clearly(out), work_folder(out.parent, out.name, rescue=lambda left: _rescue(left, out)) as work:
+        made = work / MADE
+        made.mkdir()
+        info = _build(sources, made, say, concept_base)
+        _put_in_place(made, out, work / REPLACED)
     return info
+
+
+def _rescue(left: Path, out: Path) -> None:
+    """Put back the mirror that a build had taken away when it was killed before it put its own in place."""
+    if not out.exists() and (left / REPLACED).is_dir():
+        (left / REPLACED).rename(out)
 
 
 @contextmanager

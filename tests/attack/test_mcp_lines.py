@@ -1,0 +1,69 @@
+"""What a client sends over standard input that is no message: it is told so, and the next is answered."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from kbnav.knowledge.base import KnowledgeBase
+
+ODD = [
+    ("{", -32700),
+    ("hello", -32700),
+    ("", None),
+    ("[" * 5000, -32700),
+    ('{"a": "' + "x" * 100_000, -32700),
+    ("[]", -32600),
+    ("null", -32600),
+    ('{"jsonrpc": "2.0"}', -32600),
+    ('{"jsonrpc": "1.0", "id": 7, "method": "ping"}', -32600),
+    ('{"jsonrpc": "2.0", "id": {}, "method": 5}', -32600),
+    ("\ud800".encode("utf-8", "surrogatepass"), -32700),
+    ("\0\x1b[2J", -32700),
+]
+
+
+def test_each_line_that_is_no_message_gets_an_error_and_the_next_is_answered(mini_home: Path, mini_kb: KnowledgeBase):
+    ping = {"jsonrpc": "2.0", "id": 99, "method": "ping"}
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kbnav", "mcp", "--kb", "mini"],
+        env={**os.environ, "KBNAV_HOME": str(mini_home)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdin
+    assert process.stdout
+    with process:
+
+        def send(line: str | bytes) -> None:
+            process.stdin.write((line if isinstance(line, bytes) else line.encode()) + b"\n")
+            process.stdin.flush()
+
+        def heard() -> dict:
+            return json.loads(process.stdout.readline())
+
+        send(json.dumps(hello))
+        assert heard()["id"] == 1
+        send(json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+        for line, code in ODD:
+            send(line)
+            if code is None:
+                heard()
+                continue
+            told = heard()
+            assert told["error"]["code"] == code, (line, told)
+            assert told["id"] == (7 if b"7" in str(line).encode() else None)
+        send(json.dumps(ping))
+        assert heard() == {"jsonrpc": "2.0", "id": 99, "result": {}}
+        process.stdin.close()
+        assert process.wait(30) == 0
