@@ -32,8 +32,10 @@ def source(tmp_path: Path) -> Path:
 def killed_while_building(source: Path, out: Path) -> None:
     """A build in a process of its own that is killed while it says how far it is."""
     program = (
-        "import os, signal, sys; from pathlib import Path; from kbnav.knowledge.wikidata.mirror.build import build_mirror;"
-        "build_mirror([Path(sys.argv[1])], Path(sys.argv[2]), progress=lambda _: os.kill(os.getpid(), signal.SIGKILL))"
+        "import os, signal, sys; from pathlib import Path;"
+        "from kbnav.knowledge.wikidata.mirror.build import build_mirror;"
+        "end = lambda _: os.kill(os.getpid(), signal.SIGKILL);"
+        "build_mirror([Path(sys.argv[1])], Path(sys.argv[2]), progress=end)"
     )
     done = subprocess.run([sys.executable, "-c", program, source, out], check=False)
     assert done.returncode == -signal.SIGKILL
