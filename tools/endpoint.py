@@ -289,19 +289,26 @@ def shape_text(shape: ClassShape) -> str:
 def _property_line(one: ShapeProperty, sampled: int) -> str:
     share = "required" if one.required else "optional"
     if one.have is not None:
-        share = "all" if one.have >= sampled else f"{100 * one.have / max(1, sampled):.0f} %"
+        share = _share(one.have, sampled)
     several = f", up to {one.most} each" if one.most > 1 else ""
     ranges = " or ".join(_UNTYPED.get(share.entity.id) or entity_name(share.entity) for share in one.ranges)
     return f"  {entity_name(one.property)}: {share}{several}" + (f"; {cut(ranges, 200)}" if ranges else "")
 
 
+def _share(have: int, sampled: int) -> str:
+    """A part in percent; all, and nearly all or nearly none, are said so that they cannot be taken for one another."""
+    if have >= sampled:
+        return "all"
+    percent = f"{100 * have / sampled:.0f} %"
+    return f"{have:,} of {sampled:,}" if percent in ("100 %", "0 %") else percent
+
+
 def uses_text(profile: PropertyProfile, property_id: str) -> str:
     """How a property is used."""
     lines = [f"{property_id} is used {counted(profile.direct, profile.limit)} times."]
-    if profile.sampled and profile.subjects:
+    if profile.sampled and profile.subjects and profile.sampled >= profile.direct:  # a sample cuts subjects apart
         many = f"{profile.sampled / profile.subjects:.1f}".removesuffix(".0")
-        of = f"In the first {profile.sampled:,}" if profile.sampled < profile.direct else "In all"
-        lines.append(f"{of}: {many} for each subject.")
+        lines.append(f"Each subject has {many} of them in the mean.")
     kinds = [
         listed("Subjects are", profile.subject_classes, profile.sampled),
         listed("values are", profile.value_classes, profile.sampled),
