@@ -274,6 +274,19 @@ def agents_for(kb: KnowledgeBase) -> list[SystemEntry]:
     return [entry for entry in systems() if entry.kind != "retriever" and entry.fits(kind)]
 
 
+def retrievers_for(kb: KnowledgeBase) -> list[SystemEntry]:
+    """The retrievers that rank nodes of a knowledge base as it is: with the vectors they need, and untrained."""
+    kind, vectors = kb_kind(kb), "vector_query" in kb.capabilities
+    return [
+        entry
+        for entry in systems()
+        if entry.kind == "retriever"
+        and entry.fits(kind)
+        and "training" not in entry.needs
+        and (vectors or "vectors" not in entry.needs)
+    ]
+
+
 def built_kind(name: str, built: object) -> Kind:
     """What a builder gave. Raises UsageError where it is neither."""
     if callable(getattr(built, "retrieve", None)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,8 +21,10 @@ class Trace:
     ``replayed`` those of replies that were kept from before; waiting for these took ``replayed_seconds`` then.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, told: Callable[[Step, Usage], None] = lambda step, spent: None) -> None:  # noqa: ARG005
+        """``told`` hears of each step once it is over, and of what was paid for until then."""
         self._lock = threading.Lock()
+        self._told = told
         self._steps: list[Step] = []
         self.usage = Usage()
         self.replayed = Usage()
@@ -64,17 +66,22 @@ class Trace:
             number = len(self._steps) + 1
             call = Call(name, arguments, thought, turn=number).encodable()
             nodes = tuple(seen.nodes)
-            self._steps.append(
-                Step(number, call, encodable(seen.text), seen.ok, seconds=round(seconds, 4), nodes=nodes)
-            )
+            step = Step(number, call, encodable(seen.text), seen.ok, seconds=round(seconds, 4), nodes=nodes)
+            self._steps.append(step)
+        self._told(step, self.spent)
 
     def add(self, other: Trace) -> None:
         """Record what was done side by side and has a trace of its own, which is over."""
         with self._lock:
-            for number, step in enumerate(other.steps, len(self._steps) + 1):
-                self._steps.append(replace(step, number=number, call=replace(step.call, turn=number)))
+            steps = [
+                replace(step, number=number, call=replace(step.call, turn=number))
+                for number, step in enumerate(other.steps, len(self._steps) + 1)
+            ]
+            self._steps += steps
         self.spend(other.usage)
         self.spend(other.replayed, replayed=True, seconds=other.replayed_seconds)
+        for step in steps:
+            self._told(step, self.spent)
 
     def spend(self, usage: Usage, *, replayed: bool = False, seconds: float = 0.0) -> None:
         """Count the tokens of a model's reply, and the seconds that replies which are given again once took."""

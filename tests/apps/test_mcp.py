@@ -237,7 +237,7 @@ def test_tools_of_an_agents_own_program_are_neither_listed_nor_called(demo_kb: K
     agent = build_agent(demo_kb, Settings(home=tmp_path, options={"planner": "ranker"}), "pasemiqa")
 
     async def talk() -> None:
-        async with Client(build_server(OwnDesk(agent), secrets_of(agent.settings))) as client:
+        async with Client(build_server(OwnDesk(agent.kb, agent.settings, agent), secrets_of(agent.settings))) as client:
             listed = [tool.name for tool in (await client.list_tools()).tools]
             assert listed == ["follow_path", "vector_query", ASK]
             refused = await client.call_tool("plan", {"nodes": [], "paths": [{}], "notes": []})
@@ -259,7 +259,7 @@ def test_no_key_is_in_what_a_client_is_told(mini_kb: KnowledgeBase, tmp_path: Pa
         settings = web_settings(tmp_path, model="stub", base_url=stub.base_url, api_key=SecretStr(key))
         with served(settings, mini_kb) as url:
             told = [text for _, text in asyncio.run(said(url, MARIE))]
-        told += asyncio.run(own(OwnDesk(build_agent(mini_kb, settings))))
+        told += asyncio.run(own(OwnDesk(mini_kb, settings, build_agent(mini_kb, settings))))
     assert len(told) == 4
     assert all("[hidden]" in text and key not in text for text in told), told
 

@@ -23,6 +23,8 @@ from kbnav.knowledge.sparql.present import comment_labels, page_for, query_link,
 from kbnav.tools.show import cell_text
 from kbnav.trajectory import Call, Run, Step
 
+LONGEST_OBSERVATION = 20_000
+"""Characters of an observation that a program, or the page, is sent."""
 ROWS = 20
 """Rows of an answer printed in a terminal; ``--csv`` and ``--json`` give all."""
 _TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -263,6 +265,19 @@ def run_record(run: Run) -> dict[str, Any]:
         "seconds": run.seconds,
         "requests": dict(run.requests),
     }
+
+
+def call_data(call: Call) -> dict[str, Any]:
+    """A thought and the action that it led to."""
+    return {"thought": call.thought, "tool": call.tool, "arguments": dict(call.arguments)}
+
+
+def step_data(step: Step) -> dict[str, Any]:
+    """What came back."""
+    text = step.observation
+    if len(text) > LONGEST_OBSERVATION:
+        text = text[:LONGEST_OBSERVATION] + "…"
+    return {"number": step.number, "observation": text, "ok": step.ok, "rows": step.rows, "seconds": step.seconds}
 
 
 def answer_record(run: Run, query_page: str) -> dict[str, Any]:

@@ -1,25 +1,31 @@
-"""``kbnav mcp``: an agent's tools, and ``ask``, for clients of the Model Context Protocol."""
+"""``kbnav mcp``: an agent's tools, ``ask``, and ``retrieve``, for clients of the Model Context Protocol."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pydantic import ValidationError
 
 from kbnav.agents.common.agent import Agent
-from kbnav.apps.console import answer_record
+from kbnav.answers import Ranking
+from kbnav.apps.building import asking
+from kbnav.apps.console import answer_record, call_data, run_record, step_data
 from kbnav.apps.secrets import Secrets
-from kbnav.errors import KbnavError
+from kbnav.errors import BadArguments, KbnavError
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.retrieval.attempt import attempt
+from kbnav.retrieval.base import Retriever
+from kbnav.retrieval.build import build_retriever
 from kbnav.session import ask, use
-from kbnav.settings import Web
+from kbnav.settings import Settings, Web
 from kbnav.stopping import Brake
-from kbnav.systems import systems
-from kbnav.trajectory import Run, versions
+from kbnav.systems import SystemEntry, systems
+from kbnav.trajectory import Run, save_run, versions
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ASK = "ask"
+RETRIEVE = "retrieve"
 _ASK = (
     "Ask a question in any language. An agent navigates the knowledge base on its own and gives back the answer, the "
     "query or the nodes that it rests on, and how it was found. It takes from a second to minutes."
@@ -38,6 +45,14 @@ _INSTRUCTIONS = (
     "Tools that navigate the knowledge base {kb}: look things up, try small queries, check what comes back, build the "
     "answer from what was seen. `ask` leaves all of it to an agent, {agent}: {about}."
 )
+_RETRIEVE = (
+    "Rank the nodes of the knowledge base for a query, best first, with scores and what was done on the way. Systems "
+    "to rank by:\n{systems}"
+)
+_RANKED = "`retrieve` ranks the nodes of the knowledge base {kb} for a query."
+MOST_NODES = 100
+"""Nodes of a ranking that a client may ask for."""
+_NODES = 10
 AT_ONCE = 8
 """Calls of one client over standard input that are worked on at once; others wait."""
 
@@ -45,14 +60,19 @@ AT_ONCE = 8
 class Desk(Protocol):
     """Does the work that is asked for, within limits; raises KbnavError where a limit is reached."""
 
-    agent: Agent
+    kb: KnowledgeBase
+    agent: Agent | None
+    """None where there are retrievers alone."""
+    settings: Settings
+    retrievers: Sequence[SystemEntry]
+    """The usual one first."""
 
     def opened(self, server: Server[Any]) -> AbstractAsyncContextManager[Any]:
         """What the work needs while the server runs; it is the ``lifespan_context`` of requests."""
         ...
 
-    async def ask(self, context: ServerRequestContext[Any], question: str) -> Run:
-        """The agent's run on a question. Raises StopRun where it failed or was stopped."""
+    async def ask(self, context: ServerRequestContext[Any], question: str, system: str = "") -> Run:
+        """The run of the agent, or of a retriever, on a question. Raises StopRun where it failed or was stopped."""
         ...
 
     async def call(self, context: ServerRequestContext[Any], work: Callable[[], CallToolResult]) -> CallToolResult:
@@ -63,19 +83,44 @@ class Desk(Protocol):
 class OwnDesk:
     """For the one client that began this process, and pays for it."""
 
-    def __init__(self, agent: Agent) -> None:
-        self.agent = agent
+    def __init__(
+        self,
+        kb: KnowledgeBase,
+        settings: Settings,
+        agent: Agent | None = None,
+        retrievers: Sequence[SystemEntry] = (),
+    ) -> None:
+        """Raises as ``build_retriever`` where there is one retriever alone."""
+        self.kb, self.settings, self.agent, self.retrievers = kb, settings, agent, retrievers
         self._room = ThreadPoolExecutor(AT_ONCE)
+        self._alone = agent is None and len(retrievers) == 1
+        self._built = lru_cache(maxsize=None)(self._build)
+        if self._alone:
+            self._built(retrievers[0].name)
+
+    def _build(self, name: str) -> tuple[Retriever, Settings]:
+        own = asking(self.settings, name, alone=self._alone)
+        return build_retriever(name, self.kb, own), own
 
     @asynccontextmanager
     async def opened(self, server: Server[Any]) -> AsyncIterator[None]:  # noqa: ARG002 - as the protocol says
         """Nothing is needed."""
         yield
 
-    async def ask(self, context: ServerRequestContext[Any], question: str) -> Run:  # noqa: ARG002
-        """Ask the agent; a client that takes its request back stops the run, the model's call too."""
+    async def ask(self, context: ServerRequestContext[Any], question: str, system: str = "") -> Run:  # noqa: ARG002
+        """Ask; a client that takes its request back stops the run, the model's call too."""
         brake = Brake(asyncio.get_running_loop())
+        if system or self.agent is None:
+            return await self._done(partial(self._ranked, question, system, brake), brake)
         return await self._done(partial(ask, self.agent, question, brake=brake), brake)
+
+    def _ranked(self, question: str, system: str, brake: Brake) -> Run:
+        retriever, settings = self._built(system)
+        run, failure = attempt(retriever, self.kb, settings, question, brake=brake)
+        save_run(run, settings.home / "runs")
+        if failure:
+            raise failure
+        return run
 
     async def call(
         self,
@@ -97,6 +142,8 @@ class OwnDesk:
 def build_server(desk: Desk, hide: Secrets) -> Server[Any]:
     """A server with the tools that an agent offers a model, but ``finish``, told of in the same words, and ``ask``.
 
+    Where retrievers rank nodes of the knowledge base, ``retrieve`` asks them.
+
     Nothing that ``hide`` knows is in what it says.
     """
     from mcp.server.lowlevel import Server
@@ -108,12 +155,18 @@ def build_server(desk: Desk, hide: Secrets) -> Server[Any]:
         context: ServerRequestContext[Any],  # noqa: ARG001 - a handler
         params: PaginatedRequestParams | None,  # noqa: ARG001
     ) -> ListToolsResult:
-        return ListToolsResult(tools=[*_tools(agent), _ask_tool()])
+        own = [*_tools(agent), _ask_tool()] if agent else []
+        return ListToolsResult(tools=[*own, *([_retrieve_tool(desk.retrievers)] if desk.retrievers else [])])
 
     async def call(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
         arguments = params.arguments or {}
         try:
-            if params.name == ASK:
+            if params.name == RETRIEVE and desk.retrievers:
+                system, query, k = _read_retrieve(arguments, [entry.name for entry in desk.retrievers])
+                found = _ranked(await desk.ask(context, query, system), k)
+            elif agent is None:
+                raise BadArguments(f"There is no tool {params.name!r} here; there is {RETRIEVE}.")
+            elif params.name == ASK:
                 run = await desk.ask(context, str(arguments.get("question", "")))
                 answer = answer_record(run, agent.settings.endpoints.query_page)
                 found = _result(answer["answer"] or answer["note"] or answer["status"], answer)
@@ -126,11 +179,19 @@ def build_server(desk: Desk, hide: Secrets) -> Server[Any]:
     return Server(
         "kbnav",
         version=versions()["kbnav"],
-        instructions=_INSTRUCTIONS.format(kb=agent.kb.name, agent=agent.name, about=_about(agent)),
+        instructions=" ".join(_told(desk)),
         lifespan=desk.opened,
         on_list_tools=tools,
         on_call_tool=call,
     )
+
+
+def _told(desk: Desk) -> Iterator[str]:
+    """What a client is told of the server."""
+    if desk.agent:
+        yield _INSTRUCTIONS.format(kb=desk.kb.name, agent=desk.agent.name, about=_about(desk.agent))
+    if desk.retrievers:
+        yield _RANKED.format(kb=desk.kb.name)
 
 
 def _about(agent: Agent) -> str:
@@ -154,6 +215,43 @@ def _ask_tool() -> Tool:
     question = {"type": "string", "description": "The question.", "minLength": 1}
     schema = {"type": "object", "properties": {"question": question}, "required": ["question"]}
     return Tool(name=ASK, description=_ASK, input_schema=schema)
+
+
+def _retrieve_tool(retrievers: Sequence[SystemEntry]) -> Tool:
+    from mcp_types import Tool
+
+    told = "\n".join(f"- {entry.name}: {entry.about}" for entry in retrievers)
+    names = [entry.name for entry in retrievers]
+    schema = {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "Words, or a question.", "minLength": 1},
+            "system": {"type": "string", "description": "What ranks.", "enum": names, "default": names[0]},
+            "k": {"type": "integer", "description": "Nodes.", "minimum": 1, "maximum": MOST_NODES, "default": _NODES},
+        },
+        "required": ["query"],
+    }
+    return Tool(name=RETRIEVE, description=_RETRIEVE.format(systems=told), input_schema=schema)
+
+
+def _read_retrieve(arguments: dict[str, Any], names: Sequence[str]) -> tuple[str, str, int]:
+    """System, query, and how many nodes. Raises BadArguments."""
+    system, k = arguments.get("system") or names[0], arguments.get("k", _NODES)
+    if system not in names:
+        raise BadArguments(f"no system {system!r} ranks here; there are: {', '.join(names)}")
+    if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= MOST_NODES:
+        raise BadArguments(f"k: a number from 1 to {MOST_NODES}")
+    return system, str(arguments.get("query", "")), k
+
+
+def _ranked(run: Run, k: int) -> CallToolResult:
+    """A ranking, a line a node, with the steps that led to it."""
+    ranking = run.outcome.ranking or Ranking()
+    records = ranking.records()[:k]
+    lines = [f"{one['rank']}. {one['name']} ({one['type']}, {one['id']}) {one['score']:.4g}" for one in records]
+    steps = [{**call_data(step.call), **step_data(step)} for step in run.steps]
+    data = {"query": run.question, "system": run.system, "model": run.model, **run_record(run)}
+    return _result("\n".join(lines) or "nothing was found", {**data, "ranking": records, "steps": steps})
 
 
 def _call(agent: Agent, name: str, arguments: dict[str, Any]) -> CallToolResult:

@@ -9,6 +9,7 @@ import time
 import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import asdict, dataclass
 from heapq import heapreplace
 from pathlib import Path
@@ -140,7 +141,7 @@ class ModelCalls:
         pool = ThreadPoolExecutor(min(self._jobs, len(prompts)), thread_name_prefix="kbnav-model")
         try:
             jobs = [
-                pool.submit(self._answer, prompt, temperature, sample)
+                pool.submit(copy_context().run, self._answer, prompt, temperature, sample)
                 for prompt, sample in zip(prompts, numbers, strict=True)
             ]
             if any(isinstance(job.result().reply, FATAL) for job in jobs):
@@ -236,8 +237,8 @@ class ModelCalls:
             if answer.left_out:
                 details["cut"] = f"{answer.left_out} characters did not fit the model's window and were left out"
             seen = Observed(str(answer.reply), ok=not isinstance(answer.reply, StopRun))
-            trace.record("model", seen, answer.seconds, **details)
             trace.spend(answer.usage, replayed=answer.replayed)
+            trace.record("model", seen, answer.seconds, **details)
         asked = [answer.seconds for answer in answers if not answer.replayed]
         saved = _elapsed([answer.seconds for answer in answers], self._jobs) - _elapsed(asked, self._jobs)
         trace.spend(Usage(), replayed=True, seconds=saved)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from kbnav.errors import StopRun
+from kbnav.errors import Stopped, StopRun
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.retrieval.base import Retriever
 from kbnav.settings import OFFLINE, Settings
+from kbnav.stopping import ON_REQUEST, Brake
 from kbnav.trace import Trace
-from kbnav.trajectory import Outcome, Run
+from kbnav.trajectory import Outcome, Run, Step, Usage
 
 if TYPE_CHECKING:
     from kbnav.trajectory import Attempt
 
+T = TypeVar("T")
 KEPT = 100
 """Nodes of a ranking that a run keeps."""
 NO_MODEL = "none"
@@ -33,23 +37,46 @@ def model_name(retriever: Retriever, settings: Settings) -> str:
     return settings.model
 
 
-def attempt(retriever: Retriever, kb: KnowledgeBase, settings: Settings, query: str, *, k: int = KEPT) -> Attempt:
+def attempt(
+    retriever: Retriever,
+    kb: KnowledgeBase,
+    settings: Settings,
+    query: str,
+    *,
+    k: int = KEPT,
+    on_step: Callable[[Step], None] = lambda step: None,  # noqa: ARG005
+    brake: Brake | None = None,
+) -> Attempt:
     """Retrieve for one query and save nothing; a failure of a service comes beside the run, with the steps before it.
 
-    Raises UsageError for no query.
+    ``on_step`` hears of each step once it is over; ``brake`` ends the run from another thread, between two steps or in
+    the middle of a model's call, and where too much was spent.
+
+    Raises UsageError for no query, and CancelledError where the brake abandons the run.
     """
     from kbnav.models.chat import cost_of
     from kbnav.question import checked_question
     from kbnav.trajectory import Attempt, new_id, versions
 
     query = checked_question(query)
-    trace, began, started = Trace(), time.monotonic(), datetime.now(UTC)
+    over = threading.Event()
+
+    def told(step: Step, spent: Usage) -> None:
+        if over.is_set():  # left alone by the brake, it may go on until here
+            raise Stopped(ON_REQUEST)
+        on_step(step)
+        if brake:
+            brake.check(spent)
+
+    trace, began, started = Trace(told), time.monotonic(), datetime.now(UTC)
     failure: StopRun | None = None
     try:
-        ranking = retriever.retrieve(query, k, trace)
+        ranking = (brake.run if brake else _now)(lambda: retriever.retrieve(query, k, trace))
         outcome = Outcome("answered" if len(ranking) else "no answer", "finish", ranking=ranking)
     except StopRun as error:
         failure, outcome = error, Outcome("failed", "error", note=str(error))
+    finally:
+        over.set()
     model = model_name(retriever, settings)
     run = Run(
         id=new_id("run"),
@@ -73,3 +100,7 @@ def attempt(retriever: Retriever, kb: KnowledgeBase, settings: Settings, query: 
         prompts=dict(retriever.prompts),
     )
     return Attempt(run, failure)
+
+
+def _now(call: Callable[[], T]) -> T:
+    return call()

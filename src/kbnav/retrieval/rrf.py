@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import copy_context
 from typing import Annotated
 
 from pydantic import Field, field_validator
@@ -89,7 +90,7 @@ class RRF:
         pool = ThreadPoolExecutor(len(self._systems), thread_name_prefix="kbnav-rrf")
         try:
             jobs = [
-                pool.submit(system.retrieve, query, depth, own)
+                pool.submit(copy_context().run, system.retrieve, query, depth, own)
                 for system, own in zip(self._systems, traces, strict=True)
             ]
             wait(jobs)

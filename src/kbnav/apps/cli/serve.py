@@ -22,7 +22,7 @@ def serve(
     base_url: BaseUrlOption = None,
     system: Annotated[
         list[str] | None,
-        typer.Option("--system", metavar="SYSTEM", help="An agent to choose, as for ask; repeatable. Default: all."),
+        typer.Option("--system", metavar="SYSTEM", help="An agent or retriever to choose; repeatable. Default: all."),
     ] = None,
     chosen: SetOption = None,
     without: WithoutOption = None,
@@ -67,6 +67,7 @@ def mcp(
     from kbnav.agents.common.choice import build_agent
     from kbnav.apps.mcp import OwnDesk, build_server, http_app, run_stdio
     from kbnav.apps.secrets import secrets_of
+    from kbnav.apps.web.desk import offered_at, open_desk
     from kbnav.knowledge.open import open_kb
 
     settings = of.settings()
@@ -75,16 +76,16 @@ def mcp(
     hide = secrets_of(settings)
     with open_kb(settings) as base:
         if not http:
-            agent = build_agent(base, settings, of.system or "")
-            server = build_server(OwnDesk(agent), hide)
-            asyncio.run(run_stdio(server))
+            first, *rest = offered_at(base, of.system or "")
+            agent = build_agent(base, settings, first.name) if first.kind != "retriever" else None
+            desk = OwnDesk(base, settings, agent, rest if agent else [first])
+            asyncio.run(run_stdio(build_server(desk, hide)))
             return
-        from kbnav.apps.web.desk import open_desk
         from kbnav.apps.web.security import checked
         from kbnav.apps.web.server import run_app
 
-        with open_desk(settings, base, of.system or "") as desk:
-            server = build_server(desk, hide)
+        with open_desk(settings, base, of.system or "") as open_one:
+            server = build_server(open_one, hide)
             run_app(
                 lambda: http_app(server, web),
                 checked(web),

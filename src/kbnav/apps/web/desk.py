@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from functools import partial
@@ -23,6 +23,7 @@ from kbnav.errors import LimitReached, StopRun
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.settings import Settings
 from kbnav.stopping import Brake
+from kbnav.systems import SystemEntry
 from kbnav.trajectory import Run, load_run
 
 T = TypeVar("T")
@@ -33,14 +34,22 @@ DATABASE = "mcp.sqlite"
 class Desk:
     """Hands questions to a runner, and lets so many calls of tools in at once, of all and of one user."""
 
-    def __init__(self, service: Service, store: Store, choice: tuple[str, str, str]) -> None:
-        """``choice`` is what is asked: knowledge base, system, model."""
-        self._service, self._store, self._choice = service, store, choice
+    def __init__(self, service: Service, store: Store) -> None:
+        """Of a service with one knowledge base, and one agent or none. Raises as the builder of the first system."""
+        (served,) = service.kbs.values()
+        self._service, self._store = service, store
+        self.kb, self.settings = served.kb, service.settings
+        self.retrievers: Sequence[SystemEntry] = [entry for entry in served.systems if entry.kind == "retriever"]
+        self._first = served.systems[0].name
         self._limits = service.settings.web
         self._tools = ThreadPoolExecutor(self._limits.runs)
         self._at_work: Counter[str] = Counter()
         """Calls of tools by who asked for them; one that was taken back is at work until its thread is over."""
-        self.agent: Agent = service.agent(*choice)
+        first = service.system(*self._choice(""))
+        self.agent = first if isinstance(first, Agent) else None
+
+    def _choice(self, system: str) -> tuple[str, str, str]:
+        return self.kb.name, system or self._first, self.settings.model
 
     @asynccontextmanager
     async def opened(self, _: object) -> AsyncIterator[Runner]:
@@ -54,13 +63,14 @@ class Desk:
             finally:
                 await asyncio.to_thread(runner.close)
 
-    async def ask(self, context: Any, question: str) -> Run:
+    async def ask(self, context: Any, question: str, system: str = "") -> Run:
         """Ask for the visitor of a request; one that is taken back stops the run.
 
         Raises as ``Runner.ask``, and StopRun where the run failed or was stopped.
         """
         runner: Runner = context.lifespan_context
-        run = await asyncio.to_thread(runner.ask, context.request.state.visitor.owner, question, self._choice)
+        owner: str = context.request.state.visitor.owner
+        run = await asyncio.to_thread(runner.ask, owner, question, self._choice(system))
         answer: dict[str, Any] = {"note": "The server is shutting down."}
         try:
             async with aclosing(runner.follow(run.id)) as events:
@@ -115,10 +125,21 @@ class _Counting(Brake):
 
 @contextmanager
 def open_desk(settings: Settings, kb: KnowledgeBase, system: str = "") -> Iterator[Desk]:
-    """A desk for one agent. Raises as ``build_agent``, and UsageError where its database cannot be opened."""
-    entry = systems.find(system or systems.usual_agent(kb), "agent")
+    """A desk for one agent and the retrievers, or for one of these alone.
+
+    Raises as ``build_system``, and UsageError where its database cannot be opened.
+    """
+    entries = offered_at(kb, system)
     with open_sqlite(settings.home / DATABASE) as database:
         store = Store(database)
         store.set_up()
-        service = Service(settings, [served(kb.name, kb, settings, (entry,))])
-        yield Desk(service, store, (kb.name, entry.name, settings.model))
+        yield Desk(Service(settings, [served(kb.name, kb, settings, entries)]), store)
+
+
+def offered_at(kb: KnowledgeBase, system: str = "") -> tuple[SystemEntry, ...]:
+    """An agent with the retrievers that rank nodes of the knowledge base; of a retriever nothing else.
+
+    Raises UsageError for an unknown system.
+    """
+    entry = systems.find(system or systems.usual_agent(kb))
+    return (entry,) if entry.kind == "retriever" else (entry, *systems.retrievers_for(kb))

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from kbnav.agents.common.agent import Agent
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.changes import Changes
 from kbnav.apps.web.keeping import keep
@@ -30,6 +31,7 @@ from kbnav.apps.web.telling import Tell, Teller, answer_data, failed_answer
 from kbnav.errors import Busy, DamagedKB, KbnavError, LimitReached, NotOffered, Stopped, StopRun
 from kbnav.models.chat import cost_of
 from kbnav.question import checked_question
+from kbnav.retrieval.attempt import attempt as retrieve
 from kbnav.session import Chat, attempt
 from kbnav.stopping import ON_REQUEST, Brake
 from kbnav.trajectory import Attempt, Turn, Usage, save_run
@@ -328,10 +330,14 @@ class Runner:
         run, brake = live.run, live.brake
         brake.check()
         self._service.kb(run.kb).guard.check()
-        agent = self._service.agent(run.kb, run.system, run.model)
+        system = self._service.system(run.kb, run.system, run.model)
+        if not isinstance(system, Agent):  # it ranks nodes for each question by itself, whatever was asked before
+            served = self._service.kb(run.kb)
+            settings = served.asking(run.system, run.model)
+            return retrieve(system, served.kb, settings, run.question, on_step=teller.over, brake=brake)
         if not run.session:
-            return attempt(agent, run.question, on_event=teller, history=live.history, brake=brake)
-        chat = Chat(agent, run.session, self._saver)
+            return attempt(system, run.question, on_event=teller, history=live.history, brake=brake)
+        chat = Chat(system, run.session, self._saver)
         if chat.unfinished == run.question:
             return chat.attempt_resume(on_event=teller, brake=brake)
         return chat.attempt(run.question, on_event=teller, brake=brake)

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from kbnav import systems
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.choice import build_agent
 from kbnav.answers import AnswerTable
+from kbnav.apps.building import asking, build_system
 from kbnav.apps.web.guard import Guard
 from kbnav.apps.web.line import Line
 from kbnav.apps.web.pool import Pool
@@ -22,6 +22,7 @@ from kbnav.errors import NotOffered, UsageError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror, kb_kind
 from kbnav.knowledge.open import open_kb, short_names
 from kbnav.models.chat import check_key
+from kbnav.retrieval.base import Retriever
 from kbnav.settings import SEPARATOR, Settings, kb_names
 from kbnav.systems import SystemEntry
 
@@ -64,6 +65,11 @@ class Served:
         """Whether it is a mirror, so that the live service may know more."""
         return is_mirror(self.kb.state())
 
+    def asking(self, system: str, model: str) -> Settings:
+        """The settings for one system."""
+        own = self.settings.model_copy(update={"model": model})
+        return asking(own, system, alone=len(self.systems) == 1)
+
     def link(self, entity_id: str) -> str:
         """The address of an entity's page."""
         if self.has_pages:
@@ -105,7 +111,7 @@ def missing_labels(rows: Sequence[Row], head: AnswerTable) -> list[str]:
 
 
 class Service:
-    """Knowledge bases by their keys, and the agents on them."""
+    """Knowledge bases by their keys, and the agents and retrievers on them."""
 
     def __init__(self, settings: Settings, served: Sequence[Served]) -> None:
         """``served`` as ``open_service`` opened them."""
@@ -116,7 +122,7 @@ class Service:
         self.queries = Pool(line(web.queries, many))
         self.pages = Pool(line(web.pages, many))
         self.downloads = Pool(line(web.downloads, False))
-        self._agents: dict[tuple[str, str, str], Agent] = {}
+        self._built: dict[tuple[str, str, str], Agent | Retriever] = {}
         self._lock = threading.Lock()
 
     def kb(self, key: str) -> Served:
@@ -148,14 +154,14 @@ class Service:
             raise UsageError(f"the system {system} needs a model, and {model} is none")
         return served.key, system, model
 
-    def agent(self, kb: str, system: str, model: str) -> Agent:
-        """The agent for a choice, built when it is first asked. Raises as its builder does."""
+    def system(self, kb: str, system: str, model: str) -> Agent | Retriever:
+        """The agent or retriever for a choice, built when it is first asked. Raises as its builder does."""
         with self._lock:
-            known = self._agents.get((kb, system, model))
+            known = self._built.get((kb, system, model))
             if known is None:
                 served = self.kb(kb)
-                settings = served.settings.model_copy(update={"model": model})
-                known = self._agents[kb, system, model] = build_agent(served.kb, settings, system)
+                known = build_system(served.kb, served.asking(system, model), system)
+                self._built[kb, system, model] = known
             return known
 
 
@@ -190,13 +196,13 @@ def open_service(settings: Settings) -> Iterator[Service]:
 
 
 def offered(kb: KnowledgeBase, names: Sequence[str]) -> tuple[SystemEntry, ...]:
-    """The agents to choose from on a knowledge base, the usual one first; where some are named, those that fit it.
+    """The systems to choose from on a knowledge base: its usual agent first, retrievers last; or those that are named.
 
     Raises UsageError for an unknown name, and where none of those named fits.
     """
     if not names:
-        return tuple(systems.agents_for(kb))
-    found = tuple(entry for name in names if (entry := systems.find(name, "agent")).fits(kb_kind(kb)))
+        return (*systems.agents_for(kb), *systems.retrievers_for(kb))
+    found = tuple(entry for name in names if (entry := systems.find(name)).fits(kb_kind(kb)))
     if not found:
         raise UsageError(f"none of the systems {', '.join(names)} answers questions of {kb.name}")
     return found

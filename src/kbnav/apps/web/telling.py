@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from kbnav.agents.machine import Event
-from kbnav.apps.console import run_record
+from kbnav.apps.console import call_data, run_record, step_data
 from kbnav.apps.web.results import Result, chart, points
 from kbnav.apps.web.service import Served
 from kbnav.errors import Stopped
 from kbnav.knowledge.sparql.present import page_for, query_link
-from kbnav.trajectory import Attempt, Call, Step
+from kbnav.trajectory import Attempt, Call, Run, Step
 
 Tell = Callable[[dict[str, Any]], None]
-LONGEST_OBSERVATION = 20_000
-"""Characters of an observation that a page is sent."""
+NAMED = 3
+"""Nodes of a ranking that are named in its line."""
 
 
 class Teller:
@@ -43,21 +43,14 @@ class Teller:
             self._numbers[step.number] = number
             self._tell({"kind": "step", "call": number, **step_data(step)})
 
+    def over(self, step: Step) -> None:
+        """Listen to a retriever, whose steps are told of once they are over."""
+        self._calls += 1
+        self._tell({"kind": "call", "call": self._calls, **call_data(step.call)})
+        self._tell({"kind": "step", "call": self._calls, **step_data(step)})
+
     def _dropped(self, step: Step) -> dict[str, Any]:
         return {"call": self._numbers.get(step.number, 0), "reason": step.dropped, **call_data(step.call)}
-
-
-def call_data(call: Call) -> dict[str, Any]:
-    """A thought and the action that it led to."""
-    return {"thought": call.thought, "tool": call.tool, "arguments": dict(call.arguments)}
-
-
-def step_data(step: Step) -> dict[str, Any]:
-    """What came back."""
-    text = step.observation
-    if len(text) > LONGEST_OBSERVATION:
-        text = text[:LONGEST_OBSERVATION] + "…"
-    return {"number": step.number, "observation": text, "ok": step.ok, "rows": step.rows, "seconds": step.seconds}
 
 
 def answer_data(attempt: Attempt, served: Served, result_id: str, result: Result | None) -> dict[str, Any]:
@@ -67,11 +60,18 @@ def answer_data(attempt: Attempt, served: Served, result_id: str, result: Result
     return {
         **record,
         "status": "stopped" if isinstance(failure, Stopped) else record["status"],
-        "text": run.outcome.text,
+        "text": run.outcome.text or ranking_text(run),
         **query_data(record["query"], record["query_labelled"], served),
         "result": result_data(result_id, result) if result else None,
         "model_calls": run.usage.calls,
     }
+
+
+def ranking_text(run: Run) -> str:
+    """What is said of a ranking that comes without words; empty where there is none."""
+    nodes = run.outcome.ranking.nodes if run.outcome.ranking else ()
+    names = "; ".join(node.label or node.id for node in nodes[:NAMED])
+    return f"{names} … ({len(nodes)} nodes)" if len(nodes) > NAMED else names
 
 
 def query_data(query: str, labelled: str, served: Served) -> dict[str, Any]:
