@@ -22,7 +22,7 @@ from mcp.client.streamable_http import streamable_http_client
 from pydantic import SecretStr
 
 from kbnav.agents.common.choice import build_agent
-from kbnav.apps.mcp import ASK, OwnDesk, build_server, http_app
+from kbnav.apps.mcp import ASK, RETRIEVE, OwnDesk, build_server, http_app
 from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web.database import open_sqlite
 from kbnav.apps.web.desk import DATABASE, open_desk
@@ -245,6 +245,54 @@ def test_tools_of_an_agents_own_program_are_neither_listed_nor_called(demo_kb: K
             assert "There is no tool 'plan'" in refused.content[0].text
 
     asyncio.run(talk())
+
+
+RANKED = {"query": "love letter"}
+
+
+def test_retrievers_rank_over_http_within_the_limits(demo_kb: KnowledgeBase, tmp_path: Path):
+    async def talk(url: str) -> None:
+        async with Client(f"{url}/mcp") as client:
+            listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+            assert ASK in listed
+            names = listed[RETRIEVE].input_schema["properties"]["system"]["enum"]
+            assert names[0] == "bm25"
+            assert "agent-retriever" not in names
+            assert f"- vss: {find('vss').about}" in listed[RETRIEVE].description
+            found = await client.call_tool(RETRIEVE, {**RANKED, "system": "rrf", "k": 2})
+            assert found.content[0].text.startswith("1. The Brown Eye (instrument, ")
+            data = found.structured_content
+            assert [one["rank"] for one in data["ranking"]] == [1, 2]
+            assert [step["tool"] for step in data["steps"]] == ["bm25", "vss", "rrf"]
+            assert (data["status"], data["system"]) == ("answered", "rrf")
+            for wrong in ({}, {**RANKED, "system": "skb"}, {**RANKED, "k": 0}, {**RANKED, "k": True}):
+                assert (await client.call_tool(RETRIEVE, wrong)).is_error, wrong
+
+    token = "a-token-of-alice-0123456789"
+    with served(web_settings(tmp_path), demo_kb) as url:
+        asyncio.run(talk(url))
+    with served(web_settings(tmp_path / "other", web_questions_per_day=1, web_tokens={"alice": token}), demo_kb) as url:
+        assert not asyncio.run(called(url, RETRIEVE, RANKED, token=token))[0][0]
+        refused = asyncio.run(called(url, RETRIEVE, RANKED, token=token))
+        assert refused == [(True, "you have asked 1 questions in 24 hours")]
+
+
+def test_a_retriever_by_itself_offers_no_more(demo_kb: KnowledgeBase, tmp_path: Path):
+    settings = Settings(home=tmp_path, options={"of": ["bm25"]})
+
+    async def talk() -> None:
+        desk = OwnDesk(demo_kb, settings, None, [find("rrf")])
+        async with Client(build_server(desk, secrets_of(settings))) as client:
+            assert [tool.name for tool in (await client.list_tools()).tools] == [RETRIEVE]
+            assert client.instructions == "`retrieve` ranks the nodes of the knowledge base demo for a query."
+            found = await client.call_tool(RETRIEVE, RANKED)
+            assert [step["tool"] for step in found.structured_content["steps"]] == ["bm25", "rrf"]
+            assert (tmp_path / "runs" / f"{found.structured_content['run']}.json").exists()
+            assert (await client.call_tool(ASK, {"question": "?"})).is_error
+
+    asyncio.run(talk())
+    with served(web_settings(tmp_path, options={"of": ["bm25"]}), demo_kb, "rrf") as url:
+        assert asyncio.run(called(url, RETRIEVE, RANKED))[0][1].startswith("1. The Brown Eye")
 
 
 def test_no_key_is_in_what_a_client_is_told(mini_kb: KnowledgeBase, tmp_path: Path):

@@ -38,6 +38,7 @@ def front_page(parts: Any, visitor: Any, session: str = "", share: str = "") -> 
             "key": kb.key,
             "systems": [one.name for one in service.systems(kb)],
             "about": {one.name: one.about for one in service.systems(kb)},
+            "rankings": [one.name for one in service.systems(kb) if one.kind == "retriever"],
             "examples": service.examples(kb.key),
         }
         for kb in service.kbs.values()

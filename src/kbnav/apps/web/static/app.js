@@ -36,7 +36,11 @@ function chat() {
   let opened = 0;
 
   const options = (select, names, chosen, about = {}) => {
-    select.replaceChildren(...names.map((name) => h("option", { value: name, selected: name === chosen, title: about[name] }, name)));
+    const option = (name) => h("option", { value: name, selected: name === chosen, title: about[name] }, name);
+    const ranks = select === system ? names.filter((name) => base().rankings.includes(name)) : [];
+    const answers = names.filter((name) => !ranks.includes(name));
+    const group = (label, some) => h("optgroup", { label }, some.map(option));
+    select.replaceChildren(...(ranks.length && answers.length ? [group("Agents", answers), group("Rankings", ranks)] : names.map(option)));
     select.title = about[select.value] || "";
   };
   const base = () => offered.kbs.find((one) => one.key === kb.value);

@@ -1,0 +1,131 @@
+"""Retrievers on the page and in its APIs: a ranking for an answer, the steps that led to it, the limits of all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import openai
+import pytest
+
+from kbnav.apps.web.service import offered
+from kbnav.errors import UsageError
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.settings import Price
+from tests.apps.web.parts import Server, Visit, web_settings
+from tests.models.stub import Canned, ModelStub, completion, silent_endpoint
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+QUERY = "love letter"
+
+
+class Scorer(ModelStub):
+    """Gives every document the same score."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+
+    def reply(self, asked: dict[str, object]) -> Canned:
+        return completion("0.5")
+
+
+def test_those_that_fit_a_knowledge_base_are_offered_after_its_agents(
+    demo_kb: KnowledgeBase, mini_kb: KnowledgeBase, visit: Visit
+):
+    names = [entry.name for entry in offered(demo_kb, ())]
+    kinds = [entry.kind for entry in offered(demo_kb, ())]
+    assert kinds == sorted(kinds)
+    assert {"bm25", "vss", "rrf", "graph-rank", "plan-rank"} <= set(names)
+    assert "agent-retriever" not in names  # it needs programs, which --set trained names
+    assert "retriever" not in [entry.kind for entry in offered(mini_kb, ())]
+    assert [entry.name for entry in offered(demo_kb, ("bm25", "skb"))] == ["bm25", "skb"]
+    with pytest.raises(UsageError, match="none of the systems bm25 answers"):
+        offered(mini_kb, ("bm25",))
+    kbs = {one["key"]: one for one in visit("GET", "/api/options").json()["kbs"]}
+    assert kbs["demo"]["systems"] == [entry.name for entry in offered(demo_kb, ()) if entry.runs_with("offline")]
+
+
+def test_a_ranking_comes_with_its_steps_in_a_session_and_without(visit: Visit, web_home: Path):
+    answer = visit("POST", "/api/ask", {"question": QUERY, "kb": "demo", "system": "rrf"}).json()
+    assert (answer["status"], answer["result"]["ranking"], answer["actions"]) == ("answered", True, 3)
+    assert answer["text"].startswith("The Brown Eye; ")
+    rows = visit("GET", f"/api/results/{answer['result']['id']}/rows").json()["rows"]
+    assert rows[0][1]["text"] == "The Brown Eye"
+    saved = json.loads((web_home / "runs" / f"{answer['run']}.json").read_text())
+    assert saved["settings"]["options"]["depth"] == 100
+
+    session = visit.session(kb="demo", system="rrf")
+    visit.answered(session, "a violin")
+    run = visit.answered(session, QUERY)
+    assert run["status"] == "done"
+    told = [(event["kind"], event["call"], event.get("tool")) for event in run["events"][1:-1]]
+    assert told == [
+        *(("call", 1, "bm25"), ("step", 1, None), ("call", 2, "vss")),
+        *(("step", 2, None), ("call", 3, "rrf"), ("step", 3, None)),
+    ]
+    assert "The Brown Eye" in run["events"][-2]["observation"]
+    assert run["answer"]["text"] == answer["text"]  # what was asked before changes nothing
+
+
+def test_chat_front_ends_and_the_challenge_get_what_a_ranking_has(server: Server, fresh_home: Path):
+    asked = [{"role": "user", "content": QUERY}]
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
+        said = client.chat.completions.create(model="demo/bm25/offline", messages=asked).choices[0].message.content
+        assert said.startswith("The Brown Eye")
+        assert "| The Brown Eye |" in said
+        stream = client.chat.completions.create(model="demo/bm25/offline", messages=asked, stream=True)
+        thought = "".join(getattr(one.choices[0].delta, "reasoning_content", None) or "" for one in stream)
+        assert "bm25" in thought
+    with Server(web_settings(fresh_home, "demo", web_systems=("bm25",))) as one:
+        answer = Visit(one.url)("GET", f"/?question={QUERY}&dataset=demo")
+        assert (answer.status_code, "no query answers this question" in answer.text) == (422, True)
+
+
+def test_a_silent_model_is_given_up_and_the_steps_before_it_are_kept(fresh_home: Path):
+    with silent_endpoint() as (url, asked, hung_up):
+        options = {"model": "stub", "base_url": url, "model_retries": 0}
+        with Server(web_settings(fresh_home, "demo", **options)) as one:
+            visit = Visit(one.url)
+            run = visit.ask(visit.session(system="rerank", model="stub"), QUERY)
+            assert asked.wait(60)
+            assert visit("POST", f"/api/runs/{run['id']}/stop").status_code == 204
+            assert hung_up.wait(60)
+            ended = visit.ended(run["id"])
+            assert (ended["status"], ended["answer"]["note"]) == ("stopped", "Stopped on request.")
+            assert ended["events"][1]["tool"] == "vss"
+
+
+def test_limits_of_money_and_of_questions_hold(fresh_home: Path):
+    price = {"stub": Price(prompt=1000, completion=1000)}
+    with Scorer() as model:
+        options = {"model": "stub", "base_url": model.base_url, "prices": price, "model_jobs": 1}
+        limits = {"web_question_dollars": 0.1, "web_questions_per_day": 1, "web_systems": ("rerank",)}
+        with Server(web_settings(fresh_home, "demo", **options, **limits)) as one:
+            visit = Visit(one.url)
+            session = visit.session()
+            ended = visit.answered(session, QUERY)
+            assert ended["answer"]["note"] == "The limit of $0.10 for a question was reached."
+            assert ended["answer"]["cost"] > 0.1
+            refused = visit("POST", f"/api/sessions/{session}/questions", {"question": QUERY})
+            assert refused.status_code == 429
+
+
+def test_a_rankings_steps_are_read_on_the_page(page: Page, server: Server, tmp_path: Path):
+    page.set_viewport_size({"width": 1100, "height": 900})
+    page.goto(server.url)
+    page.select_option("#kb", "demo")
+    assert page.locator("#system optgroup").evaluate_all("all => all.map(one => one.label)") == ["Agents", "Rankings"]
+    page.select_option("#system", "rrf")
+    page.fill("#question", QUERY)
+    page.press("#question", "Enter")
+    page.wait_for_selector(".run .foot")
+    assert page.inner_text(".answer .text").startswith("The Brown Eye")
+    assert page.inner_text(".rows tbody tr >> nth=0").split("\t")[1].startswith("The Brown Eye")
+    page.click(".steps summary")
+    tools = page.locator(".steps .action code").all_inner_texts()
+    assert tools == ["bm25", "vss", "rrf"]
+    page.screenshot(path=tmp_path / "ranking.png", full_page=True)
+    assert page.locator(".steps .step.pending").count() == 0
