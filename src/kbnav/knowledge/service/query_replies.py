@@ -1,7 +1,7 @@
 """What a query service's answer means: a table, or one of kbnav's errors. Pure functions over ``Reply``.
 
-The forms are those that Blazegraph (Wikidata), QLever, Virtuoso and Oxigraph use. Blazegraph echoes the query, then
-appends a Java trace, and does so under status 200 too once rows have been sent.
+The forms are those that Blazegraph (Wikidata), QLever, Virtuoso, Oxigraph, GraphDB and Stardog use. Blazegraph echoes
+the query, then appends a Java trace, and does so under status 200 too once rows have been sent.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _RDF_TYPES = {"application/n-triples", "text/turtle", "application/x-turtle", "a
 _TIMEOUT = re.compile(
     r"\bTimeoutException\b|QueryTimeoutException|Query deadline is expired|\bS1T00\b|"
     r"(?:operation|query|transaction) (?:has )?timed out|cancell?ed due to timeout|time limit|memory limit|"
-    r"estimated execution time",
+    r"estimated execution time|exceeded query timeout|query evaluation took too long",
     re.IGNORECASE,
 )
 _TRACE_START = re.compile(r"^(?:[a-z]\w*\.)+\w*(?:Exception|Error)\b", re.MULTILINE)
 _TRACE_LINES = re.compile(r"\n\s*(?:at [\w.$<>/]+\(|Caused by:|\.\.\. \d+ more)")
 _EXCEPTIONS = re.compile(r"^(?:\s*(?:[a-z]\w*\.)+(\w*(?:Exception|Error)):?[ \t]*)+")
 _SYNTAX = re.compile(
-    r"MalformedQuery|\bparse (?:error|exception)|ParseException|syntax|lexical error|invalid sparql|\bexpected\b|"
+    r"Malformed ?Query|\bparse (?:error|exception)|ParseException|syntax|lexical error|invalid sparql|\bexpected\b|"
     r"was not registered|unresolved prefix|undefined prefix",
     re.IGNORECASE,
 )
@@ -112,8 +112,8 @@ def _explain(reply: Reply) -> tuple[str, str]:
     """The service's message in one line, and the text it was found in: without the echoed query and the trace."""
     exception = _json_error(reply)
     if exception is not None:
-        text = str(exception.get("exception", ""))
-        return one_line(text, limit=400), text
+        text = str(exception.get("exception", exception.get("message", "")))
+        return one_line(_EXCEPTIONS.sub("", text), limit=400), text
     text = reply.text
     echo = text.rfind(_ECHO)
     start = _TRACE_START.search(text, max(echo, 0))
@@ -124,12 +124,13 @@ def _explain(reply: Reply) -> tuple[str, str]:
 
 
 def _json_error(reply: Reply) -> dict[str, Any] | None:
-    """QLever's error document, where the body is one."""
+    """QLever's or Stardog's error document, where the body is one."""
     try:
         document = json.loads(reply.text)
     except (ValueError, RecursionError):
         return None
-    return document if isinstance(document, dict) and "exception" in document else None
+    told = isinstance(document, dict) and ("exception" in document or {"message", "code"} <= document.keys())
+    return document if told else None
 
 
 def _syntax_error(reply: Reply, message: str) -> QuerySyntaxError:
