@@ -70,7 +70,7 @@ class Endpoints(Strict):
     fallbacks: tuple[Address, ...] = ()
     """SPARQL endpoints of the same data that are asked in turn where ``sparql`` does not answer."""
     dialect: Literal["auto", "wdqs", "qlever", "virtuoso", "oxigraph", "sparql11"] = "auto"
-    """What the engine of ``sparql`` understands; ``auto``: as Wikidata's does, or QLever where that is named."""
+    """What the engine of ``sparql`` understands; ``auto``: known by its address, or found out by a few queries."""
     vector_rerank: bool = False
     """Whether the vector database ranks what it found once more by the entities' texts, which takes longer."""
     vector: Address = ""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from kbnav.settings import Settings
+from kbnav.settings import SEPARATOR, Settings
 from kbnav.transport import SHORTEST
 
 
@@ -40,8 +41,10 @@ class Secrets:
 def secrets_of(settings: Settings) -> Secrets:
     """All that the settings hold, with what stands before the host of an address, plain and as it is sent."""
     web = settings.web
-    held = (settings.api_key, web.database, settings.bot.password, *web.tokens.values())
-    users = [urlsplit(url).netloc.rpartition("@")[0] for url in (settings.base_url, settings.kb)]
+    held = (settings.api_key, settings.access_token, web.database, settings.bot.password, *web.tokens.values())
+    users = [urlsplit(url).netloc.rpartition("@")[0] for url in (settings.base_url, *settings.kb.split(SEPARATOR))]
     sent = [base64.b64encode(unquote(user).encode()).decode() for user in users]
     passwords = [unquote(user.partition(":")[2]) for user in users]
-    return Secrets([*(secret.get_secret_value() for secret in held), *users, *sent, *passwords])
+    named = [(one.token_variable, one.password_variable) for one in settings.sparql.values()]
+    variables = [os.environ.get(variable, "") for pair in named for variable in pair if variable]
+    return Secrets([*(secret.get_secret_value() for secret in held), *users, *sent, *passwords, *variables])

@@ -13,7 +13,6 @@ from kbnav.errors import KbnavError, StopRun
 from kbnav.knowledge.base import KnowledgeBase, kb_kind
 from kbnav.knowledge.service.metering import Meter, metered
 from kbnav.knowledge.sparql.vocabulary import CONCEPTS, INSTANCE_OF, SUBCLASS_OF, vocabulary_of
-from kbnav.knowledge.wikidata.services import dialect_of
 from kbnav.settings import Endpoints, Settings, is_split
 
 Verdict = Literal["works", "partly", "fails", "absent"]
@@ -134,8 +133,7 @@ class _Trial:
             self._property = found[0]
         else:
             self._thing = found[0]
-        engine = dialect_of(self._endpoints.sparql, self._endpoints.dialect).engine
-        written = f", written for {engine}" if self._kind == "wikibase" else ""
+        written = f", written for {engine}" if (engine := getattr(kb, "engine", "")) else ""
         return "works", f"SPARQL runs{written}; seen: {found[0]}", ""
 
     def iris(self, kb: KnowledgeBase) -> Tried:

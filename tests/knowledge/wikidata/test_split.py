@@ -11,9 +11,14 @@ from pyoxigraph import QueryBoolean, QueryResultsFormat, RdfFormat, Store
 
 from kbnav.errors import QuerySyntaxError, ServiceError
 from kbnav.knowledge.open import QLEVER, open_kb
+from kbnav.knowledge.service.exchange import Reply
+from kbnav.knowledge.service.http import HttpClient
+from kbnav.knowledge.sparql.dialects import DIALECTS
+from kbnav.knowledge.sparql.labels import LABEL_SERVICE
+from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
 from kbnav.knowledge.wikidata import split
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
-from kbnav.knowledge.wikidata.services import dialect_of
+from kbnav.knowledge.wikidata.services import QueryServices, dialect_of
 from kbnav.settings import Endpoints, Settings, is_split
 from kbnav.tools.observation import Shown
 from kbnav.tools.show import table_text
@@ -209,9 +214,10 @@ def test_a_mistake_in_the_query_is_not_asked_of_others():
 
 
 def test_queries_are_written_for_the_engine_that_gets_them():
-    assert dialect_of(QLEVER).name == "qlever"
-    assert dialect_of("https://query.wikidata.org/sparql").name == "wdqs"
-    assert dialect_of("https://example.org/", "virtuoso").name == "virtuoso"
+    assert dialect_of(QLEVER) == DIALECTS["qlever"]
+    assert dialect_of("https://query.wikidata.org/sparql") == DIALECTS["wdqs"]
+    assert dialect_of("https://example.org/", "virtuoso") == DIALECTS["virtuoso"]
+    assert dialect_of("https://example.org/sparql") is None
     with serving(answering(MAIN, {})) as served:
         endpoints = endpoints_of(served.url).model_copy(update={"dialect": "qlever"})
         kb = WikidataKB(Settings(endpoints=endpoints))
@@ -221,6 +227,38 @@ def test_queries_are_written_for_the_engine_that_gets_them():
         )
         kb.close()
     assert "wikibase:label" not in served.asked[0].params["query"]
+
+
+class Virtuoso(HttpClient):
+    """Answers as Virtuoso does, whatever is asked; ``sent`` are the queries."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    def fetch(self, request, read):  # type: ignore[no-untyped-def]
+        self.sent.append(request.params["query"])
+        body = b'{"head": {"vars": ["one"]}, "results": {"bindings": [{"one": {"type": "literal", "value": "1"}}]}}'
+        return read(Reply(200, body, {"content-type": ROWS, "server": "Virtuoso/08.03.3332 (Linux)"}))
+
+
+def test_an_engine_that_is_not_known_by_its_address_is_found_out_once(tmp_path):
+    endpoints = Endpoints(sparql="https://wikidata.example.org/sparql", scholarly="")
+    query = (
+        'SELECT ?p ?pLabel { wd:Q937 wdt:P19 ?p . SERVICE wikibase:label { bd:serviceParam wikibase:language "en" } }'
+    )
+    counts = []
+    for _ in range(2):
+        asked = Virtuoso()
+        QueryServices(endpoints, (), STANDARD_PREFIXES, asked, tmp_path).run(query)
+        counts.append(len(asked.sent))
+        assert "wikibase:label" not in asked.sent[-1]
+    assert 1 < counts[0] <= 7
+    assert counts[1] == 1
+    unasked = Virtuoso()
+    said = endpoints.model_copy(update={"dialect": "wdqs"})
+    QueryServices(said, [LABEL_SERVICE], STANDARD_PREFIXES, unasked, tmp_path).run(query)
+    assert len(unasked.sent) == 1
+    assert "wikibase:label" in unasked.sent[0]
 
 
 def test_wikidata_by_qlever_is_a_knowledge_base_by_name(tmp_path):

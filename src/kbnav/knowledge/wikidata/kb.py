@@ -102,7 +102,9 @@ class WikidataKB:
         self._about = dict(about or {})
         self._http = http or open_http(settings)
         self._endpoints = settings.endpoints
-        self._queries = QueryServices(settings.endpoints, settings.services, self._words.prefixes, self._http)
+        self._queries = QueryServices(
+            settings.endpoints, settings.services, self._words.prefixes, self._http, settings.home
+        )
         self._api = ActionApi(settings.endpoints.api, self._http, namespaces=site.namespaces)
 
     @property
@@ -122,6 +124,11 @@ class WikidataKB:
         if page != usual or self._words.concept_base != WIKIDATA:  # Wikidata's page opens no query of another Wikibase
             own["query_page"] = "" if page == usual else page
         return {"kind": self.name, "endpoints": self._endpoints.model_dump(mode="json"), **own, **self._about}
+
+    @property
+    def engine(self) -> str:
+        """The name of the query service's engine, for people; one that is not known is found out."""
+        return self._queries.engine
 
     def page(self, entity_id: str) -> str:
         """The address of an entity's page."""

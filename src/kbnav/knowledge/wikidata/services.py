@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from kbnav.answers import AnswerTable
 from kbnav.errors import QuerySyntaxError, QueryTimeout, ServiceError
-from kbnav.knowledge.service.exchange import Request
-from kbnav.knowledge.service.http import HttpClient
+from kbnav.knowledge.service.exchange import Reply, Request
+from kbnav.knowledge.service.http import HttpClient, is_loopback
+from kbnav.knowledge.service.probing import any_status, kept
 from kbnav.knowledge.service.query_replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
 from kbnav.knowledge.sparql.check import QueryForm
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect, dialect_named
@@ -24,27 +26,40 @@ _ASKED = 50
 """Items of one query that the service of articles is asked about."""
 
 
-def dialect_of(url: str, name: str = "auto") -> Dialect:
-    """What the engine at a URL understands: as it is named, or by an address that is known; else as Wikidata's."""
+def dialect_of(url: str, name: str = "auto") -> Dialect | None:
+    """What the engine at a URL understands: as it is named, or by an address that is known; None for any other.
+
+    What is served on this machine is taken for a mirror, which understands what is written for Wikidata's service.
+    """
     if name != "auto":
         return dialect_named(name)
-    return DIALECTS["qlever" if "qlever" in (urlsplit(url).hostname or "") else "wdqs"]
+    host = urlsplit(url).hostname or ""
+    if "qlever" in host:
+        return DIALECTS["qlever"]
+    return DIALECTS["wdqs"] if host.endswith(".wikidata.org") or is_loopback(url) else None
 
 
 class QueryServices:
     """The query services of one Wikibase; ``words`` are the prefixes that a query need not declare."""
 
     def __init__(
-        self, endpoints: Endpoints, allowed: Collection[str], prefixes: Mapping[str, str], http: HttpClient
+        self,
+        endpoints: Endpoints,
+        allowed: Collection[str],
+        prefixes: Mapping[str, str],
+        http: HttpClient,
+        home: Path | None = None,
     ) -> None:
+        """``home`` is where it is kept which engines were found; None: an unknown one is taken for Wikidata's."""
         self._endpoints = endpoints
         self._allowed = allowed
         self._prefixes = prefixes
         self._http = http
+        self._home = home
 
     def over(self, http: HttpClient) -> QueryServices:
         """The same services by another client."""
-        return QueryServices(self._endpoints, self._allowed, self._prefixes, http)
+        return QueryServices(self._endpoints, self._allowed, self._prefixes, http, self._home)
 
     def run(self, query: str, *, language: str = "en") -> AnswerTable:
         """The result of a model's or person's query, with a note where it comes from elsewhere than the main service.
@@ -104,10 +119,9 @@ class QueryServices:
 
     def _prepared(self, url: str, query: str, language: str) -> AnswerTable:
         """A query checked, in the dialect of the service."""
-        chosen = self._endpoints.dialect if url == self._endpoints.sparql else "auto"
         prepared = prepare(
             query,
-            dialect_of(url, chosen),
+            self._dialect(url),
             services=self._allowed,
             prefixes=self._prefixes,
             language=language,
@@ -118,6 +132,23 @@ class QueryServices:
         except QuerySyntaxError as error:
             added = 0 if prepared.changed else len(prepared.text) - len(query)
             raise _placed(error, added=added) from error
+
+    @property
+    def engine(self) -> str:
+        """The name of the main service's engine, for people."""
+        return self._dialect(self._endpoints.sparql).engine
+
+    def _dialect(self, url: str) -> Dialect:
+        """What a service understands; one that is not known is found out once, by a few small queries."""
+        known = dialect_of(url, self._endpoints.dialect if url == self._endpoints.sparql else "auto")
+        if known or not self._home:
+            return known or DIALECTS["wdqs"]
+
+        def probe(query: str) -> Reply:
+            # Posted, so that no cache keeps the error that an engine answers with.
+            return self._http.fetch(Request("sparql", url, {"query": query}, post=True), any_status)
+
+        return kept(url, "auto", self._home, probe)
 
     def ask(self, url: str, query: str) -> AnswerTable:
         """The rows of a query in standard SPARQL at one service."""
