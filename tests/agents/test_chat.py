@@ -66,7 +66,8 @@ def test_a_follow_up_reaches_the_policy_with_the_earlier_turns_actions_and_resul
     earlier = model.seen[0][1:]
     asked = [call["name"] for message in earlier if isinstance(message, AIMessage) for call in message.tool_calls]
     assert asked == ["look", "execute_query", "finish"]
-    assert [message.text for message in earlier if not getattr(message, "tool_calls", None)] == [
+    said = [message.text for message in earlier if not getattr(message, "tool_calls", None)]
+    assert [text.removeprefix("<result>\n").removesuffix("\n</result>") for text in said] == [
         "How many did she find?", "seen: her", "2 rows", "Finished.", "0, 1", "And her husband?",
     ]  # fmt: skip
     assert isinstance(earlier[0], HumanMessage)

@@ -118,13 +118,15 @@ def test_the_budget_is_told_every_turn_and_what_to_do_at_its_end(tmp_path):
     two = says(("look", {"at": "a"}), ("look", {"at": "b"}))
     texts = told([two, looks("c"), runs(2), looks("d"), finishes()], tmp_path, steps=5)
     assert texts[0] == "How many?"
-    assert texts[1].startswith("seen: b\n\n2 of 5 actions used.\nRun your best query, then call finish")
+    assert texts[1].startswith(
+        "<result>\nseen: b\n</result>\n\n2 of 5 actions used.\nRun your best query, then call finish"
+    )
     assert "4 of 5 actions used.\nCall finish when a result answers the question; it takes result 1" in texts[3]
     assert "Run your best query" not in texts[3]
     assert (
         "5 of 5 actions used.\nOnly finish is left: call it now, and name a result if it is not result 1." in texts[4]
     )
-    assert told([looks("a"), looks("b")], tmp_path, told=False)[1] == "seen: a"
+    assert told([looks("a"), looks("b")], tmp_path, told=False)[1] == "<result>\nseen: a\n</result>"
 
 
 def test_a_rollback_says_what_came_back_and_which_result_is_the_last_now(tmp_path):
@@ -202,10 +204,10 @@ def test_the_papers_own_agent_takes_the_last_executed_query_and_diagnoses_nothin
     replies = [says(("execute_query", {"query": query})) for query in (good, nothing)]
     run, _, model = paper([*replies, says(("finish", {})), says(("finish", {}))], tmp_path, mini_kb)
     shown = [message.text for message in model.seen[2] if isinstance(message, ToolMessage)]
-    assert shown[1] == "The query ran and returned no rows."
+    assert shown[1] == "<result>\nThe query ran and returned no rows.\n</result>"
     assert [step.dropped for step in run.discarded] == ["rolled back", "premature finish"]
     assert run.outcome.query == good
-    assert shown[0].endswith("\n2 rows.")
+    assert shown[0].endswith("\n2 rows.\n</result>")
 
 
 def test_without_the_rule_on_premature_finishes_the_last_executed_query_is_the_answer(tmp_path, mini_kb):

@@ -53,7 +53,7 @@ def test_the_plan_is_the_first_step_which_the_model_sees_and_does_not_make(villa
     first = model.seen[0]
     # the plan is text behind the question: strict endpoints refuse a call of a tool that was not declared
     assert [type(one) for one in first] == [SystemMessage, HumanMessage]
-    assert first[-1].text == f"{QUESTION}\n\n{run.path[0].observation}"
+    assert first[-1].text == f"{QUESTION}\n\n<result>\n{run.path[0].observation}\n</result>"
     assert run.path[0].observation.startswith("Note: a note\nThe nodes to begin with:\n- Ann Reed (p1): person\n")
     assert run.path[0].observation.endswith("- person -- owns --> house [0.70]")
     declared = {"search_neighbors", "vector_query", "finish"}

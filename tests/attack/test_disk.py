@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from kbnav.apps.bot.ledger import Ledger
+from kbnav.apps.bot.talk import Question
+from kbnav.blobs import Blobs
+from kbnav.errors import UsageError
 from kbnav.evaluation.records import read_records
+from kbnav.knowledge.service.cache import HttpCache
+from kbnav.knowledge.service.limits import Throttle
 from kbnav.trajectory import load_run
 from tests.apps.parts import Cli
 from tests.apps.test_cli import curie, model
@@ -116,3 +123,54 @@ def test_an_evaluation_on_a_full_disk_ends_with_one_line_keeps_what_it_has_and_g
     assert ended[0] == (2, 0)
     assert ended[-1] == (0, 6)
     assert any(0 < count < 6 for _, count in ended)
+
+
+def test_a_bots_state_that_cannot_be_written_is_one_line_and_what_was_kept_stays(tmp_path):
+    question = Question("q1", "Talk:A", "A", "Ann", "now", "Who?", 0)
+    with mounted(tmp_path / "home", 256) as home:
+        ledger = Ledger(home / "bot.sqlite")
+        assert ledger.add(question, 1.0)
+        fill(home)
+        with pytest.raises(UsageError, match=r"/bot\.sqlite: the bot's state cannot be kept"):
+            ledger.update("q1", 2.0, note="x" * 1_000_000)
+        ledger.close()
+        (home / "ballast").unlink()
+        again = Ledger(home / "bot.sqlite")
+        assert [entry.question.id for entry in again.entries()] == ["q1"]
+        again.close()
+
+
+@pytest.mark.parametrize("command", [["ask", "-q", DISCOVERED], ["chat", "-q"], ["retrieve", "--kb", "demo", "letter"]])
+def test_a_home_that_may_only_be_read_gives_the_answer_or_one_line(
+    mini_home, demo_home, mini_kb, demo_kb, tmp_path, monkeypatch, capsys, command
+):
+    with mounted(tmp_path / "home", 256) as home:
+        linked_home(home, mini_home, demo_home)
+        subprocess.run(["mount", "-o", "remount,ro", home], check=True)
+        monkeypatch.setenv("KBNAV_HOME", str(home))
+        monkeypatch.setenv("COLUMNS", "200")
+        code, out, error = Cli(monkeypatch, capsys)(*command, typed=f"{DISCOVERED}\n")
+    assert code in (0, 2)
+    assert "Traceback" not in out + error
+    assert ("Curie" in out or "nstrument" in out) == (code == 0)
+    assert f"{home}/" in out + error
+    assert "Read-only file system" in out + error
+
+
+def test_sessions_that_are_damaged_are_named_and_left_as_they_are(small_home, kbnav):
+    (small_home / "sessions.sqlite").write_bytes(b"damaged" * 1000)
+    code, _, error = kbnav("chat", "-q", "--kb", "mini", typed=f"{DISCOVERED}\n")
+    assert code == 2
+    assert f"{small_home}/sessions.sqlite: cannot keep chat sessions here (file is not a database)" in error
+    assert (small_home / "sessions.sqlite").read_bytes() == b"damaged" * 1000
+
+
+@pytest.mark.parametrize(
+    "use", [lambda path: Blobs(path, "things"), Throttle, lambda path: HttpCache(path, age=1.0), Ledger]
+)
+def test_a_damaged_file_of_the_home_is_named(tmp_path, use):
+    path = tmp_path / "a-file.sqlite"
+    path.write_bytes(b"damaged" * 1000)
+    with pytest.raises(UsageError, match=r"/a-file\.sqlite.*not a database"):
+        use(path)
+    assert path.read_bytes() == b"damaged" * 1000

@@ -99,7 +99,7 @@ def test_the_model_is_sent_the_tools_with_a_thought_that_one_call_of_a_turn_need
     assert list(tools) == ["look", "execute_query", "finish"]
     for tool in tools.values():
         assert "thought" not in tool["parameters"].get("required", [])
-        assert tool["parameters"]["properties"]["thought"]["description"].endswith("Once a turn, in its first call.")
+        assert tool["parameters"]["properties"]["thought"]["description"].endswith("Once a turn.")
         assert "context" not in tool["parameters"]["properties"]
     assert tools["look"]["description"] == "Look at something."
     assert tools["look"]["parameters"]["properties"]["at"]["description"] == "What to look at."
@@ -132,7 +132,10 @@ def test_the_path_goes_back_to_the_model_as_its_own_calls_and_the_tools_replies(
         "system", "user", "assistant", "tool", "tool", "assistant", "user",
     ]  # fmt: skip
     assert [call["id"] for call in messages[2]["tool_calls"]] == ["c1", "c2"]
-    assert [(m["tool_call_id"], m["content"]) for m in messages[3:5]] == [("c1", "seen: a"), ("c2", "seen: b")]
+    assert [(m["tool_call_id"], m["content"]) for m in messages[3:5]] == [
+        ("c1", "<result>\nseen: a\n</result>"),
+        ("c2", "<result>\nseen: b\n</result>"),
+    ]
 
 
 class SmallWindow(ModelStub):
@@ -157,7 +160,7 @@ def test_a_path_that_is_too_long_for_the_model_is_sent_again_with_less_of_its_ob
     assert [call.tool for call in said.calls] == ["finish"]
     *_, last = stub.requests
     shown = [message["content"] for message in last["messages"] if message["role"] == "tool"]
-    assert [text[:3] for text in shown] == ["1: ", "2: ", "3: "]
+    assert [text[:12] for text in shown] == ["<result>\n1: ", "<result>\n2: ", "<result>\n3: "]
     assert all("… (8003 more characters are not shown again)" in text for text in shown)
     assert shown[-1].endswith("3 of 15 actions used.")
     assert len(stub.requests) == 3  # whole, 4000 characters each, 1000

@@ -45,6 +45,11 @@ _NEEDS_TOOLS = (
     "kbnav needs a chat model that can call tools, served by an endpoint that passes them on "
     "(for llama.cpp's server the option --jinja, for vLLM --enable-auto-tool-choice)."
 )
+_DATA = "data.md"
+"""What is said of results, after every agent's own prompt."""
+_BOUNDS = re.compile(r"<(?=[\s\u200b-\u200f\u2060/]*result)", re.IGNORECASE)
+_BY_TEXT = "text-"
+"""What the id of a call begins with that was read from a reply's words."""
 _FENCED = re.compile(r"```(?:sparql)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
@@ -75,7 +80,9 @@ class ChatPolicy:
         self._toolbox = toolbox
         known = {"tools": toolbox.names, "steps": budget.steps, "partial": False, "parallel": budget.parallel}
         self._system = lru_cache(_PROMPTS)(
-            lambda question: render(prompt, **{**known, **(about(question) if about else {}), **values})
+            lambda question: "\n\n".join(
+                [render(prompt, **{**known, **(about(question) if about else {}), **values}), render(_DATA)]
+            )
         )
         self._budget = budget
         self._notice_file = notice
@@ -92,7 +99,8 @@ class ChatPolicy:
         if refusal:
             return Reply(usage=usage_of(reply), refusal=refusal)
         turn = 1 + max((step.call.turn for step in (*state["path"], *state["discarded"])), default=0)
-        return Reply(self._said(state, parse_calls(reply, turn, self._toolbox)), usage_of(reply))
+        calls = [_unless_quoted(call, state) for call in parse_calls(reply, turn, self._toolbox)]
+        return Reply(self._said(state, calls), usage_of(reply))
 
     def _said(self, state: State, calls: Sequence[Call]) -> Sequence[Call]:
         """The calls; a reply in words alone, where it was asked for a call before or has no action left, is a finish.
@@ -203,7 +211,7 @@ def parse_calls(reply: AIMessage, turn: int, toolbox: Toolbox) -> list[Call]:
         return calls
     fenced = _FENCED.search(text)
     if fenced and QUERY in toolbox.names:  # what a weak model does in place of a call
-        return [Call(QUERY, {"query": fenced[1].strip()}, text[: fenced.start()].strip(), f"text-{turn}", turn)]
+        return [Call(QUERY, {"query": fenced[1].strip()}, text[: fenced.start()].strip(), f"{_BY_TEXT}{turn}", turn)]
     problem = (
         f"No tool was called. Act by calling one of: {', '.join(toolbox.names)}. "
         f"If the result of the last query answers the question, call finish.{cut_off}"
@@ -299,7 +307,7 @@ def path_messages(
     for steps in turns.values():
         own = [step for step in steps if offered and not step.call.problem and step.call.tool not in offered]
         for step in own:
-            yield HumanMessage(_cut(step.observation, width))
+            yield HumanMessage(_as_data(_cut(step.observation, width)))
         called = [step for step in steps if step.call.tool != NO_TOOL and step not in own]
         if called:
             yield AIMessage(
@@ -314,7 +322,8 @@ def path_messages(
                 ],
             )
             for step in called:
-                yield ToolMessage(_cut(step.observation, width), tool_call_id=step.call.id)
+                seen = _cut(step.observation, width)
+                yield ToolMessage(seen if step.call.problem else _as_data(seen), tool_call_id=step.call.id)
         for step in steps:
             if step.call.tool == NO_TOOL:
                 yield AIMessage(step.call.thought or step.call.arguments.get("unreadable") or "(empty)")
@@ -351,6 +360,23 @@ def _earlier(turn: Turn, offered: Collection[str], width: int) -> list[BaseMessa
 
 def _arguments(call: Call) -> str:
     return json.dumps(call.arguments, ensure_ascii=False)
+
+
+def _as_data(text: str) -> str:
+    """A result between marks that nothing in it can forge."""
+    return f"<result>\n{_BOUNDS.sub('&lt;', text)}\n</result>"
+
+
+def _unless_quoted(call: Call, state: State) -> Call:
+    """The call, unless it is a query in a reply's words that a result has brought: nobody has asked for that one."""
+    if call.tool != QUERY or not call.id.startswith(_BY_TEXT):
+        return call
+    query = " ".join(str(call.arguments.get("query", "")).split())
+    shown = (step.observation for step in (*state["path"], *state["discarded"]) if not step.call.problem)
+    if not any(query in " ".join(text.split()) for text in shown):
+        return call
+    problem = f"No tool was called: the query in your words stands in a result. To run it, call {QUERY} with it."
+    return Call(NO_TOOL, {"text": ""}, call.thought, call.id, call.turn, problem)
 
 
 def _cut(text: str, width: int | None) -> str:

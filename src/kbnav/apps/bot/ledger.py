@@ -63,6 +63,7 @@ class Ledger:
         Raises UsageError where it cannot be, or where another bot is running on it.
         """
         self._lock = threading.Lock()
+        self._path = path
         try:
             private_file(path)
             with ExitStack() as opened:
@@ -85,12 +86,18 @@ class Ledger:
         """Close the file."""
         self._opened.close()
 
+    def _execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        try:
+            return self._db.execute(statement, values)
+        except sqlite3.Error as error:  # a full disk: the bot ends, and goes on from what is kept
+            raise UsageError(f"{self._path}: the bot's state cannot be kept: {error}") from error
+
     def add(self, question: Question, now: float, *, status: Status = "seen", note: str = "") -> bool:
         """Remember a question; False where it was known already."""
         row = (question.id, question.page, question.section, question.author, question.time, question.text)
         more = (question.depth, ",".join(question.earlier), status, note, now, now)
         with self._lock:
-            done = self._db.execute(
+            done = self._execute(
                 "INSERT OR IGNORE INTO questions (id, page, section, author, time, text, depth, earlier, status, note, "
                 "seen_at, changed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (*row, *more),
@@ -101,7 +108,7 @@ class Ledger:
         """Change columns of a question: ``status``, ``tries``, ``due``, ``run``, ``reply``, ``revision``, ``note``."""
         columns = ", ".join(f"{name} = ?" for name in changes)
         with self._lock:
-            self._db.execute(
+            self._execute(
                 f"UPDATE questions SET {columns}, changed_at = ? WHERE id = ?",  # names are the callers' own
                 (*changes.values(), now, question_id),
             )
@@ -125,7 +132,7 @@ class Ledger:
         without end.
         """
         with self._lock:
-            row = self._db.execute(
+            row = self._execute(
                 "SELECT count(*) FROM questions WHERE seen_at >= ? AND (? = '' OR author = ?) "
                 "AND (status NOT IN ('refused', 'gone', 'old') OR reply <> '' OR tries > 0)",
                 (when, author, author),
@@ -138,18 +145,18 @@ class Ledger:
             f"note, changed_at FROM questions {condition}"  # conditions are this module's own
         )
         with self._lock:
-            return [_entry(row) for row in self._db.execute(query, values)]
+            return [_entry(row) for row in self._execute(query, values)]
 
     def mark(self, name: str) -> str:
         """Where reading of a stream of events stopped, or what was learnt of the wiki; empty at first."""
         with self._lock:
-            row = self._db.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
+            row = self._execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
         return str(row[0]) if row else ""
 
     def set_mark(self, name: str, value: str) -> None:
         """Remember where reading stopped, or what was learnt."""
         with self._lock:
-            self._db.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, value))
+            self._execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, value))
 
 
 def _entry(row: Sequence[Any]) -> Entry:
