@@ -11,7 +11,7 @@ import pytest
 from kbnav.agents.common.choice import build_agent
 from kbnav.agents.spinach import spinach_with
 from kbnav.answers import AnswerTable, Term
-from kbnav.apps.web.service import Served
+from kbnav.apps.web.service import served as offer
 from kbnav.errors import UnknownId, UsageError
 from kbnav.knowledge.base import Profiled
 from kbnav.knowledge.open import open_kb
@@ -102,7 +102,7 @@ def test_no_link_leads_to_wikidatas_query_page(kb, mini_kb):
 
 
 def test_the_page_links_to_its_own_entities(kb, settings):
-    served = Served("kb", kb, settings, ())
+    served = offer("kb", kb, settings, ())
     rows = served.rows(kb.execute_query("SELECT ?e { ?e wdt:P5 wd:Q7186 } ORDER BY ?e"), "en", 0, 1)
     assert rows[0][0] is not None
     assert (rows[0][0]["text"], rows[0][0]["href"]) == ("radium", "https://kb.example/wiki/Q1128")

@@ -43,7 +43,7 @@ def query_link(query: str, page: str) -> str:
     return page + quote(query, safe="")
 
 
-def page_for(state: Mapping[str, Any], usual: str, query: str) -> str:
+def page_for(state: Mapping[str, Any], usual: str, query: str = "") -> str:
     """The page that opens a query of a knowledge base with this ``state``: the ``usual``, unless it has another."""
     return str(state_for(state, query).get("query_page", usual))
 
