@@ -103,7 +103,8 @@ def test_no_link_leads_to_wikidatas_query_page(kb, mini_kb):
 
 def test_the_page_links_to_its_own_entities(kb, settings):
     served = offer("kb", kb, settings, ())
-    rows = served.rows(kb.execute_query("SELECT ?e { ?e wdt:P5 wd:Q7186 } ORDER BY ?e"), "en", 0, 1)
+    table = kb.execute_query("SELECT ?e { ?e wdt:P5 wd:Q7186 } ORDER BY ?e")
+    rows = served.cells(table.rows[:1], table, {})
     assert rows[0][0] is not None
     assert (rows[0][0]["text"], rows[0][0]["href"]) == ("radium", "https://kb.example/wiki/Q1128")
 
