@@ -88,6 +88,9 @@ class Late:
             raise AttributeError(name)
         return getattr(self._kb, name)
 
+    def metered(self, _: object) -> Late:
+        return self  # a run asks what counts for it, which would be the knowledge base behind this one
+
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
         self.late -= 1
         if self.late >= 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kbnav.apps.web.pool import Job
 from kbnav.settings import Limits
+from kbnav.stopping import Brake
 from tests.apps.web.parts import Explorer, Server, Visit, until, web_settings
 from tests.attack.parts import HEAVY, POLONIUM, Hanging
 
@@ -74,6 +77,41 @@ def test_a_question_that_waits_is_told_how_many_are_before_it(fresh_home: Path):
         assert told["before"] == 1
         model.go_on.set()
         assert second.ended(runs[2]["id"])["status"] == "done"
+
+
+def test_a_download_that_waits_is_told_how_many_are_before_it(fresh_home: Path):
+    with Server(web_settings(fresh_home, "mini", web_downloads=1)) as server, ThreadPoolExecutor(2) as threads:
+        visit, other, pool = Visit(server.url), Visit(server.url), server.app.state.parts.service.downloads
+        result = query(visit, "SELECT * { ?a wdt:P61 ?b } LIMIT 3").json()["result"]["id"]
+        place = pool._line.join("somebody who reads slowly")
+        assert pool._line.begin() is place
+        sent = []
+        for name in ("first", "second"):
+            sent.append(threads.submit(visit, "GET", f"/api/results/{result}/csv?name={name}"))
+            until(lambda name=name: visit("GET", f"/api/downloads/{name}").status_code == 200)
+        assert [visit("GET", f"/api/downloads/{name}").json()["before"] for name in ("first", "second")] == [0, 1]
+        assert other("GET", "/api/downloads/second").status_code == 404
+        server.app.state.runner._loop.call_soon_threadsafe(pool._leave, Job(place, asyncio.Event(), Brake()))
+        assert [one.result().text.count("\r\n") for one in sent] == [4, 4]
+        until(lambda: visit("GET", "/api/downloads/second").status_code == 404)
+
+
+def test_questions_of_a_knowledge_base_that_went_away_put_it_out_of_service_and_no_others(fresh_home: Path):
+    with Hanging() as gone:
+        served = Server(web_settings(fresh_home, "mini", gone.url, limits=Limits(retries=0)))
+    with served as server:
+        visit = Visit(server.url)
+
+        def ask(kb: str) -> tuple[str, str]:
+            told = visit("POST", "/api/ask", {"question": POLONIUM, "kb": kb}).json()
+            return told["status"], told["note"]
+
+        told = [ask(gone.key) for _ in range(4)]
+        assert {status for status, _ in told} == {"failed"}
+        assert ["cannot be reached" in note for _, note in told[:2]] == [True, True]
+        assert "is tried again in" in told[-1][1]
+        assert visit("GET", "/ready").json()["out_of_service"] == [gone.key]
+        assert ask("mini")[0] == "answered"
 
 
 def test_pages_of_a_knowledge_base_that_hangs_hold_up_nothing_else(fresh_home: Path):

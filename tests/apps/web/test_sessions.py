@@ -28,6 +28,7 @@ def test_of_fifty_sessions_at_once_none_is_lost_and_none_is_mixed_up(fresh_home:
             run = visit.ask(session, question)
             calls = [event["tool"] for event in visit.events(run["id"]) if event["kind"] == "call"]
             found = visit("GET", f"/api/sessions/{session}").json()
+            assert found["runs"][0]["status"] == "done", found["runs"][0]["answer"]  # only then is there a result
             rows = visit("GET", f"/api/results/{run['id']}/rows").json()["rows"]
             assert [one["question"] for one in found["runs"]] == [question]
             return found["runs"][0]["status"], calls, [cell["id"] for (cell,) in rows]

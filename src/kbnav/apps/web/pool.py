@@ -74,15 +74,18 @@ class Pool:
             self._named.pop((owner, name), None)
 
     @asynccontextmanager
-    async def turn(self, owner: str, kb: str, *, gone: Gone, wait: float) -> AsyncIterator[None]:
-        """A place for work that is done in the loop. Raises LimitReached, Stopped."""
+    async def turn(self, owner: str, kb: str, *, gone: Gone, wait: float, name: str = "") -> AsyncIterator[None]:
+        """A place for work that is done in the loop; ``name`` as of ``run``. Raises LimitReached, Stopped."""
         job = Job(self._line.join(owner, kb), asyncio.Event(), Brake())
         self._jobs[job.place] = job
+        if name:
+            self._named[owner, name] = job
         try:
             self._let_in()
             await self._turn(job, wait, gone)
             yield
         finally:
+            self._named.pop((owner, name), None)
             self._leave(job)
 
     def before(self, owner: str, name: str) -> int:

@@ -29,6 +29,7 @@ from kbnav.apps.web.service import Service, line
 from kbnav.apps.web.store import DAY, Session, Status, Store, StoredEvent, StoredResult, StoredRun, unguessable
 from kbnav.apps.web.telling import Tell, Teller, answer_data, failed_answer
 from kbnav.errors import Busy, DamagedKB, KbnavError, LimitReached, NotOffered, Stopped, StopRun
+from kbnav.knowledge.service.watching import watched_by
 from kbnav.models.chat import cost_of
 from kbnav.question import checked_question
 from kbnav.retrieval.attempt import attempt as retrieve
@@ -329,18 +330,19 @@ class Runner:
     def _attempt(self, live: _Live, teller: Teller) -> Attempt:
         run, brake = live.run, live.brake
         brake.check()
-        self._service.kb(run.kb).guard.check()
+        served = self._service.kb(run.kb)
+        served.guard.check()
         system = self._service.system(run.kb, run.system, run.model)
-        if not isinstance(system, Agent):  # it ranks nodes for each question by itself, whatever was asked before
-            served = self._service.kb(run.kb)
-            settings = served.asking(run.system, run.model)
-            return retrieve(system, served.kb, settings, run.question, on_step=teller.over, brake=brake)
-        if not run.session:
-            return attempt(system, run.question, on_event=teller, history=live.history, brake=brake)
-        chat = Chat(system, run.session, self._saver)
-        if chat.unfinished == run.question:
-            return chat.attempt_resume(on_event=teller, brake=brake)
-        return chat.attempt(run.question, on_event=teller, brake=brake)
+        with watched_by(served.guard):
+            if not isinstance(system, Agent):  # it ranks nodes for each question by itself, whatever was asked before
+                settings = served.asking(run.system, run.model)
+                return retrieve(system, served.kb, settings, run.question, on_step=teller.over, brake=brake)
+            if not run.session:
+                return attempt(system, run.question, on_event=teller, history=live.history, brake=brake)
+            chat = Chat(system, run.session, self._saver)
+            if chat.unfinished == run.question:
+                return chat.attempt_resume(on_event=teller, brake=brake)
+            return chat.attempt(run.question, on_event=teller, brake=brake)
 
     def _ended_as(self, live: _Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
         """Keep a run's record and its result; how it ended, and what the page shows of it."""

@@ -17,9 +17,11 @@ from urllib.parse import urlsplit
 from kbnav.errors import BadResponse, CredentialsError, QueryTimeout, ServiceError
 from kbnav.knowledge.service.cache import HttpCache
 from kbnav.knowledge.service.exchange import GRACE, MAX_BODY, Again, Reply, Request
+from kbnav.knowledge.service.hanging_up import check_the_run
 from kbnav.knowledge.service.limits import Rules, Slot, Throttle
 from kbnav.knowledge.service.metering import Meter
 from kbnav.knowledge.service.redirects import MOST, STATUSES, host_of, next_place, too_many, untrusted
+from kbnav.knowledge.service.watching import told
 from kbnav.settings import Settings
 from kbnav.transport import MIB, TooMuch, credentials, hidden_in, in_time
 
@@ -110,6 +112,10 @@ class HttpClient:
         """
         if self._cache and not request.post and (hit := self._cache.get(request.key)):
             return read(Reply(200, hit[1], {"content-type": hit[0]}, request.url))
+        with told():
+            return self._tried(request, read)
+
+    def _tried(self, request: Request, read: Callable[[Reply], T]) -> T:
         attempt = 0
         while True:
             try:
@@ -119,6 +125,7 @@ class HttpClient:
                 attempt += 1
                 _LOG.warning("%s; trying again in %.0f s (%d of %d)", again, seconds, attempt, self._limits.retries)
                 self._sleep(seconds)
+                check_the_run()
 
     def metered(self, meter: Meter) -> HttpClient:
         """The same client, connections and all, with what it sends counted."""

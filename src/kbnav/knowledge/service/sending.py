@@ -16,6 +16,7 @@ from SPARQLWrapper import POST, SPARQLWrapper
 
 from kbnav.errors import BadResponse, QueryRefused, QueryTimeout, ServiceError
 from kbnav.knowledge.service.exchange import MAX_BODY, TIMED_OUT, Again, Reply, Request
+from kbnav.knowledge.service.hanging_up import Line, hung_up_with_the_run
 from kbnav.knowledge.service.redirects import MOST, host_of, next_place, untrusted
 
 
@@ -45,8 +46,13 @@ def send(request: Request, user_agent: str, *, timeout: float, authorization: st
     """Send a query once; any status is a Reply. ``authorization`` goes to the address itself, and to no other.
 
     Raises QueryTimeout after ``timeout`` seconds of silence, QueryRefused for an answer beyond 64 MiB, Again where the
-    endpoint cannot be reached.
+    endpoint cannot be reached, Stopped where the run is ended meanwhile, with which the connection is.
     """
+    with hung_up_with_the_run() as line:
+        return _send(request, user_agent, timeout, authorization, line)
+
+
+def _send(request: Request, user_agent: str, timeout: float, authorization: str, line: Line) -> Reply:
     wrapper = _Wrapper(request.url, agent=user_agent)
     wrapper.setOnlyConneg(True)
     wrapper.setQuery(request.params["query"])
@@ -63,7 +69,7 @@ def send(request: Request, user_agent: str, *, timeout: float, authorization: st
         prepared = wrapper.request()
         if authorization:  # urllib leaves such a header behind when it follows a redirect
             prepared.add_unredirected_header("Authorization", authorization)
-        return _open(prepared, timeout)
+        return _open(prepared, timeout, line)
     except TimeoutError as error:
         raise QueryTimeout(TIMED_OUT) from error
     except urllib.error.URLError as error:
@@ -76,9 +82,9 @@ def send(request: Request, user_agent: str, *, timeout: float, authorization: st
         raise Again(ServiceError(f"{place} broke off the answer: {error!r}")) from error
 
 
-def _open(request: urllib.request.Request, timeout: float) -> Reply:
+def _open(request: urllib.request.Request, timeout: float, line: Line) -> Reply:
     try:
-        response = urllib.request.build_opener(_SameHost).open(request, timeout=timeout)
+        response = urllib.request.build_opener(_SameHost, *line.handlers()).open(request, timeout=timeout)
     except urllib.error.HTTPError as error:
         response = error
     with response:

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from kbnav.errors import Stopped
+from kbnav.knowledge.wikidata.kb import WikidataKB
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES
 from kbnav.knowledge.wikidata.mirror.worker import QueryError, QueryPool
+from kbnav.settings import Settings
 from kbnav.stopping import Brake
 
 HEAVY = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }"
@@ -105,3 +108,23 @@ def test_a_client_that_hangs_up_stops_its_query(mini: Path):
         while server.pool._busy:
             assert time.monotonic() < end
             time.sleep(0.05)
+
+
+def test_a_query_that_is_stopped_ends_in_the_mirrors_process_too(mini: Path, tmp_path: Path):
+    with MirrorServer(mini, query_timeout=120.0, workers=1) as server, ThreadPoolExecutor(1) as threads:
+        kb, brake = WikidataKB(Settings(home=tmp_path, endpoints=server.endpoints)), Brake()
+        heavy = threads.submit(brake.within, lambda: kb.execute_query(HEAVY))
+        while not server.pool._busy:
+            time.sleep(0.01)
+        began = time.monotonic()
+        brake.stop()
+        with pytest.raises(Stopped):
+            heavy.result(30)
+        while server.pool._busy:
+            assert time.monotonic() < began + 60
+            time.sleep(0.01)
+        assert "boolean" in server.pool.query(QUICK, "json", "json").body.decode()
+        with pytest.raises(Stopped):  # and nothing is sent for a run that is over
+            brake.within(lambda: kb.execute_query(HEAVY))
+        assert not server.pool._busy
+        kb.close()

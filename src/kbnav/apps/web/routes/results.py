@@ -39,6 +39,7 @@ READ_SECONDS = 30.0
 Start = Annotated[int, Query(ge=0, le=1_000_000)]
 Count = Annotated[int, Query(ge=1, le=MOST_ROWS_A_PAGE)]
 Name = Annotated[str, Path(max_length=100)]
+FileName = Annotated[str, Query(max_length=100, description="By it the download can be looked after, as a query.")]
 Exact = Annotated[bool, Query(description="CSV and TSV as SPARQL has them; what looks like a formula is left so.")]
 _FILES: dict[int | str, dict[str, Any]] = {200: {"content": {kind.partition(";")[0]: {} for kind in MEDIA.values()}}}
 Column = Annotated[str, Query(max_length=200, description="Name of the column to sort by; empty: as it came.")]
@@ -54,7 +55,7 @@ class SparqlQuery(Body):
 
 
 class Waiting(BaseModel):
-    """How far a query is."""
+    """How far a query or a download is."""
 
     before: int
 
@@ -140,6 +141,12 @@ async def stop_query(name: Name, parts: PartsOf, visitor: VisitorOf) -> Response
     return Response(status_code=204)
 
 
+@router.get("/downloads/{name}")
+async def waiting_file(name: Name, parts: PartsOf, visitor: VisitorOf) -> Waiting:
+    """How many are before a download of one's own that was given a name; 0: it is sent."""
+    return Waiting(before=parts.service.downloads.before(visitor.owner, name))
+
+
 @router.get("/results/{result_id}/rows")
 async def rows(
     result_id: str,
@@ -158,11 +165,17 @@ async def rows(
 
 @router.get("/results/{result_id}/{form}", responses=_FILES)
 async def file(
-    result_id: str, form: Form, request: Request, parts: PartsOf, visitor: VisitorOf, exact: Exact = False
+    result_id: str,
+    form: Form,
+    request: Request,
+    parts: PartsOf,
+    visitor: VisitorOf,
+    exact: Exact = False,
+    name: FileName = "",
 ) -> Response:
     """The whole result as a file: CSV, TSV, SPARQL JSON results (a ranking as a list of its nodes), or Excel."""
     found = await asyncio.to_thread(_own, parts, visitor, result_id)
-    return _download(parts, request, visitor.owner, found[1], form, exact)
+    return _download(parts, request, visitor.owner, found[1], form, exact, name)
 
 
 @router.get("/shared/{share_id}/rows")
@@ -239,7 +252,10 @@ def _sorted(
     return result.at(results.order(result_id, column, descending)[start : start + count])
 
 
-def _download(parts: Any, request: Request, owner: str, result: Kept, form: Form, exact: bool) -> Response:
+def _download(
+    parts: Any, request: Request, owner: str, result: Kept, form: Form, exact: bool, name: str = ""
+) -> Response:
     headers = {"Content-Disposition": f'attachment; filename="kbnav.{form}"'}
-    turn = parts.service.downloads.turn(owner, "", gone=request.is_disconnected, wait=parts.settings.web.wait_seconds)
+    wait = parts.settings.web.wait_seconds
+    turn = parts.service.downloads.turn(owner, "", gone=request.is_disconnected, wait=wait, name=name)
     return Download(download(result, form, exact=exact), turn, media_type=MEDIA[form], headers=headers)

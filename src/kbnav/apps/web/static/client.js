@@ -37,6 +37,11 @@ async function probe(path) {
   return status;
 }
 
+/** A name that nobody guesses. */
+export function freshName() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
 /** Listen to a run behind event `after` until its end; connections that are lost are made again while the run is there. */
 export function listen(run, after, heard) {
   const path = `/api/runs/${encodeURIComponent(run)}/events?after=`;

@@ -1,7 +1,7 @@
 // A result: its rows a page at a time, its downloads, a chart, a map.
 
 import { drawChart } from "./chart.js";
-import { call } from "./client.js";
+import { call, freshName } from "./client.js";
 import { h, link } from "./dom.js";
 import { drawMap } from "./map.js";
 
@@ -17,8 +17,10 @@ export function showResult(result, base, offered) {
   const where = h("span", { class: "where" });
   const back = h("button", { type: "button", onclick: () => move(-PAGE) }, "Previous");
   const on = h("button", { type: "button", onclick: () => move(PAGE) }, "Next");
-  const pager = h("nav", { class: "pager", "aria-label": "Rows" }, where, result.rows > PAGE && [back, on],
-    h("a", { href: `${base}/csv`, download: "kbnav.csv" }, "CSV"), ["tsv", "json", "xlsx"].map((form) => h("a", { href: `${base}/${form}`, download: `kbnav.${form}` }, form === "xlsx" ? "Excel" : form.toUpperCase())));
+  const told = h("span", { class: "soft", role: "status" });
+  const file = (form) => h("a", { href: `${base}/${form}`, download: `kbnav.${form}`, onclick: (event) => fetchFile(event.target, form) },
+    form === "xlsx" ? "Excel" : form.toUpperCase());
+  const pager = h("nav", { class: "pager", "aria-label": "Rows" }, where, result.rows > PAGE && [back, on], ["csv", "tsv", "json", "xlsx"].map(file), told);
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
 
   async function load() {
@@ -40,6 +42,18 @@ export function showResult(result, base, offered) {
       const sorted = result.columns[index] === state.sort;
       head.setAttribute("aria-sort", sorted ? (state.descending ? "descending" : "ascending") : "none");
     });
+  }
+  /** Give a download a name, by which it is told how many come first. */
+  async function fetchFile(address, form) {
+    if (offered.share) return;
+    const name = freshName();
+    address.href = `${base}/${form}?name=${name}`;
+    let line;
+    do {
+      await new Promise((done) => setTimeout(done, 1000));
+      line = await call(`/api/downloads/${name}`).catch(() => null);
+      told.textContent = line?.before ? `Waiting: ${line.before} before you …` : "";
+    } while (line?.before);
   }
   function move(rows) {
     state.start = Math.max(0, state.start + rows);

@@ -1,6 +1,6 @@
 // One question: what was done, what came back, the answer.
 
-import { call } from "./client.js";
+import { call, freshName } from "./client.js";
 import { h, link, s } from "./dom.js";
 import { showResult } from "./result.js";
 
@@ -125,7 +125,7 @@ export class RunView {
     button.addEventListener("click", async () => {
       button.disabled = true;
       problem.hidden = true;
-      const name = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+      const name = freshName();
       const path = `/api/queries/${name}`;
       const stop = h("button", { type: "button", class: "stop-query", onclick: () => call(path, "DELETE").catch(() => null) }, "Stop");
       const ticking = setInterval(async () => {
