@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kbnav.encoders import Vectors, normalised
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import DamagedKB, DataError, UsageError
 from kbnav.knowledge.skb import ann, embedding, vectors
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
@@ -164,6 +164,12 @@ def test_an_skb_has_it_checked_kept_and_dropped(tmp_path: Path, rows: Vectors) -
     whole = graph.read_bytes()
     graph.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     assert "vectors-ann/graph.faiss" in check(out)[0]
+    for at in (4, 8, 33, len(whole) // 2):  # a number of dimensions or vectors that faiss would believe
+        graph.write_bytes(whole[:at] + b"\x7e" * 8 + whole[at + 8 :])
+        with SKB.open(out, Rows(rows)) as skb:
+            assert skb.vectors is not None
+            with pytest.raises(DamagedKB, match="not what was written"):
+                skb.vectors.search("17", limit=1)
     graph.write_bytes(whole)
 
     update(out, write_records(tmp_path / "more.jsonl", 310), options)

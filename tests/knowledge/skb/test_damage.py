@@ -101,3 +101,23 @@ def test_with_verify_every_file_is_compared_with_its_checksum_before_anything_is
     spoil(next(path for path in (data(copy) / "text").iterdir() if path.suffix == ".term"))
     with pytest.raises(DataError, match="its content is not what was written"), open_kb(settings):
         pass
+
+
+def test_whatever_of_the_triples_is_spoiled_a_query_ends_in_an_answer_or_one_clear_error(copy: Path):
+    store = next(path for path in data(copy).iterdir() if any(path.glob("MANIFEST*")))
+    ended = []
+    for path in sorted(store.iterdir()):
+        if path.stem.split("-")[0] in ("LOG", "OPTIONS", "IDENTITY") or not path.stat().st_size:
+            continue  # nothing is read from them
+        whole = path.read_bytes()
+        spoil(path)
+        with SKB.open(copy) as skb:
+            kb = SkbKB(skb, workers=1)
+            try:
+                ended.append(len(kb.execute_query("SELECT * { ?a ?b ?c } LIMIT 50")) == 50)
+            except DataError as error:
+                ended.append("its triples cannot be read" in str(error))
+            kb.close()
+        path.write_bytes(whole)
+    assert len(ended) > 3
+    assert all(ended)

@@ -28,7 +28,7 @@ from kbnav.apps.web.results import result_of
 from kbnav.apps.web.service import Service, line
 from kbnav.apps.web.store import DAY, Session, Status, Store, StoredEvent, StoredResult, StoredRun, unguessable
 from kbnav.apps.web.telling import Tell, Teller, answer_data, failed_answer
-from kbnav.errors import Busy, DamagedKB, KbnavError, LimitReached, NotOffered, Stopped, StopRun
+from kbnav.errors import Busy, DataError, KbnavError, LimitReached, NotOffered, Stopped, StopRun
 from kbnav.knowledge.service.watching import watched_by
 from kbnav.models.chat import cost_of
 from kbnav.question import checked_question
@@ -347,7 +347,7 @@ class Runner:
     def _ended_as(self, live: _Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
         """Keep a run's record and its result; how it ended, and what the page shows of it."""
         run, served = live.run, self._service.kb(live.run.kb)
-        if isinstance(ended.failure, DamagedKB):
+        if isinstance(ended.failure, DataError):
             served.guard.damaged(ended.failure)
         save_run(ended.run, served.settings.home / "runs")
         result = result_of(ended.run.outcome.table, ended.run.outcome.ranking)

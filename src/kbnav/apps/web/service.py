@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,14 +19,16 @@ from kbnav.apps.web.guard import Guard
 from kbnav.apps.web.line import Line
 from kbnav.apps.web.pool import Pool
 from kbnav.apps.web.results import Row, cell_data
-from kbnav.errors import NotOffered, UsageError
+from kbnav.errors import DataError, NotAnswering, NotOffered, UsageError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror, kb_kind
 from kbnav.knowledge.open import open_kb, short_names
+from kbnav.knowledge.skb.damage import reading
 from kbnav.models.chat import check_key
 from kbnav.retrieval.base import Retriever
 from kbnav.settings import SEPARATOR, Settings, kb_names
 from kbnav.systems import SystemEntry
 
+_LOG = logging.getLogger("kbnav.web")
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "mini": (
         "Which elements were discovered by Marie Curie?",
@@ -113,10 +116,11 @@ def missing_labels(rows: Sequence[Row], head: AnswerTable) -> list[str]:
 class Service:
     """Knowledge bases by their keys, and the agents and retrievers on them."""
 
-    def __init__(self, settings: Settings, served: Sequence[Served]) -> None:
-        """``served`` as ``open_service`` opened them."""
+    def __init__(self, settings: Settings, served: Sequence[Served], absent: Mapping[str, str] | None = None) -> None:
+        """``served`` as ``open_service`` opened them; ``absent`` could not be opened, and why."""
         self.settings = settings
         self.kbs = {one.key: one for one in served}
+        self.absent = dict(absent or {})
         self.models = settings.web.models or (settings.model,)
         web, many = settings.web, len(served) > 1
         self.queries = Pool(line(web.queries, many))
@@ -126,7 +130,9 @@ class Service:
         self._lock = threading.Lock()
 
     def kb(self, key: str) -> Served:
-        """A knowledge base by its key. Raises NotOffered."""
+        """A knowledge base by its key. Raises NotAnswering for one that could not be opened, NotOffered for none."""
+        if key in self.absent:
+            raise NotAnswering(f"the knowledge base {key} is out of service: {self.absent[key]}")
         if key not in self.kbs:
             raise NotOffered(f"no knowledge base {key!r}; there are: {', '.join(self.kbs)}")
         return self.kbs[key]
@@ -175,7 +181,7 @@ def line(size: int, many: bool, *, of_owner: int | None = None) -> Line:
 
 @contextmanager
 def open_service(settings: Settings) -> Iterator[Service]:
-    """Open every knowledge base of the settings.
+    """Open every knowledge base of the settings; one whose files are damaged is out of service, unless it is the only.
 
     Raises as ``open_kb``, UsageError for two of one name, and CredentialsError for a model that lacks its key.
     """
@@ -183,16 +189,48 @@ def open_service(settings: Settings) -> Iterator[Service]:
         check_key(settings.model_copy(update={"model": model}))
     with ExitStack() as stack:
         found: list[Served] = []
+        damaged: dict[str, DataError] = {}
         for name in settings.web.kbs or (settings.kb,):
             own = settings.model_copy(update={"kb": name})
-            # Nobody whose turn it is waits for a process that runs queries.
-            kb = stack.enter_context(open_kb(own, queries=settings.web.runs + settings.web.queries))
             together = kb_names(name)
             key = SEPARATOR.join(short_names(together).values()) if together[1:] else Path(name.rstrip("/")).name
-            if any(one.key == key for one in found):
+            if key in damaged or any(one.key == key for one in found):
                 raise UsageError(f"two knowledge bases are called {key!r}; give one of their folders another name")
-            found.append(served(key, kb, own, offered(kb, settings.web.systems)))
-        yield Service(settings, found)
+            try:
+                # Nobody whose turn it is waits for a process that runs queries.
+                kb = stack.enter_context(_opened(own, settings.web.runs + settings.web.queries))
+            except DataError as error:
+                damaged[key] = error
+                _LOG.error("%s is out of service: %s", key, error)
+            else:
+                found.append(served(key, kb, own, offered(kb, settings.web.systems)))
+        if not found:
+            raise next(iter(damaged.values()))
+        yield Service(settings, found, {key: str(error) for key, error in damaged.items()})
+
+
+@contextmanager
+def _opened(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
+    """A knowledge base, of an SKB its indexes too: what cannot be opened is known before anybody asks.
+
+    Raises as ``open_kb``.
+    """
+    with open_kb(settings, queries=queries) as kb:
+        if kb_kind(kb) == "skb":
+            _open_indexes(kb)
+        yield kb
+
+
+@reading("its indexes")
+def _open_indexes(kb: KnowledgeBase) -> None:
+    from kbnav.knowledge.skb.kb import as_skb
+
+    skb = as_skb(kb, "the check").skb
+    for vectors in (skb.vectors, skb.relational_vectors):
+        if vectors is not None:
+            vectors.open_all()
+    for name in ("text", "names", "relational_text"):
+        getattr(skb, name)  # opened when it is first looked at
 
 
 def offered(kb: KnowledgeBase, names: Sequence[str]) -> tuple[SystemEntry, ...]:

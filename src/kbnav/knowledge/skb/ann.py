@@ -20,15 +20,18 @@ import numpy as np
 import numpy.typing as npt
 
 from kbnav.encoders import Vectors
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import DamagedKB, DataError, UsageError
 from kbnav.extras import missing
 from kbnav.knowledge.skb.arrays import consecutive, open_array
-from kbnav.knowledge.skb.schema import Progress, no_progress
+from kbnav.knowledge.skb.folder import file_info
+from kbnav.knowledge.skb.schema import FileInfo, Progress, no_progress
 
 MOST = 1_000
 """Results that are asked of the graph at most; more are found sooner by reading all vectors."""
 
-_META, _GRAPH = "ann.json", "graph.faiss"
+_META = "ann.json"
+GRAPH = "graph.faiss"
+"""The file that faiss reads."""
 _FORMAT = 1
 _KIND = "HNSW32,SQ8"
 _BUILD_WIDTH = 80  # neighbours considered when a vector is linked
@@ -76,7 +79,7 @@ def build(vectors: Vectors, content: str, out: Path, *, progress: Progress = no_
         for first in range(0, len(distinct), _ROWS_AT_ONCE):
             graph.add(vectors[distinct[first : first + _ROWS_AT_ONCE]])
             progress("ann", min(first + _ROWS_AT_ONCE, len(distinct)), len(distinct))
-        faiss.write_index(graph, str(out / _GRAPH))
+        faiss.write_index(graph, str(out / GRAPH))
     np.save(out / "nodes.npy", nodes)
     np.save(out / "start.npy", start)
     meta = {"format": _FORMAT, "content": content, "nodes": len(vectors), "distinct": len(distinct), "kind": _KIND}
@@ -106,11 +109,14 @@ class Approximate:
         return numbers
 
 
-def open(path: Path, content: str) -> Approximate:
+def open(path: Path, content: str, written: FileInfo | None = None) -> Approximate:
     """Open a built index by memory map.
 
-    Raises DataError where it is missing, damaged, too new, or made from other vectors than those ``content`` names;
-    UsageError without faiss.
+    faiss believes what a file says of its sizes, and ends the process where that is wrong. So a graph is read through
+    before, and compared with what was ``written`` where that is known; a gigabyte takes a second or two.
+
+    Raises DamagedKB where it is another, DataError where the index is missing, damaged, too new, or made from other
+    vectors than those ``content`` names; UsageError without faiss.
     """
     require()
     import faiss
@@ -122,7 +128,9 @@ def open(path: Path, content: str) -> Approximate:
         if not content or meta["content"] != content:
             raise DataError(f"{path}: made from other vectors than those beside it; build it again")
         nodes, start = open_array(path / "nodes.npy", np.int32), open_array(path / "start.npy", np.int64)
-        graph = faiss.read_index(str(path / _GRAPH), faiss.IO_FLAG_MMAP_IFC)
+        if written is not None and (path / GRAPH).is_file() and file_info(path / GRAPH) != written:
+            raise DamagedKB(f"{path / GRAPH}: its content is not what was written; build it again")
+        graph = faiss.read_index(str(path / GRAPH), faiss.IO_FLAG_MMAP_IFC)
         if (len(nodes), len(start) - 1, graph.ntotal) != (meta["nodes"], meta["distinct"], meta["distinct"]):
             raise ValueError(f"{len(nodes)} nodes and {graph.ntotal} vectors where other numbers were written")
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:

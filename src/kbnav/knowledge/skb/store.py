@@ -181,7 +181,8 @@ class SKB:
             return None
         self._tell_outdated()
         approximate = self.data / ann.folder(part)
-        return vectors.open(self.data / part, self._encoder, approximate if approximate.is_dir() else None)
+        graph = self.meta.files.get(f"{ann.folder(part)}/{ann.GRAPH}")
+        return vectors.open(self.data / part, self._encoder, approximate if approximate.is_dir() else None, graph)
 
     def _tell_outdated(self) -> None:
         if self.outdated and not self._told:

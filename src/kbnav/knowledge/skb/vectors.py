@@ -25,6 +25,7 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb import ann, quantized
 from kbnav.knowledge.skb.arrays import Mode, load
 from kbnav.knowledge.skb.damage import reading
+from kbnav.knowledge.skb.schema import FileInfo
 
 META, VECTORS, HASHES = "vectors.json", "vectors.npy", "hashes.npy"
 FORMAT = 1
@@ -52,6 +53,7 @@ class VectorIndex:
         *,
         content: str = "",
         approximate: Path | None = None,
+        graph: FileInfo | None = None,
         int8: quantized.Quantized | None = None,
     ) -> None:
         self.vectors = vectors
@@ -59,11 +61,16 @@ class VectorIndex:
         self.encoder_name = encoder_name
         self.content = content
         """Names encoder and texts, and so the vectors; empty where a build before approximate indexes left it out."""
-        self._approximate_folder = approximate
+        self._approximate_folder, self._graph = approximate, graph
         self._int8 = int8
         self._folder = folder
         self._encoder = encoder
         self._embedded = lru_cache(_EMBEDDED)(self._embed)
+
+    @reading("the approximate index")
+    def open_all(self) -> None:
+        """Open what is else opened when it is first needed. Raises DataError where it is damaged."""
+        _ = self._approximate
 
     @property
     def encoder(self) -> Encoder:
@@ -199,14 +206,16 @@ class VectorIndex:
         if not ann.installed():
             _log.warning("%s: all vectors are read: %s", self._approximate_folder, ann.absent())
             return None
-        return ann.open(self._approximate_folder, self.content)
+        return ann.open(self._approximate_folder, self.content, self._graph)
 
 
-def open(folder: Path, encoder: Encoder | None = None, approximate: Path | None = None) -> VectorIndex:
+def open(
+    folder: Path, encoder: Encoder | None = None, approximate: Path | None = None, graph: FileInfo | None = None
+) -> VectorIndex:
     """Open a finished index. ``encoder`` is for queries; without one, minilm and lsa find their own.
 
     ``approximate`` is the folder of its approximate index, which is opened when it is first needed; a search raises
-    DataError where it is damaged or of other vectors.
+    DataError where it is damaged, its graph another than was written, or of other vectors.
 
     Raises UsageError where it is another encoder than the index was made with, DataError where the index is missing,
     unfinished, damaged or too new.
@@ -225,7 +234,7 @@ def open(folder: Path, encoder: Encoder | None = None, approximate: Path | None 
         raise DataError(f"{folder}: not a vector index: {error!r}") from error
     if encoder is not None and encoder.name != name:
         raise UsageError(f"{folder}: made by the encoder {name}; {encoder.name} cannot search it")
-    return VectorIndex(vectors, name, folder, encoder, content=content, approximate=approximate, int8=int8)
+    return VectorIndex(vectors, name, folder, encoder, content=content, approximate=approximate, graph=graph, int8=int8)
 
 
 def _open_quantized(folder: Path, shape: tuple[int, int], error: Sequence[float] | None) -> quantized.Quantized | None:

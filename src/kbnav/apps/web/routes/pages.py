@@ -153,7 +153,7 @@ async def ready(parts: PartsOf, runner: RunnerOf) -> Response:
     Knowledge bases that are out of service are named; without any other the server is not ready.
     """
     problems = {key: served.guard.problem for key, served in parts.service.kbs.items()}
-    out = {key: problem for key, problem in problems.items() if problem}
+    out = {key: problem for key, problem in {**problems, **parts.service.absent}.items() if problem}
     well = [key for key in problems if key not in out]
     why = parts.hide.hidden(runner.problem)
     status = "not ready" if why or not well else "degraded" if out else "ok"
