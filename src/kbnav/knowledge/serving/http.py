@@ -243,8 +243,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _gone(self) -> bool:
         try:
-            readable, _, _ = select.select([self.connection], [], [], 0)
-            return bool(readable) and not self.connection.recv(1, socket.MSG_PEEK)
+            return _readable(self.connection) and not self.connection.recv(1, socket.MSG_PEEK)
         except (OSError, ValueError):
             return True
 
@@ -269,6 +268,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         _log.debug("%s %s", self.address_string(), format % args)
+
+
+def _readable(connection: socket.socket) -> bool:
+    """Whether something can be read, or the other side has hung up. Raises OSError, ValueError."""
+    if not hasattr(select, "poll"):
+        return bool(select.select([connection], [], [], 0)[0])
+    poll = select.poll()  # a process with more than 1,024 files open has some that select does not take
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _parameters(text: str) -> dict[str, str]:

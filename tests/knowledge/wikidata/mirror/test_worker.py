@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import socket
 import threading
 import time
@@ -10,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import requests
 
 from kbnav.errors import Stopped
 from kbnav.knowledge.wikidata.kb import WikidataKB
@@ -21,6 +24,7 @@ from kbnav.stopping import Brake
 
 HEAVY = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }"
 LARGE = "SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i } LIMIT 1000000"
+SLOWER = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d wdt:P61 ?f }"
 QUICK = "ASK { ?a ?b ?c }"
 
 
@@ -128,3 +132,19 @@ def test_a_query_that_is_stopped_ends_in_the_mirrors_process_too(mini: Path, tmp
             brake.within(lambda: kb.execute_query(HEAVY))
         assert not server.pool._busy
         kb.close()
+
+
+def test_a_query_is_answered_however_many_files_the_process_has_open(mini: Path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 4096:
+        pytest.skip(f"a process may open only {hard} files here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        with MirrorServer(mini, workers=1) as server, ThreadPoolExecutor(1) as threads:
+            asked = threads.submit(requests.get, f"{server.url}/sparql", {"query": SLOWER}, timeout=60)
+            assert asked.result().status_code == 200
+    finally:
+        for one in held:
+            os.close(one)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
