@@ -1,0 +1,145 @@
+"""Nothing that a reader, a model or a knowledge base says is run by a browser, or makes it ask another host."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.wikidata.mirror.build import build_mirror
+from tests.apps.web.parts import Explorer, Server, web_settings
+from tests.apps.web.test_page import ask, wait_for_the_end
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+ELSEWHERE = "//127.0.0.2:9/leak"
+RUN = "alert(window.hacked=1)"
+CORPUS = (
+    f"<script>{RUN}</script>",
+    f"<img src=x onerror={RUN}>",
+    f"<svg onload={RUN}>",
+    f'"><script>{RUN}</script>',
+    f"'><img src=x onerror={RUN}>",
+    f"javascript:{RUN}",
+    f'<a href="javascript:{RUN}" autofocus onfocus={RUN}>x</a>',
+    f'<iframe src="javascript:parent.{RUN}"></iframe>',
+    f'<iframe srcdoc="<script>parent.{RUN}</script>"></iframe>',
+    f"<body onload={RUN}>",
+    f"<details open ontoggle={RUN}>",
+    f"<input autofocus onfocus={RUN}>",
+    f"<video><source onerror={RUN}></video>",
+    f"<math><mtext><table><mglyph><style><!--</style><img title='--><img src=x onerror={RUN}>'>",
+    f"</textarea><script>{RUN}</script>",
+    f"</script><script>{RUN}</script>",
+    f"</title><script>{RUN}</script>",
+    f"<!--><script>{RUN}</script>-->",
+    f"<![CDATA[<script>{RUN}</script>]]>",
+    f"&lt;script&gt;{RUN}&lt;/script&gt; &#60;script>{RUN}&#60;/script>",
+    f"\\u003cscript\\u003e{RUN}\\u003c/script\\u003e \\x3cscript>",
+    f'{{{{constructor.constructor("{RUN}")()}}}} ${{{RUN}}} <%= {RUN} %>',
+    f"\u202e<script>{RUN}</script>\u2028{RUN}\u2029",
+    f"data:text/html,<script>{RUN}</script>",
+    f"[x](javascript:{RUN}) ![x]({ELSEWHERE})",
+    f"<img src={ELSEWHERE}>",
+    f"<link rel=stylesheet href={ELSEWHERE}><style>@import '{ELSEWHERE}'</style>",
+    f'<meta http-equiv=refresh content="0;url={ELSEWHERE}"><base href={ELSEWHERE}>',
+    f'<object data={ELSEWHERE}></object><embed src={ELSEWHERE}><p style="background:url({ELSEWHERE})">',
+)
+ALL = " ".join(CORPUS)
+
+
+@contextmanager
+def nothing_runs(page: Page, server: Server) -> Iterator[None]:
+    """Fails where a dialog opens, a script sets ``hacked``, or another host is asked."""
+    wrong: list[str] = []
+    page.on("dialog", lambda dialog: (wrong.append(f"dialog {dialog.message}"), dialog.dismiss()))
+    page.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith(server.url) else None)
+    page.add_init_script("Object.defineProperty(window, 'hacked', { set() { alert('hacked'); } })")
+    yield
+    assert page.evaluate("window.hacked") is None
+    assert wrong == []
+    assert (
+        page.locator("main img, main script, main iframe, main object, main style, [href^='javascript']").count() == 0
+    )
+
+
+def literal(text: str) -> str:
+    return json.dumps(text)  # as N-Triples writes it too
+
+
+def hostile_mirror(folder: Path) -> Path:
+    """A mirror whose labels, aliases and descriptions are the corpus: of entities, and of the property too."""
+    wd, label = "http://www.wikidata.org", "<http://www.w3.org/2000/01/rdf-schema#label>"
+    prop = f"<{wd}/entity/P61>"
+    lines = [
+        f"<{wd}/entity/Q7186> {label} {literal(ALL)}@en .",
+        f"<{wd}/entity/Q7186> <http://schema.org/description> {literal(ALL)}@en .",
+        f"{prop} {label} {literal(ALL)}@en .",
+        f"{prop} <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://wikiba.se/ontology#Property> .",
+        f"{prop} <http://wikiba.se/ontology#propertyType> <http://wikiba.se/ontology#WikibaseItem> .",
+        f"{prop} <http://wikiba.se/ontology#directClaim> <{wd}/prop/direct/P61> .",
+    ]
+    for number, text in enumerate(CORPUS, 1):
+        lines += [
+            f"<{wd}/entity/Q{number}> {label} {literal(text)}@en .",
+            f"<{wd}/entity/Q{number}> <http://www.w3.org/2004/02/skos/core#altLabel> {literal(text)}@en .",
+            f"<{wd}/entity/Q{number}> <{wd}/prop/direct/P61> <{wd}/entity/Q7186> .",
+        ]
+    (folder / "hostile.nt").write_text("\n".join(lines) + "\n")
+    build_mirror([folder / "hostile.nt"], folder / "hostile")
+    return folder / "hostile"
+
+
+def test_question_labels_and_answers_are_text_in_the_page(page: Page, fresh_home: Path, tmp_path: Path):
+    query = "SELECT ?element ?by { ?element wdt:P61 ?by }"
+    with (
+        Explorer(query, ALL) as model,
+        Server(web_settings(fresh_home, str(hostile_mirror(tmp_path)), **model.options())) as server,
+        nothing_runs(page, server),
+    ):
+        policy = page.goto(server.url).headers["content-security-policy"]
+        assert "default-src 'none'; script-src 'self'" in policy
+        ask(page, ALL)
+        wait_for_the_end(page)
+        page.wait_for_selector(".rows td")
+        page.click(".steps summary")
+        shown = page.inner_text(".rows")
+        assert all(text.split()[0][:8] in shown for text in CORPUS if text.isprintable())
+        assert page.locator(".rows tbody tr").count() == len(CORPUS)
+        page.reload()  # from what is kept
+        wait_for_the_end(page)
+        page.click("text=Share")
+        address = page.get_attribute(".shared-link", "href")
+        page.goto(address)
+        page.wait_for_selector(".rows td")
+        for entity in ("Q7186", "Q1", "Q2"):
+            page.goto(f"{server.url}/entry/hostile/{entity}")
+            page.wait_for_selector("h2")
+
+
+def test_names_types_relations_and_documents_of_nodes_are_text_in_the_page(
+    page: Page, fresh_home: Path, tmp_path: Path
+):
+    nodes = [{"id": f"n{n}", "name": text, "type": text, "text": ALL, text: ALL} for n, text in enumerate(CORPUS)]
+    nodes.append({"id": f"odd <{RUN}> & '\"", "name": "odd", "type": "thing", "text": ALL})
+    edges = [{"source": "n0", "relation": text, "target": f"n{n}"} for n, text in enumerate(CORPUS)]
+    edges.append({"source": nodes[-1]["id"], "relation": "leads", "target": "n0"})
+    (tmp_path / "n.jsonl").write_text("\n".join(map(json.dumps, nodes)))
+    (tmp_path / "e.jsonl").write_text("\n".join(map(json.dumps, edges)))
+    build(TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.jsonl"]), tmp_path / "hostile.skb", Options(vectors=False))
+    with (
+        Server(web_settings(fresh_home, str(tmp_path / "hostile.skb"))) as server,
+        nothing_runs(page, server),
+    ):
+        for node in ("n0", "n1", "odd%20%3Calert(window.hacked%3D1)%3E%20%26%20'%22"):
+            assert page.goto(f"{server.url}/entry/hostile.skb/{node}").status == 200, node
+            page.wait_for_selector("h2")
+        page.goto(server.url)
+        ask(page, f"Which thing leads to {CORPUS[0]}?")
+        wait_for_the_end(page)
+        page.click(".steps summary")
