@@ -54,7 +54,7 @@ FUNCTION_WORDS: Mapping[str, str] = {
         zum zur mit ohne für auf aus bei nach über unter vor zwischen durch gegen seit im in an am als auch
         und oder aber nicht kein keine wer wen wem wessen was wann wo wohin woher warum wieso wie oft viele viel
         wieviel wieviele wofür wodurch womit woraus worin woran worauf wovon welche welcher welches welchem
-        welchen gibt gab es man alle mehr sich nenne zeige liste""",
+        welchen gibt gab es man alle mehr noch sich erste ersten lautet lauten nenne zeige liste""",
     "fr": """
         le la les l' un une des du de d' au aux et ou où est sont était étaient fut a ont avait été être qui
         que qu' quoi quel quelle quels quelles quand comment combien pourquoi dans en sur sous par pour avec
@@ -147,6 +147,9 @@ LETTERS: Mapping[str, str] = {
 QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|„[^“”]*[“”]|«[^»]*»|《[^》]*》|「[^」]*」")
 INITIAL = re.compile(r"\b[^\W\d_]\.")
 
+ASKED_OF_A_NAME = re.compile(r"\s*Was\s+[^\W\d_a-zäöüß]")
+"""``Was`` before a capital: a question about who is named, in English or Dutch; German has a verb or ``für`` there."""
+
 ENOUGH = 0.9
 """A language other than the default must have this many votes; a word of one language alone has one vote."""
 
@@ -205,6 +208,7 @@ def _latin_votes(text: str) -> Mapping[str, float]:
     votes: defaultdict[str, float] = defaultdict(float)
     shouted = text.isupper()
     known = _languages_of_words()
+    asks_yes_or_no = not shouted and ASKED_OF_A_NAME.match(text)
     for position, word in enumerate(WORD.findall(INITIAL.sub(" ", text))):
         capital = word[0].isupper() and not shouted
         if position and capital:
@@ -212,6 +216,8 @@ def _latin_votes(text: str) -> Mapping[str, float]:
         bare = word.lower().replace("’", "'")
         languages = known.get(bare) or known.get(bare.rstrip("'"), ())
         weight = (1.0 if position else 2.0) * (0.4 if bare in PARTICLES else 1.0)  # questions open with a telling word
+        if asks_yes_or_no and not position:
+            languages = tuple(language for language in languages if language != "de")
         for language in languages:
             votes[language] += weight / len(languages)
         for letter in dict.fromkeys("" if capital else bare):
