@@ -16,6 +16,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from kbnav.agents.common.state import UNCOUNTED
 from kbnav.answers import AnswerTable, Ranking
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import is_mirror
@@ -217,8 +218,7 @@ def run_line(run: Run) -> dict[str, Any]:
 def spent_words(run: Run) -> str:
     """What a run took: steps, time, and where a model was asked its calls, tokens and cost."""
     parts = [f"{len(run.path)} step{'s' if len(run.path) != 1 else ''}"]
-    if run.discarded:
-        parts.append(f"{len(run.discarded)} taken back")
+    parts += [f"{count} {how}" for how, count in off_path(run).items() if count]
     parts.append(f"{run.seconds:.1f} s")
     if asked := sum(run.requests.values()):
         parts.append(f"{asked} request{'s' if asked != 1 else ''}")
@@ -229,6 +229,12 @@ def spent_words(run: Run) -> str:
     if run.replayed.calls:
         parts.append(f"{run.replayed.calls} replies kept from before")
     return ", ".join(parts)
+
+
+def off_path(run: Run) -> dict[str, int]:
+    """How many steps were taken back, and how many calls were never run and cost no action."""
+    not_run = sum(step.dropped in UNCOUNTED for step in run.discarded)
+    return {"taken back": len(run.discarded) - not_run, "not run": not_run}
 
 
 def _run_lines(run: Run) -> Iterable[RenderableType]:
@@ -259,7 +265,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "query": outcome.query,
         "query_labelled": labelled_query(run),
         "actions": len(run.steps),
-        "taken_back": len(run.discarded),
+        **{how.replace(" ", "_"): count for how, count in off_path(run).items()},
         "tokens": {"prompt": run.usage.prompt, "completion": run.usage.completion},
         "cost": run.cost,
         "seconds": run.seconds,

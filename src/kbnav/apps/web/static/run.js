@@ -96,6 +96,7 @@ export class RunView {
     const steps = answer.actions ?? this.calls.size;
     const parts = [`${steps} ${steps === 1 ? "step" : "steps"}`];
     if (answer.taken_back) parts.push(`${answer.taken_back} taken back`);
+    if (answer.not_run) parts.push(`${answer.not_run} not run`);
     if (answer.seconds !== undefined) parts.push(`${answer.seconds.toFixed(1)} s`);
     if (answer.tokens?.prompt) parts.push(`${answer.tokens.prompt + answer.tokens.completion} tokens`);
     if (typeof answer.cost === "number") parts.push(`$${answer.cost.toFixed(4)}`);
