@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import langgraph.graph  # noqa: F401 - pytest parses it again as it is imported, which Python 3.11 cannot do beside threads
 import pytest
 import requests
+from vcr.persisters.filesystem import FilesystemPersister
 
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
@@ -51,9 +54,42 @@ def _scrub_request(request: Any) -> Any:
     return request
 
 
+RECORDED_AT = "Thu, 01 Jan 2026 00:00:00 GMT"
+"""Stands in every recording for the time it was made at, so that one made again differs by what was said only."""
+_INDEXED = re.compile(rb'(?<="timestamp":")[^"]*')
+"""When the mirror that answers a search was built."""
+_BLANK = re.compile(rb'(?<="type":"bnode","value":")[^"]*')
+"""A blank node, which each build of the mirror names anew."""
+
+
 def _scrub_response(response: dict[str, Any]) -> dict[str, Any]:
-    scrub(response["headers"])
+    headers = response["headers"]
+    scrub(headers)
+    headers.update({name: [RECORDED_AT] for name in headers if name.casefold() == "date"})
+    body = response["body"]
+    names: dict[bytes, bytes] = {}
+    dated = _INDEXED.sub(b"2026-01-01T00:00:00Z", body["string"])
+    body["string"] = _BLANK.sub(lambda node: names.setdefault(node[0], b"b%d" % len(names)), dated)
     return response
+
+
+class InOrder(FilesystemPersister):
+    """Writes what was asked between two calls of a model in an order that does not hang on threads."""
+
+    @staticmethod
+    def save_cassette(cassette_path: Any, cassette_dict: Any, serializer: Any) -> None:
+        """Put requests that change nothing in the order of their addresses, and save."""
+        pairs = zip(cassette_dict["requests"], cassette_dict["responses"], strict=True)
+        ordered: list[tuple[Any, Any]] = []
+        for reads, group in groupby(pairs, key=lambda pair: pair[0].method == "GET"):
+            ordered += sorted(group, key=lambda pair: pair[0].uri if reads else "")
+        inside = {"requests": [asked for asked, _ in ordered], "responses": [said for _, said in ordered]}
+        FilesystemPersister.save_cassette(cassette_path, inside, serializer)
+
+
+def pytest_recording_configure(config: pytest.Config, vcr: Any) -> None:
+    """How recordings are written."""
+    vcr.register_persister(InOrder)
 
 
 @pytest.fixture(scope="module")

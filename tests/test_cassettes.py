@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.conftest import ROOT, SECRET_HEADERS, scrub
+from tests.conftest import RECORDED_AT, ROOT, SECRET_HEADERS, scrub
 
 CASSETTES = sorted((ROOT / "cassettes").rglob("*.yaml"))
 
@@ -27,6 +27,14 @@ def test_no_cassette_holds_a_credential():
                 names = {name.casefold() for name in interaction[side]["headers"]}
                 assert not names & SECRET_HEADERS, path.name
         assert not re.search(r"Bearer \S|\bsk-[A-Za-z0-9]{16}", text), path.name
+
+
+def test_no_cassette_holds_the_time_it_was_made_at():
+    for path in CASSETTES:
+        text = path.read_text(encoding="utf-8")
+        dates = re.findall(r"^ *date:\n *- (.*)$", text, re.IGNORECASE | re.MULTILINE)
+        assert dates, path.name
+        assert set(dates) == {RECORDED_AT}, path.name
 
 
 def test_every_cassette_belongs_to_a_test():
