@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from kbnav.errors import QuerySyntaxError
 from kbnav.evaluation.datasets import load_dataset
-from kbnav.evaluation.query_reader import Triple
-from kbnav.evaluation.query_shape import query_shape
+from kbnav.evaluation.query_shape import Triple, query_shape
 from tests.knowledge.sparql.real import examples
 
 WD = "http://www.wikidata.org/entity/"

@@ -15,6 +15,7 @@ from kbnav.knowledge.service.exchange import Reply
 from kbnav.knowledge.service.http import HttpClient
 from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.sparql.labels import LABEL_SERVICE
+from kbnav.knowledge.sparql.parser import parse_error
 from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
 from kbnav.knowledge.wikidata import split
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
@@ -100,6 +101,23 @@ def test_classes_of_articles_are_climbed_in_the_main_graph():
     with both() as (kb, _, _articles):
         query = "SELECT ?a { ?a wdt:P31/wdt:P279* wd:Q13442814 ; wdt:P50 ?who . ?who wdt:P19 wd:Q3012 }"
         assert ids(kb.execute_query(query)) == [["Q900"]]
+
+
+def test_what_has_no_name_is_still_one_thing_where_it_is_parted():
+    divided = split.divide("SELECT ?t { ?w wdt:P31 wd:Q13442814 ; wdt:P50 [ wdt:P27 wd:Q142 ] ; wdt:P1476 ?t }")
+    assert divided is not None
+    assert parse_error(divided.text) is None
+    assert "?node1_1 wdt:P27 wd:Q142 . SERVICE" in divided.text
+    assert "?w wdt:P50 ?node1_1 ." in divided.text
+
+
+def test_named_subqueries_are_parted_too():
+    named = "SELECT ?paper { ?paper wdt:P31 wd:Q13442814 ; wdt:P50 ?who . ?who wdt:P27 wd:Q142 }"
+    divided = split.divide(f"SELECT ?paper WITH {{ {named} }} AS %papers {{ INCLUDE %papers . ?paper wdt:P577 ?date }}")
+    assert divided is not None
+    assert divided.text.count("SERVICE wdsubgraph:scholarly_articles {") == 2
+    assert "?who wdt:P27 wd:Q142 . SERVICE" in divided.text
+    assert "INCLUDE %papers . SERVICE wdsubgraph:scholarly_articles { ?paper wdt:P577 ?date . }" in divided.text
 
 
 def test_statements_of_articles_go_with_them():

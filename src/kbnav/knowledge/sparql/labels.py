@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from kbnav.knowledge.sparql.parser import close_up, fresh_variable
 from kbnav.knowledge.sparql.prefixes import declared_prefixes, expand
-from kbnav.knowledge.sparql.reading import UnreadQuery, read_query, subqueries
+from kbnav.knowledge.sparql.reading import UnreadQuery, read_query
+from kbnav.knowledge.sparql.syntax import subqueries
 from kbnav.knowledge.sparql.tokens import Nesting, Token, nesting, syntax_error, tokenize
 
 LABEL_SERVICE = "http://wikiba.se/ontology#label"

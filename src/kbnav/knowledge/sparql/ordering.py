@@ -13,7 +13,7 @@ from contextlib import suppress
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.sparql.joins import Part, Parts, arranged
 from kbnav.knowledge.sparql.parser import fresh_variable, parse_error
-from kbnav.knowledge.sparql.reading import UnreadQuery, read_query, subqueries
+from kbnav.knowledge.sparql.reading import UnreadQuery, read_query
 from kbnav.knowledge.sparql.syntax import (
     Bind,
     Element,
@@ -23,6 +23,7 @@ from kbnav.knowledge.sparql.syntax import (
     Place,
     Query,
     certain,
+    subqueries,
 )
 from kbnav.knowledge.sparql.tokens import tokenize
 

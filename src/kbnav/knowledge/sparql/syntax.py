@@ -6,7 +6,8 @@ place and leaves all other text as it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 
@@ -14,8 +15,8 @@ from typing import Literal
 class Path:
     """A property path (SPARQL 1.1, section 9).
 
-    ``kind`` is ``iri`` (its text in ``name``), ``negated`` (the whole text in ``name``), ``^``, ``/``, ``|``, or one of
-    ``*``, ``+`` and ``?``.
+    ``kind`` is ``iri`` (its text in ``name``), ``negated`` (``!`` before a path of IRIs, ``^`` and ``|``), ``^``,
+    ``/``, ``|``, or one of ``*``, ``+`` and ``?``.
     """
 
     kind: Literal["iri", "negated", "^", "/", "|", "*", "+", "?"]
@@ -25,8 +26,10 @@ class Path:
     def text(self) -> str:
         """The path as SPARQL."""
         match self.kind:
-            case "iri" | "negated":
+            case "iri":
                 return self.name
+            case "negated":
+                return f"!({self.parts[0].text()})" if self.parts[0].kind == "|" else f"!{self.parts[0].text()}"
             case "|":
                 return "|".join(part.text() for part in self.parts)
             case "/":
@@ -74,30 +77,54 @@ class Triples:
 
 @dataclass(frozen=True)
 class Values:
-    """VALUES with its variables and number of rows; ``total`` where no row has UNDEF."""
+    """VALUES with its variables, its number of rows and the terms in them; ``total`` where no row has UNDEF."""
 
     place: Place
     variables: tuple[str, ...]
     rows: int
+    terms: tuple[str, ...]
     total: bool
 
 
 @dataclass(frozen=True)
+class Expression:
+    """What is read of an expression: its variables, the groups of its EXISTS, and its literals outside of those."""
+
+    variables: tuple[str, ...] = ()
+    groups: tuple[Group, ...] = ()
+    literals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Filter:
-    """FILTER, with the variables outside the groups of its EXISTS, and those groups."""
+    """FILTER with its expression."""
 
     place: Place
-    variables: tuple[str, ...]
-    groups: tuple[Group, ...]
+    expression: Expression
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables outside the groups of EXISTS."""
+        return self.expression.variables
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of EXISTS."""
+        return self.expression.groups
 
 
 @dataclass(frozen=True)
 class Bind:
-    """BIND with the variable it sets, and the groups of EXISTS in it."""
+    """BIND with the variable it sets."""
 
     place: Place
     variable: str
-    groups: tuple[Group, ...]
+    expression: Expression
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of EXISTS."""
+        return self.expression.groups
 
 
 @dataclass(frozen=True)
@@ -113,16 +140,56 @@ class Nested:
     name: str = ""
 
 
-Element = Triples | Values | Filter | Bind | Nested
+@dataclass(frozen=True)
+class Include:
+    """Blazegraph's INCLUDE of a named subquery, with the variables that this shows."""
+
+    place: Place
+    variables: tuple[str, ...]
+
+
+Element = Triples | Values | Filter | Bind | Nested | Include
+
+
+@dataclass(frozen=True)
+class Modifier:
+    """GROUP BY, HAVING, ORDER BY, LIMIT or OFFSET."""
+
+    kind: str
+    expression: Expression = Expression()
+
+
+@dataclass(frozen=True)
+class Tail:
+    """What stands behind a query's outermost group."""
+
+    modifiers: tuple[Modifier, ...] = ()
+    values: tuple[Values, ...] = ()
 
 
 @dataclass(frozen=True)
 class Select:
-    """A SELECT, the query's own or a subquery's; ``star`` is the place of its ``*``, which ``variables`` is without."""
+    """A SELECT, the query's own or a subquery's; ``star`` is the place of its ``*``, which ``variables`` is without.
+
+    ``expressions`` are those it computes, ``unnamed`` how many of them have no name (Blazegraph takes that), ``named``
+    its named subqueries (``WITH { … } AS %name``, Blazegraph's too).
+    """
 
     where: Group
     variables: tuple[str, ...]
     star: Place | None
+    expressions: tuple[Expression, ...] = ()
+    unnamed: int = 0
+    named: tuple[Select, ...] = ()
+    tail: Tail = Tail()
+
+    @property
+    def visible(self) -> tuple[str, ...]:
+        """The variables of its rows, a ``*`` spelled out."""
+        if self.star is None:
+            return self.variables
+        behind = (name for values in self.tail.values for name in values.variables)
+        return tuple(dict.fromkeys((*self.where.visible, *behind)))
 
 
 @dataclass(frozen=True)
@@ -137,7 +204,7 @@ class Group:
     def visible(self) -> tuple[str, ...]:
         """The variables that it binds, or may bind, for what is around it, in the order they are written."""
         if self.select is not None:
-            return self.select.where.visible if self.select.star else self.select.variables
+            return self.select.visible
         return tuple(dict.fromkeys(name for element in self.elements for name in _shown(element)))
 
     @property
@@ -151,12 +218,27 @@ class Group:
 
 @dataclass(frozen=True)
 class Query:
-    """A query; ``select`` is None for ASK, CONSTRUCT and DESCRIBE. ``prologue`` is the text of its declarations."""
+    """A query; ``select`` is None for ASK, CONSTRUCT and DESCRIBE, which have their own ``tail``.
+
+    ``prologue`` is the text of its declarations, ``where`` empty where there is none (DESCRIBE).
+    """
 
     form: str
     prologue: str
     where: Group
-    select: Select | None = field(default=None)
+    tail: Tail = Tail()
+    select: Select | None = None
+
+
+def subqueries(group: Group) -> Iterator[Select]:
+    """The SELECTs in a group, at any depth."""
+    if group.select is not None:
+        yield group.select
+        yield from subqueries(group.select.where)
+    for element in group.elements:
+        if isinstance(element, Filter | Bind | Nested):
+            for inner in element.groups:
+                yield from subqueries(inner)
 
 
 def is_variable(text: str) -> bool:
@@ -180,7 +262,7 @@ def _shown(element: Element) -> tuple[str, ...]:
     match element:
         case Triples(patterns=patterns):
             return tuple(name for pattern in patterns for name in pattern.variables)
-        case Values(variables=names):
+        case Values(variables=names) | Include(variables=names):
             return names
         case Bind(variable=name):
             return (name,)

@@ -39,6 +39,8 @@ LEFT_OUT = (
     "articles inside SERVICE wdsubgraph:scholarly_articles { … }."
 )
 
+_UNNAMED = re.compile(r"_: (\d+)")
+
 
 @dataclass(frozen=True)
 class Divided:
@@ -83,17 +85,18 @@ def divide(query: str, scholarly: Collection[str] = CLASSES, *, guess: bool = Fa
     property that mostly articles have; and their statements.
     """
     try:
-        where = read_query(query).where
+        read = read_query(query, named=True)
     except UnreadQuery:
         return None
-    patterns = list(_patterns(where))
+    wheres = [*(one.where for one in read.select.named), read.where] if read.select else [read.where]
+    patterns = [one for where in wheres for one in _patterns(where)]
     articles = _articles(patterns, scholarly, guess=guess)
     if not articles:
         return None
     inside = [one for one in patterns if one.subject in articles]
     if len(inside) == len(patterns) and not any(_climbs(one) for one in inside):
         return Divided(query, whole=True)
-    edits = [edit for group in _groups(where) for edit in _edits(query, group, articles)]
+    edits = [edit for where in wheres for group in _groups(where) for edit in _edits(query, group, articles)]
     for start, end, text in sorted(edits, reverse=True):
         query = query[:start] + text + query[end:]
     return Divided(query, whole=False)
@@ -103,7 +106,8 @@ def _groups(group: Group) -> Iterator[Group]:
     """A group and all in it but what is in another service already."""
     yield group
     if group.select is not None:
-        yield from _groups(group.select.where)
+        for select in (*group.select.named, group.select):
+            yield from _groups(select.where)
     for element in group.elements:
         if isinstance(element, Filter | Bind) or (isinstance(element, Nested) and element.kind != "SERVICE"):
             for inner in element.groups:
@@ -169,7 +173,9 @@ def _edits(query: str, group: Group, articles: set[str]) -> Iterator[tuple[int, 
             else:
                 service.append(_triple(one))
         text = " ".join([*outside, "SERVICE wdsubgraph:scholarly_articles {", *service, "}"])
-        yield element.place.start, element.place.end, text
+        # What stands for `[ … ]` may be parted too, and a blank node is known in one group only.
+        node = fresh_variable(query, "node")
+        yield element.place.start, element.place.end, _UNNAMED.sub(rf"?{node}_\1", text)
 
 
 def _triple(pattern: Pattern) -> str:

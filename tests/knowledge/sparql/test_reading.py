@@ -1,0 +1,86 @@
+"""The one grammar: what is read of a query, and which queries are not rewritten."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbnav.errors import QuerySyntaxError
+from kbnav.knowledge.sparql.reading import UnreadQuery, parse_query, read_query
+from kbnav.knowledge.sparql.syntax import Include, Triples, Values
+
+
+def test_named_subqueries_show_their_variables_where_they_are_included():
+    query = (
+        "SELECT * WITH { SELECT ?a (MAX(?d) AS ?last) { ?a wdt:P569 ?d } GROUP BY ?a } AS %i { INCLUDE %i . ?a ?p ?o }"
+    )
+    read = parse_query(query)
+    assert isinstance(read.where.elements[0], Include)
+    assert read.select is not None
+    assert read.select.visible == ("?a", "?last", "?p", "?o")
+    assert read_query(query, named=True) == read
+    with pytest.raises(UnreadQuery, match="named subquery"):
+        read_query(query)
+
+
+def test_values_behind_the_query_are_shown_by_its_star():
+    read = parse_query("SELECT * { ?a wdt:P1 ?b } LIMIT 5 VALUES (?b ?c) { (wd:Q1 UNDEF) (wd:Q2 'x'@en) }")
+    assert read.select is not None
+    assert read.select.visible == ("?a", "?b", "?c")
+    (values,) = read.select.tail.values
+    assert (values.rows, values.terms, values.total) == (2, ("wd:Q1", "wd:Q2", "'x'@en"), False)
+    assert [modifier.kind for modifier in read.select.tail.modifiers] == ["LIMIT"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("!wdt:P1", "!wdt:P1"),
+        ("!(wdt:P1 | ^wdt:P2)", "!(wdt:P1|^wdt:P2)"),
+        ("!^a", "!^a"),
+        ("(wdt:P31/(wdt:P279*))", "wdt:P31/wdt:P279*"),
+        ("(^wdt:P1/!(wdt:P2|a))+", "(^wdt:P1/!(wdt:P2|a))+"),
+    ],
+)
+def test_paths_are_written_again_as_they_were_but_for_needless_brackets(path: str, text: str):
+    (element,) = read_query(f"ASK {{ ?a {path} ?b }}").where.elements
+    assert isinstance(element, Triples)
+    verb = element.patterns[0].verb
+    assert not isinstance(verb, str)
+    assert verb.text() == text
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "ASK { ?x wdt:P1 (1 2) }",
+        "DESCRIBE wd:Q1",
+        "INSERT DATA { wd:Q1 wdt:P1 1 }",
+        "ASK { ?x wdt:P1 } ",
+        "ASK { } ASK",
+    ],
+)
+def test_what_has_more_than_its_structure_tells_is_not_rewritten(query: str):
+    with pytest.raises(UnreadQuery):
+        read_query(query)
+
+
+@pytest.mark.parametrize(
+    ("query", "place"),
+    [
+        ("ASK { BIND(5) }", "column 7: BIND sets no variable"),
+        ("SELECT ?x { { SELECT ?x { } ?x ?y ?z } }", "column 29: expected `}` behind the subquery"),
+        ("ASK { UNION { } }", "column 7: expected a pattern"),
+        ("ASK { ?x !5 ?y }", "column 11: expected a property"),
+    ],
+)
+def test_what_is_no_sparql_is_said_with_its_place(query: str, place: str):
+    with pytest.raises(QuerySyntaxError, match=place):
+        parse_query(query)
+
+
+def test_a_template_is_read_and_matches_nothing():
+    read = parse_query("CONSTRUCT { ?a wdt:P1 (?b) } FROM <urn:g> WHERE { VALUES ?a { wd:Q1 -5 true } } ORDER BY ?a")
+    (values,) = read.where.elements
+    assert isinstance(values, Values)
+    assert (values.rows, values.terms) == (3, ("wd:Q1", "-5", "true"))
+    assert [modifier.kind for modifier in read.tail.modifiers] == ["ORDER BY"]
