@@ -69,7 +69,9 @@ def _scrub_response(response: dict[str, Any]) -> dict[str, Any]:
     body = response["body"]
     names: dict[bytes, bytes] = {}
     dated = _INDEXED.sub(b"2026-01-01T00:00:00Z", body["string"])
-    body["string"] = _BLANK.sub(lambda node: names.setdefault(node[0], b"b%d" % len(names)), dated)
+    body["string"] = _BLANK.sub(
+        lambda node: names.setdefault(node[0], b"b%0*d" % (len(node[0]) - 1, len(names))), dated
+    )
     return response
 
 
