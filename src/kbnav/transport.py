@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import threading
+import weakref
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
@@ -67,11 +68,13 @@ def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, 
             request.extensions[_HOME] = origin(str(request.url))
             return in_time(lambda: send(request, **options), seconds)
 
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            # Before the sockets go: a ``__del__`` may come after them where all are in one cycle of references.
+            weakref.finalize(self, _hang_up, [self._transport, *self._mounts.values()])
+
         def __del__(self) -> None:
-            try:  # noqa: SIM105 - at the end of the process names of modules may be gone
-                self.close()
-            except Exception:  # noqa: BLE001
-                pass
+            """Leave the closing to what is said above."""
 
     class AsyncClient(openai.DefaultAsyncHttpxClient):
         async def send(self, request: Any, **options: Any) -> Any:
@@ -98,6 +101,13 @@ def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, 
         Client(event_hooks={"request": [to_home], "response": [bounded]}, **shared),
         AsyncClient(event_hooks={"request": [to_home_async], "response": [bounded_async]}, **shared),
     )
+
+
+def _hang_up(transports: Iterable[Any]) -> None:
+    """Close the connections that a client of these transports kept."""
+    for transport in transports:
+        with suppress(Exception):
+            transport.close()
 
 
 def out_of_bounds(error: BaseException) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from kbnav.stopping import Brake
 from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import Toolbox
 from kbnav.trajectory import Call, Step, Usage
+from kbnav.transport import clients
 from tests.agents.parts import NumbersKB, execute_query, finish, look
 from tests.models.stub import Canned, ModelStub, completion, failure
 
@@ -90,6 +93,15 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch, var
     assert said[0] == "hello"
     (headers,) = ({name.lower(): value for name, value in sent.items()} for sent in proxy.headers)
     assert (headers["host"], headers["connection"]) == (host, "close" if braked else "keep-alive")
+
+
+def test_a_client_that_nobody_holds_any_more_closes_its_connections_first():
+    with warnings.catch_warnings(record=True) as told, ModelStub([completion("hello")]) as stub:
+        warnings.simplefilter("always")
+        ask(open_chat_model(settings_for(stub), sampling=False), "hello")
+        clients.cache_clear()
+        gc.collect()
+    assert [str(one.message) for one in told if one.category is ResourceWarning] == []
 
 
 def test_the_model_is_sent_the_tools_with_a_thought_that_one_call_of_a_turn_needs():
