@@ -33,8 +33,7 @@ def test_no_cassette_holds_the_time_it_was_made_at():
     for path in CASSETTES:
         text = path.read_text(encoding="utf-8")
         dates = re.findall(r"^ *date:\n *- (.*)$", text, re.IGNORECASE | re.MULTILINE)
-        assert dates, path.name
-        assert set(dates) == {RECORDED_AT}, path.name
+        assert set(dates) <= {RECORDED_AT}, path.name  # some were written by hand, without
 
 
 def test_every_cassette_belongs_to_a_test():
