@@ -149,6 +149,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home, Hanging() as stuck:
         kbs = ("--kb", "mini", "--kb", "demo", "--kb", stuck.url)
         with served_process(Path(home), *kbs, environment={"KBNAV_LANGUAGE": "en"}) as (url, process):
+            # A pipe that nobody reads is full after some 900 requests, and the server then waits to write its log.
+            threading.Thread(target=list, args=(process.stdout,), daemon=True).start()
             if given.downloads:
                 downloads(Visit(url), process.pid, given.rows, given.downloads, given.forms)
             if given.pages:
