@@ -132,6 +132,35 @@ class Brake:
         return Stopped(self._why) if self._why else CancelledError()
 
 
+@contextmanager
+def braking(stop: threading.Event, why: str = ON_REQUEST) -> Iterator[Brake]:
+    """A brake that ``stop`` pulls, with a loop of its own for models' calls.
+
+    The event may be set by a signal's handler, which must not pull it itself: it may have come while the brake is held.
+    """
+    loop, over = asyncio.new_event_loop(), threading.Event()
+    brake = Brake(loop)
+
+    def watch() -> None:
+        while not over.is_set():
+            if stop.wait(0.1):
+                brake.stop(why)
+                return
+
+    threads = [threading.Thread(target=work, daemon=True) for work in (loop.run_forever, watch)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield brake
+    finally:
+        over.set()
+        loop.call_soon_threadsafe(loop.stop)
+        for thread in threads:
+            thread.join(5)
+        if not loop.is_running():
+            loop.close()
+
+
 def _settle(settle: Callable[[Any], None], value: object) -> None:
     """Give a future its end, unless nobody waits for it any more."""
     try:

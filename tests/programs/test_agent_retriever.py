@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage
 
-from kbnav.errors import UsageError
+from kbnav.errors import Stopped, UsageError
 from kbnav.evaluation.records import read_saved_run
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
@@ -25,6 +29,7 @@ from kbnav.programs.retriever import AgentRetriever, AgentRetrieverOptions, buil
 from kbnav.settings import Settings
 from kbnav.trace import Trace
 from tests.apps.parts import Cli
+from tests.models.stub import silent_endpoint
 
 ASKED = {"made by": "Which instrument was made by {}?", "composed by": "Name a tune that {} composed."}
 
@@ -93,8 +98,10 @@ def test_train_show_eval_and_answer_by_what_was_trained(kbnav: Cli, sets: Path):
     assert "g1 step 2 improve" in err
     assert "accepted" in err
     assert "g1: MRR" in out
-    code, out, _ = kbnav("programs", "show", "made", "--steps", "--curve", "curve.csv")
+    assert "plan-rank " in out
+    code, out, _ = kbnav("programs", "show", "made", "--steps", "--curve", "curve.csv", "--plots", "plots")
     assert code == 0
+    assert _colours(sets / "plots" / "validation-mrr.png") >= {"white", "line"}
     assert "def retrieve(" in out
     assert "0 calls paid" in out
     rows = list(csv.DictReader((sets / "curve.csv").read_text().splitlines()))
@@ -131,6 +138,41 @@ def test_train_show_eval_and_answer_by_what_was_trained(kbnav: Cli, sets: Path):
     run = next(iter(read_saved_run(sets / "run").records.values())).run
     assert run.model == "none"
     assert [step.call.tool for step in run.path if step.call.tool in ("route", "program")] == ["route", "program"]
+
+
+def _colours(picture: Path) -> set[str]:
+    """What a picture has: a white ground, and lines that are neither white nor grey."""
+    from matplotlib.image import imread
+
+    assert picture.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    dots = imread(picture)[:, :, :3]
+    corners = dots[[0, 0, -1, -1], [0, -1, 0, -1]]
+    found = {"white"} if (corners == 1).all() else set()
+    return found | ({"line"} if (dots.max(axis=2) - dots.min(axis=2) > 0.3).any() else set())
+
+
+def test_one_ctrl_c_ends_a_training_whose_model_is_silent(sets: Path, demo_home: Path):
+    train = ["programs", "train", "--kb", "demo", "train.jsonl", "--validation", "val.jsonl", "--out", "stopped"]
+    with silent_endpoint() as (url, asked, hung_up):
+        asking = ["--groups", "1", "--first-stage", "equal", "--model", "stub", "--base-url", url]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kbnav", *train, *asking],
+            cwd=sets,
+            env={**os.environ, "KBNAV_HOME": str(demo_home), "KBNAV_API_KEY": "none"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert asked.wait(60)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+            assert hung_up.wait(10)
+        finally:
+            process.kill()
+            process.wait()
+    assert "ending this step; once more to leave at once" in said
+    assert said.rstrip().endswith("the training was stopped; the same command goes on")
+    assert process.returncode == Stopped.exit_code
 
 
 def _retriever(kb: KnowledgeBase, folder: Path, *sources: str, settings: Settings, **options: object) -> AgentRetriever:

@@ -23,8 +23,8 @@ _EVERY = 10.0
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C or SIGTERM sets; a second one ends the process at once.
+def stop_on_signals(told: str = "waiting for the questions under way") -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C or SIGTERM sets, which says what is ``told``; a second one ends the process.
 
     That is safe at any moment, as a kill is, and waits for no thread that a slow service holds up.
     """
@@ -34,7 +34,7 @@ def stop_on_signals() -> Iterator[threading.Event]:
         if stop.is_set():
             os._exit(128 + number)
         stop.set()
-        os.write(2, b"\nwaiting for the questions under way; once more to leave at once\n")
+        os.write(2, f"\n{told}; once more to leave at once\n".encode())
 
     usual = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -12,6 +12,7 @@ from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.models.chat import cost_of
 from kbnav.models.offline.skb.reading import read
 from kbnav.planning.training import Asked, examples
+from kbnav.programs.candidates import FirstStage
 from kbnav.programs.groups import (
     MOST,
     SMALLEST,
@@ -24,8 +25,9 @@ from kbnav.programs.groups import (
 from kbnav.programs.loop import Plan, Prices, Workshop
 from kbnav.programs.open import Parts, bound_to, open_parts
 from kbnav.programs.standin_writer import StandInWriter
-from kbnav.programs.train import Grouped, Listener, Order, Trained, train
+from kbnav.programs.train import TRAINING, Grouped, Listener, Order, Trained, train
 from kbnav.programs.trials import Bench, TrainingQuery
+from kbnav.programs.weighting import FILE, weigh
 from kbnav.programs.writer import ModelWriter, Setting, Writer
 from kbnav.prompts import prompt_hashes
 from kbnav.retrieval.expand.documents import structures
@@ -53,6 +55,8 @@ class Wanted:
     sandbox: str = "monty"
     api_model: str = ""
     grouping: Grouping = "auto"
+    weigh: bool = True
+    """Whether the first stage's systems get weights that are chosen on the questions, or equal ones."""
     only: str = ""
     """The id of the one group that is trained now; empty: all."""
 
@@ -71,7 +75,14 @@ def train_programs(
     Raises UsageError, CredentialsError, and what the model's calls raise; what was done until then is kept.
     """
     plan = wanted.plan
-    parts = open_parts(kb, settings, sandbox=wanted.sandbox, api_model=wanted.api_model, without=plan.without)
+    parts = open_parts(
+        kb,
+        settings,
+        sandbox=wanted.sandbox,
+        api_model=wanted.api_model,
+        without=plan.without,
+        weights=_weights(kb, settings, wanted, folder),
+    )
     writer = _writer(kb, settings, parts)
     most = 1 if "groups" in plan.without else wanted.most
     order = Order(
@@ -103,6 +114,14 @@ def train_programs(
             return find_groups(kb, settings, given, plan.seed)
 
         return train(order, folder, shop, grouped, listener=listener, only=wanted.only)
+
+
+def _weights(kb: SkbKB, settings: Settings, wanted: Wanted, folder: Path) -> Sequence[float]:
+    """Of the first stage; a training of before that has none goes on without."""
+    before = (folder / TRAINING).exists() and not (folder / FILE).exists()
+    if not wanted.weigh or before:
+        return ()
+    return weigh(FirstStage(kb, settings), wanted.training, wanted.validation, folder).weights
 
 
 def find_groups(kb: SkbKB, settings: Settings, wanted: Wanted, seed: int) -> Grouped:

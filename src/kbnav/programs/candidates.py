@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import Field
 
@@ -34,10 +35,17 @@ class FirstStageOptions(ComposedOptions):
     size: int = Field(default=SIZE, ge=1)
     """Candidates of a query, and nodes of each ranking that count."""
 
+    weights: tuple[float, ...] = ()
+    """How much each of those that are there counts; none given: 1."""
+
     @property
     def made_of(self) -> Sequence[str]:
         """See ``ComposedOptions``."""
         return self.of
+
+    def described(self) -> dict[str, Any]:
+        """As plain data; weights only where there are some, as in folders of before."""
+        return self.model_dump(mode="json", exclude=None if self.weights else {"weights"})
 
 
 class FirstStage:
@@ -52,7 +60,8 @@ class FirstStage:
         if not self.of:
             raise UsageError(f"{kb.name} has neither texts nor vectors indexed: build it with one of them")
         stages = [build_stage(name, kb, settings, self.options) for name in self.of]
-        self._fused = RRF(kb.skb, stages, RRFOptions(of=self.of, depth=self.options.size))
+        fusion = RRFOptions(of=self.of, weights=self.options.weights, depth=self.options.size)
+        self._fused = RRF(kb.skb, stages, fusion)
 
     @property
     def prompts(self) -> Mapping[str, str]:
@@ -62,6 +71,10 @@ class FirstStage:
     def retrieve(self, query: str, k: int = SIZE, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``. The ids of the best ``options.size`` are a program's candidates."""
         return self._fused.retrieve(query, min(k, self.options.size), trace)
+
+    def rankings(self, query: str) -> list[Ranking]:
+        """What each of its systems finds."""
+        return [stage.retrieve(query, self.options.size) for stage in self._fused.stages]
 
 
 def _can(name: str, kb: SkbKB) -> bool:

@@ -77,6 +77,12 @@ class Description(_Strict):
     sha256: str = ""
     """Of all the rest."""
 
+    @property
+    def weights(self) -> Sequence[float]:
+        """Of the first stage's systems; empty where all count the same."""
+        stage = self.bound.get("first stage") or {}
+        return list((stage.get("options") or {}).get("weights") or ())
+
     def digest(self) -> str:
         """What ``sha256`` must be."""
         rest = self.model_dump(mode="json", exclude={"sha256"})

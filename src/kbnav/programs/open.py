@@ -43,8 +43,12 @@ def open_parts(
     sandbox: str = "monty",
     api_model: str = "",
     without: Collection[str] = (),
+    weights: Sequence[float] = (),
 ) -> Parts:
-    """The parts; programs ask ``api_model``, and none where it is empty. Raises UsageError, CredentialsError."""
+    """The parts; programs ask ``api_model``, and none where it is empty. ``weights`` are of the first stage's systems.
+
+    Raises UsageError, CredentialsError.
+    """
     from kbnav.programs.sandbox import open_sandbox
 
     model = None
@@ -52,13 +56,15 @@ def open_parts(
         from kbnav.models.calls import open_calls
 
         model = open_calls(settings.asking(api_model))
-    stage = FirstStage(kb, settings, FirstStageOptions(candidates=tuple(candidates), size=depth))
+    stage = FirstStage(
+        kb, settings, FirstStageOptions(candidates=tuple(candidates), size=depth, weights=tuple(weights))
+    )
     api = Api(kb, model=model, without=RELATIONAL if "relations" in without else ())
     return Parts(
         lambda query, trace: stage.retrieve(query, depth, trace).ids,
         api,
         lambda: open_sandbox(sandbox),
-        {"of": list(stage.of), "options": stage.options.model_dump(mode="json")},
+        {"of": list(stage.of), "options": stage.options.described()},
         {**stage.prompts, **(prompt_hashes("programs") if model else {})},
     )
 

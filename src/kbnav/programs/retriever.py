@@ -151,6 +151,7 @@ def build_agent_retriever(kb: SkbKB, settings: Settings, options: AgentRetriever
         sandbox=options.sandbox,
         api_model=model,
         without=frozen.about.without,
+        weights=frozen.about.weights,
     )
     check_bound(frozen, bound_to(kb, parts))
     calls = None

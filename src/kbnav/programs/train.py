@@ -74,6 +74,7 @@ class Trained:
     cost: float
 
 
+STOPPED = "the training was stopped; the same command goes on"
 Listener = Callable[[Group, Step], object]
 
 
@@ -113,7 +114,7 @@ def train(
                 tasks[group.id], histories[group.id], order.plan, shop, record
             )
         if ended[group.id] == "stopped":
-            raise Stopped("the training was stopped; the same command goes on")
+            raise Stopped(STOPPED)
     _freeze(folder, order, grouped, tasks, histories, shop)
     steps = {name: history.steps for name, history in histories.items()}
     return Trained(grouped.groups, steps, ended, shop.spent())

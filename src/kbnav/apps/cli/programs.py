@@ -97,11 +97,25 @@ class Course:
     only: Annotated[
         str, typer.Option("--only", metavar="ID", help="Train this group alone, as g2; the others stay as they are.")
     ] = ""
+    first_stage: Annotated[
+        str,
+        typer.Option(
+            "--first-stage", metavar="HOW", help="chosen (its systems weighted by what the questions say), or equal."
+        ),
+    ] = "chosen"
     sandbox: Annotated[str, typer.Option("--sandbox", metavar="NAME", help="Where programs run.")] = "monty"
     api_model: Annotated[
         str,
         typer.Option("--api-model", metavar="MODEL", help="The model that programs ask; default: they ask none."),
     ] = ""
+
+    def weigh(self) -> bool:
+        """Whether the first stage is weighted. Raises UsageError for another way."""
+        from kbnav.errors import UsageError
+
+        if self.first_stage not in ("chosen", "equal"):
+            raise UsageError(f"--first-stage {self.first_stage}: there are chosen, equal")
+        return self.first_stage == "chosen"
 
     def plan(self, seed: int) -> Plan:
         """How to train. Raises UsageError for a part that there is not."""
@@ -168,7 +182,9 @@ def train(
     from kbnav.apps.eval_console import stop_on_signals
     from kbnav.evaluation.runner import Limits, check_limits
     from kbnav.programs.build import Wanted, train_programs
+    from kbnav.programs.train import STOPPED
     from kbnav.settings import OFFLINE
+    from kbnav.stopping import braking
 
     settings = load(kb=kb, data=learned.data, model=learned.model, base_url=learned.base_url)
     wanted = Wanted(
@@ -180,12 +196,13 @@ def train(
         sandbox=course.sandbox,
         api_model=course.api_model,
         grouping=learned.how(),
+        weigh=course.weigh(),
         only=course.only,
     )
     for asked in (settings.model, course.api_model):
         check_limits(Limits(course.max_cost), asked or OFFLINE, list(settings.prices))
-    with stop_on_signals() as stop, _open(settings) as opened:
-        found = train_programs(opened, settings, wanted, out, listener=_told, stopped=stop.is_set)
+    with stop_on_signals("ending this step") as stop, braking(stop, STOPPED) as brake, _open(settings) as opened:
+        found = brake.within(lambda: train_programs(opened, settings, wanted, out, listener=_told, stopped=stop.is_set))
     if as_json:
         print_json({"out": str(out), "ended": found.ended, "cost": found.cost})
         return
@@ -296,7 +313,9 @@ def _print_frozen(folder: Path, only: str | None = None) -> None:
 
     about = read_frozen(folder).about
     print(f"{folder}: {len(about.groups)} groups, trained on {len(about.training):,} questions of {about.skb}")
-    print(f"of the validation answers {about.oracle:.1%} are among the candidates")
+    of = about.bound["first stage"]["of"]
+    said = ", ".join(f"{name} {weight:g}" for name, weight in zip(of, about.weights or [1] * len(of), strict=True))
+    print(f"of the validation answers {about.oracle:.1%} are among the candidates of {said}")
     for one in about.groups:
         if only not in (None, one.id):
             continue
