@@ -12,7 +12,7 @@ from kbnav.programs.contrast import split
 from kbnav.programs.loop import Task, improve
 from kbnav.programs.steps import History, Step
 from kbnav.programs.trials import means
-from kbnav.programs.writer import Brief, ModelWriter, Setting, program_in
+from kbnav.programs.writer import Brief, Draft, ModelWriter, Setting, Shown, program_in
 from kbnav.trace import Trace
 from tests.programs.parts import PLAN, Runner, ScriptedWriter, program, queries, workshop
 
@@ -63,6 +63,15 @@ def test_a_training_by_a_model_tells_it_what_came_of_its_programs():
     assert "I got here" in third
     assert "What was advised and brought nothing:\nTrust relations" in third
     assert "without the error" in third
+
+
+def test_where_every_query_went_as_well_as_it_can_no_advice_is_asked_for():
+    author, model = writer("Well done.")
+    brief = Brief("improve", 2, "books", queries(2), {"mrr": 0.3, "hit@1": 0.1}, History())
+    for mrr, said in ((1.0, ""), (0.99, "Well done.")):
+        shown = Shown((), (), {"mrr": mrr, "hit@1": mrr, "hit@5": 1.0, "recall@20": 1.0})
+        assert author.reflect(brief, Draft(program("good")), split(()), shown, Trace()).text == said
+    assert len(model.seen) == 1
 
 
 def test_without_memory_neither_leaders_nor_advice_of_before_are_told():

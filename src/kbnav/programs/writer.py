@@ -128,7 +128,9 @@ class ModelWriter:
         return Draft(program_in(self._calls.ask(prompt, trace, purpose=brief.action)))
 
     def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: Shown, trace: Trace) -> Advice:
-        """See ``Writer``."""
+        """See ``Writer``. Where every query went as well as it can, there is nothing to ask."""
+        if shown.metrics.get("mrr") == 1:
+            return Advice()
         prompt = render(
             "agent_retriever/reflect.md",
             setting=self._setting,

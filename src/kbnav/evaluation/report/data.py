@@ -13,6 +13,7 @@ from types import MappingProxyType
 from kbnav.errors import UsageError
 from kbnav.evaluation.records import GoldAnswer, QuestionRecord, RunInfo, SavedRun, read_saved_run
 from kbnav.evaluation.report.classes import error_class
+from kbnav.evaluation.report.groups import Case, GroupMeans, by_group, case
 from kbnav.evaluation.report.sheet import Labelled, labels_of
 from kbnav.evaluation.scoring import Comparison, Scores, compare_runs, intervals, main_metric, score_run
 from kbnav.statistics import Interval, Spread
@@ -97,6 +98,8 @@ class RunReport:
     replayed: int
     kinds: tuple[Bin, ...]
     labels: tuple[HandLabel, ...]
+    groups: tuple[GroupMeans, ...]
+    """Of ``agent-retriever``, by group of queries; empty for others."""
     results: Mapping[str, QuestionResult]
 
     @property
@@ -133,6 +136,26 @@ class Report:
     against: tuple[Against, ...]
     effort: Effort
     gold: Mapping[str, GoldAnswer]
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """For each run by groups and each other run, the question where the former gains most."""
+        found = [self._case(other, run) for run in self.runs if run.groups for other in self.runs if not other.groups]
+        return tuple(one for one in found if one)
+
+    def _case(self, other: RunReport, run: RunReport) -> Case | None:
+        gains = {
+            name: (one.values[run.metric] - two.values.get(run.metric, 0.0), two.record, one.record)
+            for name, one in run.results.items()
+            if (two := other.results.get(name)) and one.values and two.values and one.record and two.record
+        }
+        if not gains:
+            return None
+        name = max(gains, key=lambda name: gains[name][0])
+        gain, before, after = gains[name]
+        if gain <= 0:
+            return None
+        return case(self.gold[name], (other.name, before), (run.name, after), self.gold[name].question)
 
 
 def metric_name(metric: str) -> str:
@@ -216,6 +239,7 @@ def _run_report(name: str, run: SavedRun, labels: Sequence[Labelled]) -> RunRepo
         replayed=sum(run.records[result.id].run.replayed.calls for result in asked),
         kinds=_kinds(list(results.values()), metric),
         labels=_hand_labels(labels),
+        groups=by_group([(one.record, one.values) for one in asked if one.record and one.values is not None]),
         results=results,
     )
 

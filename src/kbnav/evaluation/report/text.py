@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kbnav.evaluation.markdown import plain, table
 from kbnav.evaluation.report.data import Bin, HandLabel, Report, RunReport, metric_name
+from kbnav.evaluation.report.groups import Case
 from kbnav.statistics import Interval
 
 
@@ -16,6 +17,7 @@ def markdown_report(report: Report) -> str:
     parts = ["## Scores\n\n" + _scores(report)]
     if report.against:
         parts.append(f"## Compared with {plain(report.runs[0].name)}\n\n" + _against(report))
+    parts += [_case(one) for one in report.cases]
     for run in report.runs:
         parts.append(f"## {plain(run.name)}\n\n" + "\n".join(_distributions(run)))
     return "\n".join(parts)
@@ -67,6 +69,14 @@ def _against(report: Report) -> str:
     return table(("Run", "Questions", "Metric", "Difference", "p"), rows)
 
 
+def _case(case: Case) -> str:
+    """As a block of text, in which nothing is Markdown."""
+    lines = [f"{case.id}: {case.question}", "", f"{case.other} ranks first:", *case.first]
+    lines += ["", f"{case.name} ranks first:", *case.second, "", *case.did]
+    shown = "\n".join("    " + " ".join(line.splitlines()) for line in lines)
+    return f"## Where {plain(case.name)} gains most over {plain(case.other)}\n\n{shown}\n"
+
+
 def _distributions(run: RunReport) -> Iterator[str]:
     yield _bins("Actions, rolled-back ones too", run.actions, run.metric)
     yield _bins("Actions on the path", run.path_actions, run.metric)
@@ -74,6 +84,11 @@ def _distributions(run: RunReport) -> Iterator[str]:
     if run.labels:
         labels = [(one.label, one.count, f"{one.share:.1%}", kinds_text(one)) for one in run.labels]
         yield table(("Label given by hand", "Questions", "Share", "Automatic classes"), labels)
+    if run.groups:
+        head = ("Group", "Questions", "Failed", *map(metric_name, run.groups[0].means))
+        scores = [[f"{100 * value:.1f}" for value in one.means.values()] for one in run.groups]
+        counts = [(one.group, one.questions, one.failed) for one in run.groups]
+        yield table(head, [(*count, *values) for count, values in zip(counts, scores, strict=True)])
     if run.tools:
         rows = [(use.tool, use.calls, use.errors, use.dropped, use.questions) for use in run.tools]
         yield table(("Tool", "Calls", "Errors", "Rolled back", "Questions"), rows)
