@@ -45,6 +45,7 @@ def main() -> int:
         "tests/agents/test_recorded_runs.py",
         "tests/agents/test_recorded_walks.py",
         "tests/retrieval/test_recorded_systems.py",
+        "tests/programs/test_recorded_training.py",
     ]
     with tempfile.TemporaryDirectory() as home:
         folder = bundled_mirror(Path(home))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -35,9 +36,9 @@ from tests.models.stub import silent_endpoint
 ASKED = {"made by": "Which instrument was made by {}?", "composed by": "Name a tune that {} composed."}
 
 
-def _questions(kb: SkbKB) -> list[dict[str, object]]:
+def made_questions(kb: SkbKB) -> list[dict[str, Any]]:
     """Who made and who composed what, of every person who did."""
-    found: list[dict[str, object]] = []
+    found: list[dict[str, Any]] = []
     for relation, text in ASKED.items():
         number = kb.skb.relation_number(relation)
         answers: dict[int, list[str]] = {}
@@ -61,7 +62,7 @@ def _questions(kb: SkbKB) -> list[dict[str, object]]:
 def sets(demo_kb: KnowledgeBase, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert isinstance(demo_kb, SkbKB)
     out = tmp_path_factory.mktemp("programs")
-    made = _questions(demo_kb)
+    made = made_questions(demo_kb)
     for name, start, most in (("train", 0, 16), ("val", 1, 16), ("test", 2, 6)):
         rows = made[start::3]
         rows = rows[:: max(1, len(rows) // most)]
