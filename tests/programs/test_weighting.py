@@ -33,6 +33,21 @@ def test_a_system_that_finds_what_the_best_one_misses_keeps_its_weight():
     assert found.mrr == 0.75  # a first; d second, behind c, which is seen before it
 
 
+def test_weights_between_are_taken_where_they_serve_best():
+    far = ["a", *"bcdefghijk", "x"]
+    questions = Rankings([[far, ["x"]], [["p", "q"], ["q"]]], [["a"], ["q"]], size=20)
+    found = choose_weights(("one", "other"), questions, questions)
+    assert found.weights == (1.0, 0.125)  # 1/72 + w/61 < 1/61 < 1/62 + w/61
+    assert (found.mrr, found.best_member) == (1.0, 0.75)
+
+
+def test_of_weights_that_validation_allows_training_decides():
+    alike = Rankings([[["a"], ["a"], ["a"]]], [["a"]], size=3)
+    training = Rankings([[POOR, GOOD, ALIKE]], [["a"]], size=3)
+    found = choose_weights(("poor", "good", "alike"), training, alike)
+    assert training.mrr(found.weights) == 1.0
+
+
 def test_what_is_best_in_training_is_not_taken_where_it_is_worse_than_the_best_system_on_validation():
     training = Rankings([[["a", "b"], ["b", "a"]]] * 3, [["b"]] * 3, size=2)
     validation = Rankings([[["a", "b"], ["b", "a"]]] * 3, [["a"]] * 3, size=2)
