@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future, InvalidStateError
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
@@ -154,11 +154,21 @@ def braking(stop: threading.Event, why: str = ON_REQUEST) -> Iterator[Brake]:
         yield brake
     finally:
         over.set()
+        with suppress(TimeoutError, CancelledError):  # calls that were given up close their connections first
+            asyncio.run_coroutine_threadsafe(_cancelled(), loop).result(5)
         loop.call_soon_threadsafe(loop.stop)
         for thread in threads:
             thread.join(5)
         if not loop.is_running():
             loop.close()
+
+
+async def _cancelled() -> None:
+    """Cancel all that the loop still does, and wait until it has ended."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 def _settle(settle: Callable[[Any], None], value: object) -> None:
