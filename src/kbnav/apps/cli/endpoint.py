@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
-from kbnav.apps.cli.arguments import load
+from kbnav.apps.cli.arguments import JsonOption, load
 from kbnav.apps.cli.help import Commands
+from kbnav.apps.cli.terminal import print_json
 
 app = Commands("Index the names of a SPARQL endpoint.")
 
@@ -32,6 +33,7 @@ def index(
     page: Annotated[
         int, typer.Option("--page", metavar="NUMBER", min=20, max=10_000, help="Things that one query asks of.")
     ] = 500,
+    as_json: JsonOption = False,
 ) -> None:
     """Page an endpoint's labels once into an index of names, texts and vectors; killed, it goes on where it was."""
     from rich.console import Console
@@ -56,6 +58,9 @@ def index(
         select, start = kb.paging(language=language, page=page)
         records = collect(select, out / PAGES, start, pause=pause, tell=tell)
     things = build(records, out, encoder=chosen, vectors=encoder != "none")
+    if as_json:
+        print_json({"out": str(out), "url": source.url, "things": things})
+        return
     print(f"{out}: the names of {things:,} things")
     print(f'Set it in kbnav.toml, so that searches use it:\n\n[sparql.NAME]\nurl = "{source.url}"\nindex = "{out}"')
 
