@@ -31,7 +31,11 @@ T = TypeVar("T")
 
 
 class TooMuch(ValueError):
-    """A reply that is larger, or slower, than anything that could be meant; the text says which."""
+    """A reply that is larger than anything that could be meant, or slower; the text says which."""
+
+
+class TooSlow(TooMuch):
+    """A reply that was not whole in time."""
 
 
 class LedAway(ValueError):
@@ -60,13 +64,17 @@ def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, 
     """
     import openai
 
+    library = _library()
     bounded = _bounding(largest)
 
     class Client(openai.DefaultHttpxClient):
         def send(self, request: Any, **options: Any) -> Any:
             send = super().send
             request.extensions[_HOME] = origin(str(request.url))
-            return in_time(lambda: send(request, **options), seconds)
+            try:
+                return in_time(lambda: send(request, **options), seconds)
+            except TooSlow as error:  # as a time limit of the library's own, it is tried again
+                raise library.ReadTimeout(str(error), request=request) from error
 
         def __init__(self, **options: Any) -> None:
             super().__init__(**options)
@@ -82,7 +90,7 @@ def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, 
             try:
                 return await asyncio.wait_for(super().send(request, **options), seconds)
             except TimeoutError as error:
-                raise TooMuch(_slow(seconds)) from error
+                raise library.ReadTimeout(_slow(seconds), request=request) from error
 
     def to_home(request: Any) -> None:
         request.headers["Accept-Encoding"] = "gzip, deflate"
@@ -135,21 +143,25 @@ def in_time(call: Callable[[], T], seconds: float) -> T:
     except TimeoutError as error:
         if future.done():
             raise
-        raise TooMuch(_slow(seconds)) from error
+        raise TooSlow(_slow(seconds)) from error
 
 
 def _slow(seconds: float) -> str:
     return f"the reply was not whole after {seconds:g} s"
 
 
-def _bounding(largest: int) -> Callable[[Any], None]:
-    """What lets a response whose body is still to be read give no more than ``largest`` bytes, unpacked here."""
+def _library() -> Any:
+    """httpx, or its successor: whichever openai's clients are made with."""
     import sys
 
     import openai
 
-    # httpx, or its successor: whichever the library is made with
-    library = sys.modules[openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0]]
+    return sys.modules[openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0]]
+
+
+def _bounding(largest: int) -> Callable[[Any], None]:
+    """What lets a response whose body is still to be read give no more than ``largest`` bytes, unpacked here."""
+    library = _library()
 
     class Body(library.SyncByteStream):  # type: ignore[name-defined, misc]
         def __init__(self, inner: Any, read: _Reading) -> None:
