@@ -262,7 +262,7 @@ def test_nothing_more_is_asked_once_a_person_interrupts():
             submitted.wait(10)
             if messages[-1].text == "1":
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            over.wait(1)
+            over.wait(10)
             return said
 
     model = Interrupted(together=2)
