@@ -28,7 +28,11 @@ SMALL = {
 """Options that make fewer calls; every kind of call is still made."""
 HELLO = "What is the capital of France?"
 """The model's reply is short enough to come to its end."""
-ON_AN_SKB = [one.name for one in BUILT_IN if "model" in (*one.needs, *one.uses) and one.fits("skb")]
+ON_AN_SKB = [
+    one.name
+    for one in BUILT_IN
+    if "model" in (*one.needs, *one.uses) and one.fits("skb") and one.name != "agent-retriever"  # it wants programs
+]
 
 
 def asked(name: str, kb: KnowledgeBase, model: Served, question: str, **changes: object) -> Run:
@@ -54,7 +58,8 @@ def test_a_system_on_an_skb_comes_to_its_end_and_counts_what_it_asked(
 def test_spinach_on_a_mirror_comes_to_its_end(mini_kb: KnowledgeBase, small_model: Served):
     run = asked("spinach", mini_kb, small_model, CURIE, pruning="model")
     assert run.outcome.status in ("answered", "no answer", "best effort")
-    assert len(run.path) + len(run.discarded) == 2
+    # two actions; words alone are asked for again once, which costs none
+    assert len(run.path) + len(run.discarded) in (2, 3)
     assert all(step.observation for step in run.path)  # what a tool said, or what was wrong with the call
     assert run.usage.calls >= 2
 
