@@ -85,7 +85,7 @@ def read_tensor(path: Path, *, memory: int = MEMORY) -> npt.NDArray[Any]:
             program = io.BytesIO(content(archive, pickles[0]))
             with bounded(3 * memory):  # a storage, as it is unpacked, and the tensor
                 found = _load(_TensorReader(program, lambda key: content(archive, f"{root}data/{key}")), path)
-    except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, RuntimeError, OSError) as error:
         raise DataError(f"{path}: {error}; tensors must be in the zip format of PyTorch 1.6 and later") from error
     if not isinstance(found, np.ndarray):
         raise DataError(f"{path}: holds {type(found).__name__}, not one tensor")
