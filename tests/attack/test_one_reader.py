@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from kbnav.apps.web.pool import Job
+from kbnav.knowledge.bundled import bundled_mirror
+from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.settings import Limits
 from kbnav.stopping import Brake
 from tests.apps.web.parts import Explorer, Server, Visit, until, web_settings
@@ -142,3 +146,31 @@ def test_pages_of_a_knowledge_base_that_hangs_hold_up_nothing_else(fresh_home: P
             }  # fmt: skip
             asked = visits[0]("POST", "/api/ask", {"question": POLONIUM, "kb": hanging.key}).json()
             assert (asked["status"], "does not answer" in asked["note"]) == ("failed", True)
+
+
+def test_a_server_starts_without_what_does_not_answer_yet_and_takes_it_in_once_it_does(fresh_home: Path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    late = f"127.0.0.1:{port}"
+    settings = web_settings(fresh_home, f"http://{late}", limits=Limits(retries=0, request_timeout=1.0))
+    with ExitStack() as mirror, Server(settings, pause=0.1) as server:
+        visit = Visit(server.url)
+        page = visit("GET", "/")
+        assert (page.status_code, "cannot be reached" in page.text) == (503, True)
+        ready = visit("GET", "/ready")
+        assert (ready.status_code, ready.json()) == (
+            503, {"status": "not ready", "kbs": [], "out_of_service": [late]},
+        )  # fmt: skip
+        for told in (
+            visit("POST", "/api/ask", {"question": POLONIUM}),
+            visit("POST", "/api/ask", {"question": POLONIUM, "kb": late}),
+            visit("POST", "/api/queries", {"query": "ASK {}"}),
+            visit("GET", f"/entry/{late}/Q1"),
+        ):
+            assert told.status_code == 503
+            assert f"{late} is out of service: " in told.json()["detail"]
+        mirror.enter_context(MirrorServer(bundled_mirror(fresh_home), port=port))
+        until(lambda: visit("GET", "/ready").status_code == 200)
+        assert visit("GET", "/ready").json() == {"status": "ok", "kbs": [late]}
+        assert visit("GET", "/").status_code == 200
+        assert visit("POST", "/api/ask", {"question": POLONIUM}).json()["text"] == "Marie Curie, Pierre Curie"

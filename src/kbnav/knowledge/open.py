@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.wikidata.kb import WikidataKB
 
-BY_NAME = ("mini", "demo", "wikidata", "wikidata-qlever")
+_LIVE = ("wikidata", "wikidata-qlever")
+BY_NAME = ("mini", "demo", *_LIVE)
 """Knowledge bases that have a name: two that are bundled, and live Wikidata by its own query service or QLever's."""
 QLEVER = "https://qlever.dev/api/wikidata"
 QLEVER_PAGE = "https://qlever.dev/wikidata/?query="
@@ -46,7 +47,7 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[Knowledge
     if len(names := kb_names(name)) > 1:
         with _together(settings, names, queries) as several:
             yield several
-    elif name in ("wikidata", "wikidata-qlever"):
+    elif name in _LIVE:
         with closing(_live(_by_qlever(settings) if name == "wikidata-qlever" else settings)) as kb:
             yield kb
     elif name in settings.sparql:
@@ -61,6 +62,14 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[Knowledge
     else:
         with _served(settings, queries) as kb:
             yield kb
+
+
+def is_elsewhere(settings: Settings) -> bool:
+    """Whether ``settings.kb``, or one of several, is not on this machine's disk."""
+    return any(
+        name in settings.sparql or name in _LIVE or name.startswith(("http://", "https://"))
+        for name in kb_names(settings.kb)
+    )
 
 
 @contextmanager
@@ -90,7 +99,7 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
 
 def _address(settings: Settings, name: str) -> str:
     """Where others may ask a knowledge base by SERVICE; empty for what is on this machine and not served."""
-    if name in ("wikidata", "wikidata-qlever"):
+    if name in _LIVE:
         return QLEVER if name == "wikidata-qlever" else settings.endpoints.sparql
     if name in settings.sparql:
         return settings.sparql[name].url

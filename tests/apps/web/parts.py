@@ -19,6 +19,7 @@ import requests
 import uvicorn
 
 from kbnav.apps.web.connections import Deadlines
+from kbnav.apps.web.opening import PAUSE
 from kbnav.apps.web.server import make_app
 from kbnav.settings import Settings, Web
 from tests.models.stub import Canned, ModelStub, completion
@@ -29,8 +30,8 @@ CURIE = "SELECT ?element WHERE { ?element wdt:P61 wd:Q7186 }"
 class Server:
     """The application, served in a thread of this process."""
 
-    def __init__(self, settings: Settings, *, http: type[Deadlines] = Deadlines) -> None:
-        self.app = make_app(settings)
+    def __init__(self, settings: Settings, *, http: type[Deadlines] = Deadlines, pause: float = PAUSE) -> None:
+        self.app = make_app(settings, pause=pause)
         config = uvicorn.Config(
             self.app, port=0, log_level="error", timeout_graceful_shutdown=1, server_header=False, ws="none", http=http
         )

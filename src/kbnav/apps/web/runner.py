@@ -86,7 +86,7 @@ class Runner:
         self._service, self._store, self._saver, self._hide = service, store, saver, hide
         self._limits = service.settings.web
         self._loop, self._changes = loop, Changes(loop)
-        self._line = line(self._limits.runs, len(service.kbs) > 1, of_owner=self._limits.runs_per_user)
+        self._line = line(self._limits.runs, service.many, of_owner=self._limits.runs_per_user)
         self._news = threading.Condition()
         """Told when somebody joins or leaves the line."""
         self._live: dict[str, _Live] = {}

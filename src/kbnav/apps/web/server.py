@@ -21,6 +21,7 @@ from fastapi.staticfiles import StaticFiles
 from kbnav.apps.secrets import Secrets, secrets_of
 from kbnav.apps.web.database import PostgresDatabase, SqliteDatabase, alone, open_postgres, open_sqlite
 from kbnav.apps.web.keeping import Results
+from kbnav.apps.web.opening import PAUSE
 from kbnav.apps.web.parts import HERE, Parts
 from kbnav.apps.web.runner import Runner
 from kbnav.apps.web.security import Gate, checked, problem
@@ -69,15 +70,16 @@ def open_store(settings: Settings, stack: ExitStack) -> tuple[Store, BaseCheckpo
     return store, saver
 
 
-def make_app(settings: Settings) -> FastAPI:
+def make_app(settings: Settings, *, pause: float = PAUSE) -> FastAPI:
     """The application, its knowledge bases and its database open until it shuts down.
 
+    A knowledge base at another place that does not answer is tried again every ``pause`` seconds.
     Raises StopRun where one of them cannot be opened, UsageError where the settings are not safe.
     """
     checked(settings.web)
     with ExitStack() as stack:
         store, saver = open_store(settings, stack)
-        service = stack.enter_context(open_service(settings))
+        service = stack.enter_context(open_service(settings, pause=pause))
         parts = Parts(settings, service, store, saver, secrets_of(settings), Results(store))
         return _build(parts, stack.pop_all())
 

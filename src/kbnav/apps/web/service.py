@@ -17,11 +17,12 @@ from kbnav.answers import AnswerTable
 from kbnav.apps.building import asking, build_system
 from kbnav.apps.web.guard import Guard
 from kbnav.apps.web.line import Line
+from kbnav.apps.web.opening import PATIENCE, PAUSE, Opening
 from kbnav.apps.web.pool import Pool
 from kbnav.apps.web.results import Row, cell_data
 from kbnav.errors import DataError, NotAnswering, NotOffered, UsageError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror, kb_kind
-from kbnav.knowledge.open import open_kb, short_names
+from kbnav.knowledge.open import is_elsewhere, open_kb, short_names
 from kbnav.knowledge.skb.damage import reading
 from kbnav.models.chat import check_key
 from kbnav.retrieval.base import Retriever
@@ -116,26 +117,43 @@ def missing_labels(rows: Sequence[Row], head: AnswerTable) -> list[str]:
 class Service:
     """Knowledge bases by their keys, and the agents and retrievers on them."""
 
-    def __init__(self, settings: Settings, served: Sequence[Served], absent: Mapping[str, str] | None = None) -> None:
-        """``served`` as ``open_service`` opened them; ``absent`` could not be opened, and why."""
+    def __init__(
+        self, settings: Settings, places: Sequence[Served | Opening[Served]], damaged: Mapping[str, str] | None = None
+    ) -> None:
+        """``places`` as ``open_service`` has them, the usual one first; ``damaged`` could not be opened, and why."""
         self.settings = settings
-        self.kbs = {one.key: one for one in served}
-        self.absent = dict(absent or {})
+        self._places = tuple(places)
+        self._damaged = dict(damaged or {})
         self.models = settings.web.models or (settings.model,)
-        web, many = settings.web, len(served) > 1
+        self.many = len(self._places) + len(self._damaged) > 1
+        web, many = settings.web, self.many
         self.queries = Pool(line(web.queries, many))
         self.pages = Pool(line(web.pages, many))
         self.downloads = Pool(line(web.downloads, False))
         self._built: dict[tuple[str, str, str], Agent | Retriever] = {}
         self._lock = threading.Lock()
 
-    def kb(self, key: str) -> Served:
-        """A knowledge base by its key. Raises NotAnswering for one that could not be opened, NotOffered for none."""
-        if key in self.absent:
-            raise NotAnswering(f"the knowledge base {key} is out of service: {self.absent[key]}")
-        if key not in self.kbs:
-            raise NotOffered(f"no knowledge base {key!r}; there are: {', '.join(self.kbs)}")
-        return self.kbs[key]
+    @property
+    def kbs(self) -> dict[str, Served]:
+        """What is open now, by its key."""
+        now = [place if isinstance(place, Served) else place.opened for place in self._places]
+        return {one.key: one for one in now if one is not None}
+
+    @property
+    def absent(self) -> dict[str, str]:
+        """What is not open, or not yet, and why."""
+        late = [place for place in self._places if isinstance(place, Opening) and place.opened is None]
+        return {**{one.key: one.why for one in late}, **self._damaged}
+
+    def kb(self, key: str = "") -> Served:
+        """A knowledge base by its key, else the first. Raises NotAnswering for one that is not open, NotOffered."""
+        kbs, absent = self.kbs, self.absent
+        key = key or next(iter(kbs or absent))
+        if key in kbs:
+            return kbs[key]
+        if key in absent:
+            raise NotAnswering(f"the knowledge base {key} is out of service: {absent[key]}")
+        raise NotOffered(f"no knowledge base {key!r}; there are: {', '.join(kbs)}")
 
     def systems(self, served: Served) -> tuple[SystemEntry, ...]:
         """The systems that one of the models can run on a knowledge base."""
@@ -150,7 +168,7 @@ class Service:
 
         Raises NotOffered for what is unknown, UsageError for a system that needs a model and has none.
         """
-        served = self.kb(kb or next(iter(self.kbs)))
+        served = self.kb(kb)
         entries = {entry.name: entry for entry in self.systems(served)}
         system, model = system or next(iter(entries)), model or self.models[0]
         for what, name, known in (("system", system, entries), ("model", model, self.models)):
@@ -180,45 +198,55 @@ def line(size: int, many: bool, *, of_owner: int | None = None) -> Line:
 
 
 @contextmanager
-def open_service(settings: Settings) -> Iterator[Service]:
+def open_service(settings: Settings, *, patience: float = PATIENCE, pause: float = PAUSE) -> Iterator[Service]:
     """Open every knowledge base of the settings; one whose files are damaged is out of service, unless it is the only.
 
-    Raises as ``open_kb``, UsageError for two of one name, and CredentialsError for a model that lacks its key.
+    One at another place that has not answered after ``patience`` seconds is so until it does, which is tried every
+    ``pause`` seconds. Raises as ``open_kb``, UsageError for two of one name, and CredentialsError for a model that
+    lacks its key.
     """
     for model in settings.web.models or (settings.model,):
         check_key(settings.model_copy(update={"model": model}))
     with ExitStack() as stack:
-        found: list[Served] = []
+        places: dict[str, Served | Opening[Served]] = {}
         damaged: dict[str, DataError] = {}
         for name in settings.web.kbs or (settings.kb,):
-            own = settings.model_copy(update={"kb": name})
-            together = kb_names(name)
-            key = SEPARATOR.join(short_names(together).values()) if together[1:] else Path(name.rstrip("/")).name
-            if key in damaged or any(one.key == key for one in found):
+            key = _key(name)
+            if key in damaged or key in places:
                 raise UsageError(f"two knowledge bases are called {key!r}; give one of their folders another name")
+            own = settings.model_copy(update={"kb": name})
             try:
-                # Nobody whose turn it is waits for a process that runs queries.
-                kb = stack.enter_context(_opened(own, settings.web.runs + settings.web.queries))
+                if is_elsewhere(own):
+                    late = Opening(key, partial(_opened, key, own), pause=pause)
+                    stack.enter_context(late.under_way(patience))
+                    places[key] = late
+                else:
+                    places[key] = stack.enter_context(_opened(key, own))
             except DataError as error:
                 damaged[key] = error
                 _LOG.error("%s is out of service: %s", key, error)
-            else:
-                found.append(served(key, kb, own, offered(kb, settings.web.systems)))
-        if not found:
+        if not places:
             raise next(iter(damaged.values()))
-        yield Service(settings, found, {key: str(error) for key, error in damaged.items()})
+        yield Service(settings, list(places.values()), {key: str(error) for key, error in damaged.items()})
+
+
+def _key(name: str) -> str:
+    """What a knowledge base is called on the page and in the APIs."""
+    together = kb_names(name)
+    return SEPARATOR.join(short_names(together).values()) if together[1:] else Path(name.rstrip("/")).name
 
 
 @contextmanager
-def _opened(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
+def _opened(key: str, settings: Settings) -> Iterator[Served]:
     """A knowledge base, of an SKB its indexes too: what cannot be opened is known before anybody asks.
 
     Raises as ``open_kb``.
     """
-    with open_kb(settings, queries=queries) as kb:
+    # Nobody whose turn it is waits for a process that runs queries.
+    with open_kb(settings, queries=settings.web.runs + settings.web.queries) as kb:
         if kb_kind(kb) == "skb":
             _open_indexes(kb)
-        yield kb
+        yield served(key, kb, settings, offered(kb, settings.web.systems))
 
 
 @reading("its indexes")

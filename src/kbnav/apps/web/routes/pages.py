@@ -31,8 +31,12 @@ def page(name: str, status: int = 200, **values: object) -> HTMLResponse:
 
 
 def front_page(parts: Any, visitor: Any, session: str = "", share: str = "") -> HTMLResponse:
-    """The chat page: empty, on a session, or on a run that is shared."""
+    """The chat page: empty, on a session, or on a run that is shared; with nothing to ask, a page that says so."""
     service = parts.service
+    if not share and not service.kbs:
+        return page(
+            "closed.html", 503, absent=[parts.hide.hidden(f"{key}: {why}") for key, why in service.absent.items()]
+        )
     kbs = [
         {
             "key": kb.key,

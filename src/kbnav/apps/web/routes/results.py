@@ -95,7 +95,7 @@ async def run_query(
 
     Hanging up stops it, and so does ``DELETE /api/queries/{name}`` where it has a name.
     """
-    served = parts.service.kb(asked.kb or next(iter(parts.service.kbs)))
+    served = parts.service.kb(asked.kb)
     if "execute_query" not in served.kb.capabilities:
         raise HTTPException(422, f"{served.key} cannot be queried")
     web = parts.settings.web
