@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from kbnav.apps.web.routes.common import PartsOf, RunnerOf, VisitorOf, own_session
 from kbnav.apps.web.security import COOKIE, Identities, cookie_header
+from kbnav.apps.web.texts import Texts, language_of
 from kbnav.errors import Overdue, UnknownId
 
 router = APIRouter(include_in_schema=False)
@@ -25,18 +26,19 @@ def _environment() -> Environment:
     return Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined)
 
 
-def page(name: str, status: int = 200, **values: object) -> HTMLResponse:
-    """A rendered page; whatever is put into it is escaped."""
-    return HTMLResponse(_environment().get_template(name).render(**values), status)
+def page(request: Request, name: str, status: int = 200, **values: object) -> HTMLResponse:
+    """A page rendered in the language of who asks for it; whatever is put into it is escaped."""
+    texts = Texts(language_of(request.headers))
+    text = _environment().get_template(name).render(t=texts, **values)
+    return HTMLResponse(text, status, {"Vary": "Accept-Language, Cookie"})
 
 
-def front_page(parts: Any, visitor: Any, session: str = "", share: str = "") -> HTMLResponse:
+def front_page(request: Request, parts: Any, visitor: Any, session: str = "", share: str = "") -> HTMLResponse:
     """The chat page: empty, on a session, or on a run that is shared; with nothing to ask, a page that says so."""
     service = parts.service
     if not share and not service.kbs:
-        return page(
-            "closed.html", 503, absent=[parts.hide.hidden(f"{key}: {why}") for key, why in service.absent.items()]
-        )
+        absent = [parts.hide.hidden(f"{key}: {why}") for key, why in service.absent.items()]
+        return page(request, "closed.html", 503, absent=absent)
     kbs = [
         {
             "key": kb.key,
@@ -57,13 +59,13 @@ def front_page(parts: Any, visitor: Any, session: str = "", share: str = "") -> 
         "tilesCredit": web.tiles_credit,
     }
     name = visitor.name if visitor else ""
-    return page("page.html", offered=json.dumps(offered), user=name, share=bool(share))
+    return page(request, "page.html", offered=json.dumps(offered), user=name, share=bool(share))
 
 
 @router.get("/s/{session_id}")
-def session_page(session_id: str, parts: PartsOf, visitor: VisitorOf) -> Response:
+def session_page(session_id: str, request: Request, parts: PartsOf, visitor: VisitorOf) -> Response:
     """The page on one's own session."""
-    return front_page(parts, visitor, session=own_session(parts, visitor, session_id).id)
+    return front_page(request, parts, visitor, session=own_session(parts, visitor, session_id).id)
 
 
 @router.get("/share/{share}")
@@ -71,7 +73,7 @@ def shared_page(share: str, parts: PartsOf, request: Request) -> Response:
     """A run that somebody shares, to be read."""
     if parts.store.shared(share) is None:
         raise HTTPException(404, "nothing is shared here, or no longer")
-    return front_page(parts, request.state.visitor, share=share)
+    return front_page(request, parts, request.state.visitor, share=share)
 
 
 @router.get("/entry/{kb}/{entity_id:path}")
@@ -79,7 +81,7 @@ async def entry_page(kb: str, entity_id: str, request: Request, parts: PartsOf, 
     """All that a knowledge base says of one entity."""
     served = parts.service.kb(kb)
     chosen, web = parts.settings.language, parts.settings.web
-    look = partial(_entry, served, entity_id, "en" if chosen == "auto" else chosen)
+    look = partial(_entry, request, served, entity_id, "en" if chosen == "auto" else chosen)
     turn = {"gone": request.is_disconnected, "wait": web.wait_seconds, "refuse": served.guard.refuse}
     try:
         return await parts.service.pages.run(visitor.owner, kb, look, seconds=web.page_seconds, **turn)  # type: ignore[no-any-return]
@@ -90,17 +92,17 @@ async def entry_page(kb: str, entity_id: str, request: Request, parts: PartsOf, 
         raise Overdue(f"the knowledge base {kb} does not answer: {error}") from error
 
 
-def _entry(served: Any, entity_id: str, language: str) -> Response:
+def _entry(request: Request, served: Any, entity_id: str, language: str) -> Response:
     with served.guard.watching():
         entry = served.kb.get_entry(entity_id, language=language)
         incoming = served.kb.search_neighbors(entity_id, direction="in", limit=50) if served.has_pages else None
-    return page("entry.html", kb=served.key, entry=entry, incoming=incoming, link=served.link)
+    return page(request, "entry.html", kb=served.key, entry=entry, incoming=incoming, link=served.link)
 
 
 @router.get("/api")
-def api_page() -> Response:
+def api_page(request: Request) -> Response:
     """The REST API, described on a page without files from elsewhere."""
-    return page("api.html")
+    return page(request, "api.html")
 
 
 @router.get("/login")
@@ -108,7 +110,7 @@ def login_page(request: Request) -> Response:
     """Where a token is given."""
     if not request.state.identities.by_token:
         return RedirectResponse("/", 303)
-    return page("login.html", wrong=False)
+    return page(request, "login.html", wrong=False)
 
 
 @router.post("/login")
@@ -122,7 +124,7 @@ async def login(request: Request) -> Response:
     name = identities.by_secret(form.get("token", [""])[0].strip())
     if not name:
         state.wrong.count(state.client)
-        return page("login.html", 403, wrong=True)
+        return page(request, "login.html", 403, wrong=True)
     state.wrong.forget(state.client)
     response = RedirectResponse("/", 303)
     response.headers.append("Set-Cookie", cookie_header(identities.cookie_of(name), secure=request.state.secure))

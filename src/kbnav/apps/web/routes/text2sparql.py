@@ -31,7 +31,7 @@ async def query_for(
 ) -> Response:
     """The SPARQL query that answers a question; without a question, the page."""
     if question is None:
-        return front_page(parts, visitor)
+        return front_page(request, parts, visitor)
     kb = parts.settings.web.datasets.get(dataset, dataset)
     run = await asyncio.to_thread(runner.ask, visitor.owner, question, parts.service.chosen(kb))
     answer: dict[str, Any] = await finished(runner, run, request)

@@ -3,6 +3,7 @@
 import { call, listen } from "./client.js";
 import { h } from "./dom.js";
 import { RunView } from "./run.js";
+import { t } from "./text.js";
 
 const offered = JSON.parse(document.body.dataset.offered);
 const runs = document.getElementById("runs");
@@ -40,7 +41,7 @@ function chat() {
     const ranks = select === system ? names.filter((name) => base().rankings.includes(name)) : [];
     const answers = names.filter((name) => !ranks.includes(name));
     const group = (label, some) => h("optgroup", { label }, some.map(option));
-    select.replaceChildren(...(ranks.length && answers.length ? [group("Agents", answers), group("Rankings", ranks)] : names.map(option)));
+    select.replaceChildren(...(ranks.length && answers.length ? [group(t("choice.agents"), answers), group(t("choice.rankings"), ranks)] : names.map(option)));
     select.title = about[select.value] || "";
   };
   const base = () => offered.kbs.find((one) => one.key === kb.value);
@@ -68,7 +69,7 @@ function chat() {
 
   function welcome() {
     const examples = offered.kbs.find((one) => one.key === kb.value).examples;
-    runs.replaceChildren(h("div", { class: "welcome" }, h("p", {}, `Ask ${kb.value} a question, and watch how it is answered.`),
+    runs.replaceChildren(h("div", { class: "welcome" }, h("p", {}, t("welcome.ask", { kb: kb.value })),
       h("ul", {}, examples.map((text) => h("li", {}, h("button", { type: "button", class: "example", onclick: () => ask(text) }, text))))));
   }
 
@@ -93,7 +94,7 @@ function chat() {
 
   function heard(view, event) {
     document.body.classList.toggle("lost", event.kind === "lost");
-    if (event.kind === "lost") return say("The connection is lost; trying again.");
+    if (event.kind === "lost") return say(t("connection.lost"));
     const said = view.apply(event);
     if (said) say(said);
     if (view.done && running?.view === view) {
@@ -167,7 +168,7 @@ function chat() {
     const found = await call("/api/sessions").catch(() => []);
     const items = found.map((one) => h("li", {},
       h("a", { href: `/s/${encodeURIComponent(one.id)}`, dir: "auto", "aria-current": one.id === session ? "page" : false }, one.title),
-      h("button", { type: "button", class: "delete", "aria-label": `Delete: ${one.title}`, onclick: () => remove(one.id) }, "×")));
+      h("button", { type: "button", class: "delete", "aria-label": t("session.delete", { title: one.title }), onclick: () => remove(one.id) }, "×")));
     document.querySelector("#sessions ul").replaceChildren(...items);
   }
 

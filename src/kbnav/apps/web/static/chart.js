@@ -1,15 +1,20 @@
 // Bars and lines, drawn as SVG.
 
 import { h, s } from "./dom.js";
+import { number, t } from "./text.js";
 
 const WIDTH = 640;
 
 /** A figure of a result's chart; the table beside it says the same in text. */
 export function drawChart(chart) {
   const drawing = chart.kind === "line" ? line(chart) : bars(chart);
-  const label = `${chart.y} by ${chart.x}, ${chart.points.length} values`;
-  return h("figure", { class: "chart" }, h("figcaption", {}, `${chart.y} by ${chart.x}`),
+  const label = t("chart.label", { ...named(chart), n: chart.points.length });
+  return h("figure", { class: "chart" }, h("figcaption", {}, t("chart.title", named(chart))),
     h("div", { class: "scroll" }, s("svg", { viewBox: `0 0 ${WIDTH} ${drawing.height}`, role: "img", "aria-label": label }, drawing.parts)));
+}
+
+function named({ x, y }) {
+  return { x, y };
 }
 
 function bars(chart) {
@@ -64,7 +69,7 @@ function scale(low, high, from, to) {
 }
 
 function readable(value) {
-  return Number(value.toPrecision(6)).toLocaleString("en", { maximumFractionDigits: 4 });
+  return number(Number(value.toPrecision(6)), { maximumFractionDigits: 4 });
 }
 
 function shortened(text, width) {

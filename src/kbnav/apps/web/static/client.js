@@ -1,5 +1,7 @@
 // Calls of the REST API.
 
+import { t } from "./text.js";
+
 /** What the server says to a request; throws an Error with its reason. */
 export async function call(path, method = "GET", body = undefined) {
   const options = { method, headers: { Accept: "application/json" } };
@@ -11,7 +13,7 @@ export async function call(path, method = "GET", body = undefined) {
   try {
     response = await fetch(path, options);
   } catch {
-    throw new Error("The server cannot be reached.");
+    throw new Error(t("connection.unreachable"));
   }
   if (response.status === 401) location.assign("/login");
   const text = await response.text();
@@ -22,7 +24,7 @@ export async function call(path, method = "GET", body = undefined) {
     } catch {
       reason = text.slice(0, 200);
     }
-    throw new Error(reason || `The server answered ${response.status}.`);
+    throw new Error(reason || t("connection.status", { status: String(response.status) }));
   }
   return text ? JSON.parse(text) : null;
 }

@@ -1,6 +1,7 @@
 // Points on a Mercator map, drawn as SVG; behind them tiles where the operator has set some, else lines every few degrees.
 
 import { h, s } from "./dom.js";
+import { t } from "./text.js";
 
 const WIDTH = 640;
 const HEIGHT = 400;
@@ -21,7 +22,7 @@ export function drawMap(points, tiles, credit) {
     const before = x > WIDTH * 0.7;
     return s("text", { x: x + (before ? -8 : 8), y: y + 4, class: before ? "place end" : "place" }, point.text);
   }) : [];
-  const label = `Map with ${points.length} ${points.length === 1 ? "place" : "places"}`;
+  const label = t("map.label", { n: points.length });
   return h("figure", { class: "map" }, h("figcaption", {}, label, credit && tiles ? ` · ${credit}` : ""),
     s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label }, background, marks, names));
 }
@@ -69,17 +70,17 @@ function graticule(view) {
   for (let lon = -180; lon <= 180; lon += step) {
     const [x] = view.place(0, lon);
     if (x < 0 || x > WIDTH) continue;
-    lines.push(s("line", { x1: x, x2: x, y1: 0, y2: HEIGHT, class: "grid" }), s("text", { x: x + 3, y: HEIGHT - 5 }, degrees(lon, "E", "W")));
+    lines.push(s("line", { x1: x, x2: x, y1: 0, y2: HEIGHT, class: "grid" }), s("text", { x: x + 3, y: HEIGHT - 5 }, degrees(lon, "map.east", "map.west")));
   }
   for (let lat = -80; lat <= 80; lat += step) {
     const [, y] = view.place(lat, 0);
     if (y < 0 || y > HEIGHT) continue;
-    lines.push(s("line", { x1: 0, x2: WIDTH, y1: y, y2: y, class: "grid" }), s("text", { x: 3, y: y - 3 }, degrees(lat, "N", "S")));
+    lines.push(s("line", { x1: 0, x2: WIDTH, y1: y, y2: y, class: "grid" }), s("text", { x: 3, y: y - 3 }, degrees(lat, "map.north", "map.south")));
   }
   return lines;
 }
 
 function degrees(value, positive, negative) {
   const size = Number(Math.abs(value).toFixed(1));
-  return `${size}°${size === 0 ? "" : value > 0 ? positive : negative}`;
+  return size === 0 ? "0°" : t(value > 0 ? positive : negative, { degrees: size });
 }

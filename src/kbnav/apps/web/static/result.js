@@ -4,6 +4,7 @@ import { drawChart } from "./chart.js";
 import { call, freshName } from "./client.js";
 import { h, link } from "./dom.js";
 import { drawMap } from "./map.js";
+import { number, t } from "./text.js";
 
 const PAGE = 50;
 
@@ -15,12 +16,12 @@ export function showResult(result, base, offered) {
     h("button", { type: "button", class: "sort", onclick: () => sortBy(name) }, name)));
   const table = h("table", { class: "rows" }, h("thead", {}, h("tr", {}, heads)), body);
   const where = h("span", { class: "where" });
-  const back = h("button", { type: "button", onclick: () => move(-PAGE) }, "Previous");
-  const on = h("button", { type: "button", onclick: () => move(PAGE) }, "Next");
+  const back = h("button", { type: "button", onclick: () => move(-PAGE) }, t("rows.previous"));
+  const on = h("button", { type: "button", onclick: () => move(PAGE) }, t("rows.next"));
   const told = h("span", { class: "soft", role: "status" });
   const file = (form) => h("a", { href: `${base}/${form}`, download: `kbnav.${form}`, onclick: (event) => fetchFile(event.target, form) },
     form === "xlsx" ? "Excel" : form.toUpperCase());
-  const pager = h("nav", { class: "pager", "aria-label": "Rows" }, where, result.rows > PAGE && [back, on], ["csv", "tsv", "json", "xlsx"].map(file), told);
+  const pager = h("nav", { class: "pager", "aria-label": t("rows.label") }, where, result.rows > PAGE && [back, on], ["csv", "tsv", "json", "xlsx"].map(file), told);
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
 
   async function load() {
@@ -34,8 +35,8 @@ export function showResult(result, base, offered) {
       problem.hidden = false;
     }
     const end = Math.min(state.start + PAGE, result.rows);
-    const total = result.total > result.rows ? `${result.rows.toLocaleString("en")} kept of ${result.total.toLocaleString("en")}` : result.rows.toLocaleString("en");
-    where.textContent = result.rows > PAGE ? `Rows ${state.start + 1} to ${end} of ${total}` : `${total} ${result.rows === 1 ? "row" : "rows"}`;
+    const total = result.total > result.rows ? t("rows.kept", { kept: result.rows, total: result.total }) : number(result.rows);
+    where.textContent = result.rows > PAGE ? t("rows.some", { first: state.start + 1, last: end, total }) : result.total > result.rows ? total : t("rows.all", { n: result.rows });
     back.disabled = state.start === 0;
     on.disabled = end >= result.rows;
     heads.forEach((head, index) => {
@@ -52,7 +53,7 @@ export function showResult(result, base, offered) {
     do {
       await new Promise((done) => setTimeout(done, 1000));
       line = await call(`/api/downloads/${name}`).catch(() => null);
-      told.textContent = line?.before ? `Waiting: ${line.before} before you …` : "";
+      told.textContent = line?.before ? t("run.before", { n: line.before }) : "";
     } while (line?.before);
   }
   function move(rows) {
@@ -67,7 +68,7 @@ export function showResult(result, base, offered) {
   }
   load();
   return h("div", { class: "result" },
-    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Result" }, table), problem,
+    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": t("rows.region") }, table), problem,
     result.cut && h("p", { class: "soft" }, result.cut), pager,
     result.chart && drawChart(result.chart), result.points.length > 0 && drawMap(result.points, offered.tiles, offered.tilesCredit));
 }

@@ -3,13 +3,14 @@
 import { call, freshName } from "./client.js";
 import { h, link, s } from "./dom.js";
 import { showResult } from "./result.js";
+import { t } from "./text.js";
 
 const HEADS = {
-  "best effort": "Out of budget; the best found so far:",
-  "no answer": "No answer was found.",
-  refused: "The model refused.",
-  failed: "The run failed.",
-  stopped: "Stopped.",
+  "best effort": t("answer.best_effort"),
+  "no answer": t("answer.no_answer"),
+  refused: t("answer.refused"),
+  failed: t("answer.failed"),
+  stopped: t("answer.stopped"),
 };
 
 /** A view of a run that grows by its events. */
@@ -19,7 +20,7 @@ export class RunView {
     this.offered = offered;
     this.calls = new Map();
     this.done = false;
-    this.count = h("span", {}, "Waiting …");
+    this.count = h("span", {}, t("run.waiting"));
     this.list = h("ol");
     this.steps = h("details", { class: "steps", open: true }, h("summary", {}, this.count), this.list);
     this.answer = h("div", { class: "answer" });
@@ -35,8 +36,8 @@ export class RunView {
     if (event.kind === "step") return this.stepped(event);
     if (event.kind === "dropped") return this.dropped(event);
     if (event.kind === "resumed") return this.resumed();
-    if (event.kind === "waiting") this.count.textContent = `Waiting: ${event.before} before you …`;
-    if (event.kind === "started") this.count.textContent = "Working …";
+    if (event.kind === "waiting") this.count.textContent = t("run.before", { n: event.before });
+    if (event.kind === "started") this.count.textContent = t("run.working");
     if (event.kind === "end") return this.ended(event);
     if (event.kind === "gone") return this.gone();
     return "";
@@ -46,7 +47,7 @@ export class RunView {
     const item = h("li", { class: "step pending" }, event.thought && h("p", { class: "thought", dir: "auto" }, event.thought), action(event));
     this.calls.set(event.call, item);
     this.list.append(item);
-    this.count.textContent = `Step ${this.list.children.length}: ${event.tool} …`;
+    this.count.textContent = t("run.step", { n: this.list.children.length, tool: event.tool });
     return this.count.textContent;
   }
 
@@ -67,7 +68,7 @@ export class RunView {
         this.list.append(item);
       }
       item.classList.add("dropped");
-      item.append(h("p", { class: "reason" }, `Taken back: ${step.reason}`));
+      item.append(h("p", { class: "reason" }, t("run.taken_back", { reason: step.reason })));
     }
     return "";
   }
@@ -75,7 +76,7 @@ export class RunView {
   /** After a restart of the server, what was under way is done again. */
   resumed() {
     for (const item of this.list.querySelectorAll(".pending")) item.remove();
-    this.list.append(h("li", { class: "soft" }, "The server was restarted; it goes on from here."));
+    this.list.append(h("li", { class: "soft" }, t("run.resumed")));
     return "";
   }
 
@@ -83,7 +84,7 @@ export class RunView {
   gone() {
     this.done = true;
     this.element.setAttribute("aria-busy", "false");
-    this.count.textContent = "This question is no longer there.";
+    this.count.textContent = t("run.gone");
     return this.count.textContent;
   }
 
@@ -94,11 +95,11 @@ export class RunView {
     const answer = event.answer;
     this.steps.open = false;
     const steps = answer.actions ?? this.calls.size;
-    const parts = [`${steps} ${steps === 1 ? "step" : "steps"}`];
-    if (answer.taken_back) parts.push(`${answer.taken_back} taken back`);
-    if (answer.not_run) parts.push(`${answer.not_run} not run`);
-    if (answer.seconds !== undefined) parts.push(`${answer.seconds.toFixed(1)} s`);
-    if (answer.tokens?.prompt) parts.push(`${answer.tokens.prompt + answer.tokens.completion} tokens`);
+    const parts = [t("run.steps", { n: steps })];
+    if (answer.taken_back) parts.push(t("run.taken_back_count", { n: answer.taken_back }));
+    if (answer.not_run) parts.push(t("run.not_run", { n: answer.not_run }));
+    if (answer.seconds !== undefined) parts.push(t("run.seconds", { n: Number(answer.seconds.toFixed(1)) }));
+    if (answer.tokens?.prompt) parts.push(t("run.tokens", { n: answer.tokens.prompt + answer.tokens.completion }));
     if (typeof answer.cost === "number") parts.push(`$${answer.cost.toFixed(4)}`);
     this.count.textContent = parts.join(" · ");
     const base = this.offered.share ? `/api/shared/${encodeURIComponent(this.offered.share)}` : answer.result && `/api/results/${encodeURIComponent(answer.result.id)}`;
@@ -109,29 +110,29 @@ export class RunView {
       answer.result ? showResult(answer.result, base, this.offered) : "",
       answer.query ? this.query(answer) : "",
       this.offered.share ? "" : this.foot());
-    return HEADS[answer.status] || `Answered: ${answer.text}`;
+    return HEADS[answer.status] || t("answer.said", { text: answer.text });
   }
 
   /** The query with labels, to be changed and run again. */
   query(answer) {
     const text = answer.query_labelled || answer.query;
     const rows = Math.min(16, text.split("\n").length + 2);
-    const editor = h("textarea", { class: "query", rows, spellcheck: "false", "aria-label": "SPARQL query", dir: "ltr" });
+    const editor = h("textarea", { class: "query", rows, spellcheck: "false", "aria-label": t("query.label"), dir: "ltr" });
     editor.value = text;
     const shown = h("div");
     const address = h("span", {}, answer.link && out(answer.link));
     const problem = h("p", { class: "problem", role: "alert", hidden: true });
-    const button = h("button", { type: "button", class: "again" }, "Run the query");
+    const button = h("button", { type: "button", class: "again" }, t("query.run"));
     const told = h("span", { class: "soft", role: "status" });
     button.addEventListener("click", async () => {
       button.disabled = true;
       problem.hidden = true;
       const name = freshName();
       const path = `/api/queries/${name}`;
-      const stop = h("button", { type: "button", class: "stop-query", onclick: () => call(path, "DELETE").catch(() => null) }, "Stop");
+      const stop = h("button", { type: "button", class: "stop-query", onclick: () => call(path, "DELETE").catch(() => null) }, t("ask.stop"));
       const ticking = setInterval(async () => {
         const line = await call(path).catch(() => null);
-        if (line && button.disabled) told.textContent = line.before ? `Waiting: ${line.before} before you …` : "Running …";
+        if (line && button.disabled) told.textContent = line.before ? t("run.before", { n: line.before }) : t("query.running");
       }, 1000);
       button.after(stop);
       try {
@@ -151,14 +152,14 @@ export class RunView {
     });
     if (this.offered.share) editor.readOnly = true;
     return h("details", { class: "sparql", open: true }, h("summary", {}, "SPARQL"), editor,
-      h("p", { class: "tools" }, !this.offered.share && button, told, address, answer.link_note && h("span", { class: "soft" }, answer.link_note)),
+      h("p", { class: "tools" }, !this.offered.share && button, told, address, answer.link_note && h("span", { class: "soft" }, t("query.live"))),
       problem, shown);
   }
 
   /** Thumbs, a note, a link to share. */
   foot() {
     const path = `/api/runs/${encodeURIComponent(this.run.id)}`;
-    const note = h("input", { type: "text", class: "opinion", maxlength: 2000, placeholder: "What was good or wrong?", "aria-label": "Note" });
+    const note = h("input", { type: "text", class: "opinion", maxlength: 2000, placeholder: t("opinion.placeholder"), "aria-label": t("opinion.note") });
     note.value = this.run.note || "";
     const said = h("span", { class: "soft", role: "status" });
     let thumb = this.run.thumb || "";
@@ -166,7 +167,7 @@ export class RunView {
     const put = async () => {
       try {
         await call(`${path}/opinion`, "PUT", { thumb, note: note.value });
-        said.textContent = "Saved.";
+        said.textContent = t("opinion.saved");
       } catch (error) {
         said.textContent = error.message;
       }
@@ -179,19 +180,19 @@ export class RunView {
       said.textContent = "";
       saved = saved.then(put);
     };
-    const up = h("button", { type: "button", "aria-label": "Good answer", "aria-pressed": String(thumb === "up"), onclick: () => save(thumb === "up" ? "" : "up") }, hand(0));
-    const down = h("button", { type: "button", "aria-label": "Bad answer", "aria-pressed": String(thumb === "down"), onclick: () => save(thumb === "down" ? "" : "down") }, hand(180));
+    const up = h("button", { type: "button", "aria-label": t("opinion.good"), "aria-pressed": String(thumb === "up"), onclick: () => save(thumb === "up" ? "" : "up") }, hand(0));
+    const down = h("button", { type: "button", "aria-label": t("opinion.bad"), "aria-pressed": String(thumb === "down"), onclick: () => save(thumb === "down" ? "" : "down") }, hand(180));
     note.addEventListener("change", () => save(thumb));
     const shared = h("span", { class: "share" });
-    const share = h("button", { type: "button" }, "Share");
+    const share = h("button", { type: "button" }, t("share.share"));
     share.addEventListener("click", async () => {
       try {
         const made = await call(`${path}/share`, "POST");
         const address = new URL(made.path, location.href).href;
         const unshare = h("button", { type: "button", onclick: async () => {
           await call(`${path}/share`, "DELETE");
-          shared.replaceChildren("No longer shared.");
-        } }, "Unshare");
+          shared.replaceChildren(t("share.over"));
+        } }, t("share.unshare"));
         shared.replaceChildren(h("a", { href: address, class: "shared-link" }, address), " ", unshare);
       } catch (error) {
         shared.textContent = error.message;
@@ -202,7 +203,7 @@ export class RunView {
 }
 
 function out(address) {
-  return link("Open in the query service", address, { class: "out" });
+  return link(t("query.out"), address, { class: "out" });
 }
 
 /** A thumb; not every machine has a font with one. */
@@ -224,5 +225,5 @@ function action(call) {
 function observation(text) {
   const lines = text.split("\n");
   if (lines.length <= 8 && text.length < 900) return h("pre", { class: "observation", dir: "auto" }, text);
-  return h("details", { class: "long" }, h("summary", {}, h("pre", { class: "observation", dir: "auto" }, `${lines.slice(0, 5).join("\n").slice(0, 600)} …`)), h("pre", { class: "observation", dir: "auto" }, text));
+  return h("details", { class: "long" }, h("summary", { "data-less": t("run.less") }, h("pre", { class: "observation", dir: "auto" }, `${lines.slice(0, 5).join("\n").slice(0, 600)} …`)), h("pre", { class: "observation", dir: "auto" }, text));
 }

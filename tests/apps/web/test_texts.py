@@ -1,0 +1,163 @@
+"""What the page says: in five languages, from one place, and nothing beside it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from starlette.datastructures import Headers
+
+import kbnav.apps.web
+from kbnav.apps.web.texts import Texts, books, language_of
+from tests.apps.web.parts import Server
+from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, Route
+
+WEB = Path(kbnav.apps.web.__file__).parent
+SCRIPTS = sorted((WEB / "static").glob("*.js"))
+TEMPLATES = sorted((WEB / "templates").glob("*.html"))
+NAMES = re.compile(r"\{(\w+)\}")
+USED = re.compile(r"""\bt\(\s*["']([\w.]+)["']|["']([a-z_]+\.[a-z_]+)["']""")
+OWN_WORDS = {"kbnav", "openapi.json"}
+"""What is the same in every language."""
+
+
+def plain(path: Path) -> str:
+    """A script without its comments."""
+    return re.sub(r"^\s*//.*$|/\*[^*]*\*/|\s//\s.*$", "", path.read_text("utf-8"), flags=re.MULTILINE)
+
+
+def test_every_language_has_every_text_with_the_same_values():
+    assert set(books()) == {"de", "en", "es", "fr", "zh"}
+    for code, book in books().items():
+        assert list(book) == sorted(books()["en"]), code
+        for key, text in book.items():
+            first = books()["en"][key]
+            assert isinstance(text, str) == isinstance(first, str), (code, key)
+            forms = [text] if isinstance(text, str) else list(text.values())
+            wanted = [first] if isinstance(first, str) else list(first.values())
+            assert all(form.strip() for form in forms), (code, key)
+            assert {name for form in forms for name in NAMES.findall(form)} == {
+                name for form in wanted for name in NAMES.findall(form)
+            }, (code, key)
+            if not isinstance(text, str):
+                assert set(text) == ({"other"} if code == "zh" else {"one", "other"}), (code, key)
+
+
+def test_every_text_is_used_and_every_text_used_is_there():
+    sources = [plain(path) for path in SCRIPTS] + [path.read_text("utf-8") for path in TEMPLATES]
+    used = {name for source in sources for found in USED.findall(source) for name in found if name}
+    told = {name for name in used if name in books()["en"]}
+    asked = {found[0] for source in sources for found in USED.findall(source) if found[0]}
+    assert asked - set(books()["en"]) == set()
+    assert set(books()["en"]) - told == {"language.name"}
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
+def test_a_template_has_no_words_of_its_own(path: Path):
+    text = re.sub(r"\{%.*?%\}|\{\{.*?\}\}", "", path.read_text("utf-8"), flags=re.DOTALL)
+    shown = re.findall(r"(?:aria-label|placeholder|title|alt)=\"([^\"]*)\"", text)
+    shown += re.sub(r"<[^>]*>", "\n", text).split("\n")
+    assert [words for words in shown if re.search(r"[^\W\d]{2}", words) and words.strip() not in OWN_WORDS] == []
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_a_script_has_no_sentences_of_its_own(path: Path):
+    """Texts begin with a capital letter or have a full stop or an ellipsis; names of classes and keys have none."""
+    strings = re.findall(r"\"((?:[^\"\\\n]|\\.)*)\"|`((?:[^`\\]|\\.)*)`", plain(path))
+    said = [re.sub(r"\$\{[^}]*\}", "", first or second).strip() for first, second in strings]
+    sentence = re.compile(r"[A-Z][a-z]+ [a-z]+|[A-Z][a-z]{2,}$|[a-z]{2}\.$|[a-z]{2} …")
+    allowed = {"Accept", "Content-Type", "Enter", "Escape", "Excel"}
+    assert [text for text in said if sentence.match(text) and text not in allowed] == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "cookie", "language"),
+    [
+        ("de-AT,de;q=0.9,en;q=0.8", "", "de"),
+        ("nl, fr;q=0.5, es;q=0.7", "", "es"),
+        ("zh-Hans-CN", "", "zh"),
+        ("fr;q=0, en", "", "en"),
+        ("*", "", "en"),
+        (";;;,q=", "", "en"),
+        ("de", "kbnav_language=fr", "fr"),
+        ("de", "kbnav_language=../../secret", "de"),
+    ],
+)
+def test_the_language_is_the_one_chosen_or_asked_for(asked: str, cookie: str, language: str):
+    assert language_of(Headers({"accept-language": asked, "cookie": cookie})) == language
+
+
+def test_plural_forms_follow_the_number():
+    assert Texts("en")("rows.all", n=1) == "1 row"
+    assert Texts("de")("rows.all", n=2) == "2 Zeilen"
+    assert Texts("zh")("rows.all", n=1) == "1 行"
+
+
+def test_the_page_speaks_the_language_of_the_browser_and_another_one_when_it_is_chosen(page: Page, server: Server):
+    page.set_extra_http_headers({"Accept-Language": "de-DE,de"})
+    page.goto(server.url)
+    assert page.get_attribute("html", "lang") == "de"
+    assert page.inner_text("#send") == "Fragen"
+    ask(page, MARIE)
+    wait_for_the_end(page)
+    page.wait_for_selector(".answer .pager .where >> text=2 Zeilen")
+    with page.expect_navigation():
+        page.select_option("#language", "zh")
+    page.wait_for_selector(".answer .pager .where >> text=2 行")
+    page.goto(f"{server.url}/api")
+    assert page.get_attribute("html", "lang") == "zh"
+
+
+def marked(route: Route) -> None:
+    """A page whose texts have marks around them."""
+    response = route.fetch()
+    text = response.text()
+    found = re.search(r'id="texts">(.*?)</script>', text)
+    if found:
+        book = json.loads(found[1])
+        marks = {
+            key: f"⟦{one}⟧" if isinstance(one, str) else {form: f"⟦{said}⟧" for form, said in one.items()}
+            for key, one in book.items()
+        }
+        text = text.replace(found[1], json.dumps(marks))
+    route.fulfill(response=response, body=text)
+
+
+UNMARKED = """() => {
+  const texts = [];
+  const walk = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const { parentElement, data } = walk.currentNode;
+    if (!parentElement.closest("svg, textarea")) texts.push([parentElement.closest("[class]").className, data]);
+  }
+  for (const one of document.querySelectorAll("main *"))
+    for (const name of ["aria-label", "placeholder", "title"])
+      if (one.hasAttribute(name)) texts.push([name, one.getAttribute(name)]);
+  return texts.filter(([, text]) => /\\p{L}{2}/u.test(text) && !text.includes("⟦"));
+}"""
+DATA = {"query", "question", "thought", "action", "observation", "text", "note", "sort", "rows"}
+"""Classes of what comes from the question, the model, and the knowledge base."""
+SAME = {"SPARQL", "CSV", "TSV", "JSON", "Excel", "mini · spinach · offline", MARIE, "element", "number"}
+
+
+def test_all_that_the_page_says_of_an_answer_and_its_rows_comes_from_the_texts(page: Page, server: Server):
+    page.route(re.compile(r"/(s/.*)?$"), marked)
+    page.goto(server.url)
+    ask(page, MARIE)
+    wait_for_the_end(page)
+    page.fill("textarea.query", "SELECT ?element ?number { ?element wdt:P1086 ?number }")
+    page.click(".again")
+    page.wait_for_selector(".sparql .chart")
+    page.click(".steps summary")
+    others = [
+        (name, text)
+        for name, text in page.evaluate(UNMARKED)
+        if not DATA & set(name.split()) and text.strip() not in SAME
+    ]
+    assert others == []
