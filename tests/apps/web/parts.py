@@ -24,6 +24,7 @@ from kbnav.apps.web.server import make_app
 from kbnav.settings import Settings, Web
 from tests.models.stub import Canned, ModelStub, completion
 
+MARIE = "Which elements were discovered by Marie Curie?"
 CURIE = "SELECT ?element WHERE { ?element wdt:P61 wd:Q7186 }"
 
 

@@ -8,9 +8,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from tests.apps.web.parts import Explorer, Server, until, web_settings
-
-MARIE = "Which elements were discovered by Marie Curie?"
+from tests.apps.web.parts import MARIE, Explorer, Server, until, web_settings
 
 
 @pytest.fixture

@@ -21,9 +21,8 @@ import pytest
 
 from kbnav.apps.web.database import PostgresDatabase, Rows, Run, open_postgres
 from kbnav.apps.web.store import Store, StoredRun, unguessable
-from tests.apps.web.parts import Explorer, Visit, served_process, until
+from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, until
 
-MARIE = "Which elements were discovered by Marie Curie?"
 USER = "postgres"
 """Who runs it where the tests are run by root, as whom PostgreSQL refuses to."""
 

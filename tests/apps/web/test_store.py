@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 from kbnav.apps.web.database import open_sqlite
-from kbnav.apps.web.store import DAY, Store, StoredResult, StoredRun
+from kbnav.apps.web.keeping import StoredResult
+from kbnav.apps.web.store import DAY, Store, StoredRun
 
 
 def test_questions_without_a_session_are_forgotten_unless_somebody_shares_or_judges_them(tmp_path: Path):
@@ -23,13 +24,13 @@ def test_questions_without_a_session_are_forgotten_unless_somebody_shares_or_jud
             assert store.add_run(run, at_once=10, a_day=10) is None
             assert store.add_event(name, "w", {"kind": "started"})
             assert name == "under way" or store.end(name, "w", "done", {"text": "", "run": f"saved {name}"})
-        store.add_result(StoredResult("plain", "alice", "mini", "en", "", {}))  # made now, as by a query run by hand
+        store.results.add(StoredResult("plain", "alice", "mini", "en", "", {}))  # made now, as by a query run by hand
         store.share("shared", "share-1")
-        store.set_opinion("judged", "up", "")
+        store.opinions.keep("judged", "up", "")
         assert store.delete_old(DAY) == ["saved plain"]
         assert [name for name in ages if store.run(name) is None] == ["plain"]
         assert [name for name in ages if not store.events(name)] == ["plain"]
-        assert store.result("plain") is not None
+        assert store.results.owner("plain") == "alice"
         assert store.add_run(
             StoredRun("n", "", "alice", "mini", "s", "m", "?", "queued", "w", 0.0, False, None, time.time(), None),
             at_once=10,
@@ -57,18 +58,18 @@ def test_an_opinion_that_is_taken_back_leaves_nothing(tmp_path: Path):
         run = StoredRun("n", "", "alice", "mini", "s", "m", "?", "queued", "w", 0.0, False, None, 1.0, None)
         assert store.add_run(run, at_once=1, a_day=1) is None
         store.end("n", "w", "done", {"text": ""})
-        store.set_opinion("n", "up", "good")
-        store.set_opinion("n", "", "good")
-        assert [(one["thumb"], one["note"]) for one in store.opinions()] == [("", "good")]
-        store.set_opinion("n", "", "")
-        assert (store.opinions(), store.opinion("n")) == ([], None)
+        store.opinions.keep("n", "up", "good")
+        store.opinions.keep("n", "", "good")
+        assert [(one["thumb"], one["note"]) for one in store.opinions.every()] == [("", "good")]
+        store.opinions.keep("n", "", "")
+        assert (store.opinions.every(), store.opinions.of("n")) == ([], ("", ""))
         store.delete_old(DAY)
         assert store.run("n") is None
 
 
 def kept(store: Store, name: str, size: int, *, owner: str = "alice", session: str = "") -> int:
     head = StoredResult(name, owner, "mini", "en", session, {})
-    return store.add_result(head, ["x" * 100] * size, rows=size * 200, most=1000)
+    return store.results.add(head, ["x" * 100] * size, rows=size * 200, most=1000)
 
 
 def test_the_results_of_one_user_take_only_so_much_and_the_oldest_go_first(tmp_path: Path):
@@ -79,14 +80,14 @@ def test_the_results_of_one_user_take_only_so_much_and_the_oldest_go_first(tmp_p
         assert kept(store, "another's", 9, owner="bob") == 1800
         assert kept(store, "first", 3) == 600
         assert kept(store, "second", 3) == 600
-        assert store.parts("first") == (3, 200)
+        assert store.results.parts("first") == (3, 200)
         assert kept(store, "third", 2) == 400
         names = ("in a session", "another's", "first", "second", "third")
-        assert [store.parts(name)[0] for name in names] == [3, 9, 0, 3, 2]
-        assert store.part("first", 0) is None
-        assert store.result("first") is not None
+        assert [store.results.parts(name)[0] for name in names] == [3, 9, 0, 3, 2]
+        assert store.results.part("first", 0) is None
+        assert store.results.owner("first") == "alice"
         assert kept(store, "too large", 50) == 1800  # of the first rows, as many as there is room for
-        assert store.parts("too large") == (9, 200)
+        assert store.results.parts("too large") == (9, 200)
 
 
 def test_sessions_in_which_nothing_was_asked_do_not_pile_up(tmp_path: Path):

@@ -106,7 +106,7 @@ def opinions(as_json: JsonOption = False) -> None:  # noqa: ARG001 - JSON is all
 
     with ExitStack() as stack:
         store, _ = open_store(load(), stack)
-        records = store.opinions()
+        records = store.opinions.every()
         if not records:
             typer.echo("nobody has given an opinion", err=True)
         for record in records:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbnav.apps.secrets import Secrets
-from kbnav.apps.web.keeping import Results
 from kbnav.apps.web.service import Service
 from kbnav.apps.web.store import Store
 from kbnav.settings import Settings
@@ -28,4 +27,3 @@ class Parts:
     store: Store
     saver: BaseCheckpointSaver[Any]
     hide: Secrets
-    results: Results

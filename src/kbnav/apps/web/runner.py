@@ -1,4 +1,4 @@
-"""Answering questions in threads: started, watched, stopped, kept within limits, and taken over from dead servers."""
+"""Answering questions in threads: put in line, answered, followed, and stopped."""
 
 from __future__ import annotations
 
@@ -6,28 +6,25 @@ import asyncio
 import logging
 import os
 import secrets
-import shutil
 import signal
 import socket
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.agent import Agent
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.changes import Changes
-from kbnav.apps.web.keeping import keep
-from kbnav.apps.web.line import Place
+from kbnav.apps.web.keeping import StoredResult
 from kbnav.apps.web.results import result_of
 from kbnav.apps.web.service import Service, line
-from kbnav.apps.web.store import DAY, Session, Status, Store, StoredEvent, StoredResult, StoredRun, unguessable
+from kbnav.apps.web.store import Session, Status, Store, StoredEvent, StoredRun, unguessable
 from kbnav.apps.web.telling import Tell, Teller, answer_data, failed_answer
+from kbnav.apps.web.watch import BROKEN, TICK, Live, Watch, delete_saved
 from kbnav.errors import Busy, DataError, KbnavError, LimitReached, NotOffered, Stopped, StopRun
 from kbnav.knowledge.service.watching import watched_by
 from kbnav.models.chat import cost_of
@@ -40,33 +37,9 @@ from kbnav.trajectory import Attempt, Turn, Usage, save_run
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
-LEASE = 15.0
-"""Seconds without a sign of life after which a worker on another machine counts as dead."""
-TICK = 0.5
-"""Seconds between looks at limits, and at what other workers ask for."""
-_BEAT = 4
-"""Ticks between signs of life."""
-_SWEEP = 1200
-"""Ticks between looks for what is too old."""
 RESUMPTIONS = 3
 """Times a question is gone on with after its server; one that ends its server each time must not do so for ever."""
-SILENT = 10.0
-"""Seconds without a word of the database after which a server does not count as ready."""
-ROOM = 64 << 20
-"""Bytes that must be free where runs are saved."""
-BROKEN = "An error in kbnav itself; the server's log says more."
 _LOG = logging.getLogger("kbnav.web")
-
-
-@dataclass
-class _Live:
-    """A run of this process; ``deadline`` is set when it begins."""
-
-    run: StoredRun
-    brake: Brake
-    place: Place
-    history: Sequence[Turn] = ()
-    deadline: float = field(default=float("inf"))
 
 
 class Runner:
@@ -89,19 +62,15 @@ class Runner:
         self._line = line(self._limits.runs, service.many, of_owner=self._limits.runs_per_user)
         self._news = threading.Condition()
         """Told when somebody joins or leaves the line."""
-        self._live: dict[str, _Live] = {}
-        self._well = time.monotonic()
-        self.trouble = ""
-        """Why nothing can be kept at the moment; empty where all is well."""
-        self._broken: set[str] = set()
-        """Runs that broke off because the database failed, and are to end as soon as it can be told."""
+        self._live: dict[str, Live] = {}
+        self._watch = Watch(self.worker, self._live, store, service.settings, hide, self._changes, resume=self._put)
         self._ended = threading.Event()
         self._models = asyncio.new_event_loop()
         self._threads = [
             threading.Thread(target=target, daemon=True, name=f"kbnav-{name}")
             for name, target in (
                 ("models", self._models.run_forever),
-                ("beat", self._watch),
+                ("beat", lambda: self._watch.until(self._ended)),
                 *(("run", self._work) for _ in range(self._limits.runs)),
             )
         ]
@@ -155,6 +124,11 @@ class Runner:
         self._threads[0].join(5)
         if not self._models.is_running():
             self._models.close()
+
+    @property
+    def problem(self) -> str:
+        """Why questions cannot be answered and kept now; empty where they can."""
+        return self._watch.problem
 
     def ask(
         self,
@@ -222,13 +196,8 @@ class Runner:
         """Delete a session with all that belongs to it; a question under way is stopped."""
         for run in self._store.runs(session.id):
             self.stop(run)
-        self._delete_saved(self._store.delete_session(session))
+        delete_saved(self._service.settings.home, self._store.delete_session(session))
         self._saver.delete_thread(session.id)
-
-    def _delete_saved(self, ids: Iterable[str]) -> None:
-        """Delete runs that were saved as files, as far as this server's home has them."""
-        for run_id in ids:
-            (self._service.settings.home / "runs" / f"{run_id}.json").unlink(missing_ok=True)
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[StoredEvent | None]:
         """The events of a run behind a number, as they happen, until its end; None now and then while nothing does."""
@@ -255,7 +224,7 @@ class Runner:
     def _put(self, run: StoredRun, history: Sequence[Turn] = ()) -> None:
         brake = Brake(self._models, self._budget(run.model))
         with self._news:
-            live = _Live(run, brake, self._line.join(run.owner, run.kb), history)
+            live = Live(run, brake, self._line.join(run.owner, run.kb), history)
             self._live[run.id] = live
             self._news.notify_all()
 
@@ -277,7 +246,7 @@ class Runner:
             except BaseException as error:  # noqa: BLE001 - neither a database nor a library may end the thread
                 if not self._ended.is_set():
                     _LOG.error("run: %s", self._hide.hidden(repr(error)))
-                    self._broken.add(live.run.id)
+                    self._watch.broke_off(live.run.id)
             finally:
                 with self._news:
                     self._live.pop(live.run.id, None)
@@ -285,7 +254,7 @@ class Runner:
                     self._news.notify_all()
                 self._changes.tell(live.run.id)
 
-    def _next(self) -> _Live | None:
+    def _next(self) -> Live | None:
         """The question whose turn it is; None once the server ends."""
         with self._news:
             while not self._ended.is_set():
@@ -294,7 +263,7 @@ class Runner:
                 self._news.wait()
         return None
 
-    def _answer(self, live: _Live) -> None:
+    def _answer(self, live: Live) -> None:
         """Answer a question, from its first event to its last; whatever happens, it ends."""
         run = live.run
         if not self._store.begin(run.id, self.worker):  # stopped or deleted while it waited, or another's now
@@ -323,11 +292,11 @@ class Runner:
     def _forget_if_gone(self, run: StoredRun, saved: str | None = None) -> None:
         """Leave nothing of a run whose session was deleted while it was answered."""
         if self._store.run(run.id) is None:
-            self._delete_saved([saved] if saved else [])
+            delete_saved(self._service.settings.home, [saved] if saved else [])
             self._store.forget_run(run.id)
             self._saver.delete_thread(run.session)
 
-    def _attempt(self, live: _Live, teller: Teller) -> Attempt:
+    def _attempt(self, live: Live, teller: Teller) -> Attempt:
         run, brake = live.run, live.brake
         brake.check()
         served = self._service.kb(run.kb)
@@ -344,7 +313,7 @@ class Runner:
                 return chat.attempt_resume(on_event=teller, brake=brake)
             return chat.attempt(run.question, on_event=teller, brake=brake)
 
-    def _ended_as(self, live: _Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
+    def _ended_as(self, live: Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
         """Keep a run's record and its result; how it ended, and what the page shows of it."""
         run, served = live.run, self._service.kb(live.run.kb)
         if isinstance(ended.failure, DataError):
@@ -353,13 +322,13 @@ class Runner:
         result = result_of(ended.run.outcome.table, ended.run.outcome.ranking)
         if result:
             kept = StoredResult(run.id, run.owner, run.kb, ended.run.language, run.session, result.to_document())
-            result = result.first(keep(self._store, kept, result, self._limits.result_bytes))
+            result = result.first(self._store.results.keep(kept, result, self._limits.result_bytes))
         status: Status = "done"
         if ended.failure:
             status = "stopped" if isinstance(ended.failure, Stopped) else "failed"
         return status, answer_data(ended, served, run.id, result)
 
-    def _telling(self, live: _Live) -> Tell:
+    def _telling(self, live: Live) -> Tell:
         """Keeps events; a run that another worker has taken over, or that is gone, is left."""
 
         def tell(data: dict[str, Any]) -> None:
@@ -369,90 +338,9 @@ class Runner:
 
         return tell
 
-    def _watch(self) -> None:
-        """Keep this worker's runs alive and within their time, and look after the dead."""
-        ticks = 0
-        while not self._ended.is_set():
-            now = time.monotonic()
-            for live in list(self._live.values()):
-                if now > live.deadline:
-                    live.brake.stop(f"The limit of {self._limits.question_seconds:g} s for a question was reached.")
-            try:
-                if ticks % _BEAT == 0:
-                    self._bury()
-                if ticks % _SWEEP == 0:
-                    self._delete_saved(self._store.delete_old(DAY))
-                self._beat()
-                self._end_broken()
-                if ticks % _BEAT == 0:
-                    self._store.alive(self.worker)
-                    self.trouble = _no_room(self._service.settings.home)
-                self._well = time.monotonic()
-            except Exception as error:  # noqa: BLE001 - a database that is away for a moment must not end the watch
-                self.trouble = f"the database fails: {type(error).__name__}"
-                _LOG.error("watch: %s", self._hide.hidden(repr(error)))
-            ticks += 1
-            self._ended.wait(TICK)
-
-    @property
-    def problem(self) -> str:
-        """Why questions cannot be answered and kept now; empty where they can."""
-        silent = time.monotonic() - self._well
-        return self.trouble or (f"the database has not answered for {silent:.0f} s" if silent > SILENT else "")
-
-    def _beat(self) -> None:
-        begun = dict(self._live)
-        mine = self._store.beat(self.worker)
-        for run_id, live in begun.items():
-            if run_id not in mine:  # taken over while the database was away, or deleted; where it has ended, no matter
-                live.brake.abandon()
-            elif mine[run_id]:
-                live.brake.stop()
-
-    def _end_broken(self) -> None:
-        for run_id in list(self._broken):
-            self._store.end(run_id, self.worker, "failed", failed_answer(BROKEN))
-            self._broken.discard(run_id)
-            self._changes.tell(run_id)
-
-    def _bury(self) -> None:
-        """Go on with the questions of workers that are dead."""
-        for worker, seen in self._store.workers().items():
-            if worker != self.worker and _is_dead(worker, seen):
-                for run in self._store.take_over(worker, seen, self.worker):
-                    if run.session:
-                        self._put(run)
-                    else:  # whoever asked it is no longer connected
-                        answer = failed_answer("The server was restarted.")
-                        self._store.end(run.id, self.worker, "failed", answer)
-
-
-def _no_room(home: Path) -> str:
-    """What is wrong where the disk that runs are saved on is full."""
-    free = shutil.disk_usage(home).free
-    return f"the disk of {home.name} is full: {free >> 20} MiB are free" if free < ROOM else ""
-
 
 def _check_resumptions(told: Sequence[StoredEvent]) -> None:
     """Raise StopRun for a run that has been begun and left in the middle too often; waiting in line does not count."""
     if sum(event.data["kind"] == "resumed" for event in told) >= RESUMPTIONS:
         times = RESUMPTIONS + 1
         raise StopRun(f"The server ended {times} times while this question was being answered; it is not tried again.")
-
-
-def _is_dead(worker: str, seen: float) -> bool:
-    """Whether a worker's process is gone from this machine, or was not seen for too long."""
-    host, process, _ = worker.rsplit(":", 2)
-    if time.time() - seen > LEASE:
-        return True
-    if host != socket.gethostname() or os.name == "nt":  # where a signal of 0 is none
-        return False
-    if int(process) == os.getpid():  # an earlier process of the same number, as in a container
-        return True
-    try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False

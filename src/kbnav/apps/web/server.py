@@ -7,10 +7,9 @@ import contextlib
 import logging
 import socket
 import sys
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, HTTPException, Request
@@ -20,7 +19,6 @@ from fastapi.staticfiles import StaticFiles
 
 from kbnav.apps.secrets import Secrets, secrets_of
 from kbnav.apps.web.database import PostgresDatabase, SqliteDatabase, alone, open_postgres, open_sqlite
-from kbnav.apps.web.keeping import Results
 from kbnav.apps.web.opening import PAUSE
 from kbnav.apps.web.parts import HERE, Parts
 from kbnav.apps.web.runner import Runner
@@ -48,9 +46,6 @@ if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
 DATABASE = "web.sqlite"
-LOGINS_AT_HAND = 1_000
-LOGIN_SECONDS = 10.0
-"""Seconds for which it is not looked again whether a login was taken back by another worker."""
 DESCRIPTION = "Ask questions of knowledge bases, watch how they are answered, and page through the results."
 
 
@@ -80,7 +75,7 @@ def make_app(settings: Settings, *, pause: float = PAUSE) -> FastAPI:
     with ExitStack() as stack:
         store, saver = open_store(settings, stack)
         service = stack.enter_context(open_service(settings, pause=pause))
-        parts = Parts(settings, service, store, saver, secrets_of(settings), Results(store))
+        parts = Parts(settings, service, store, saver, secrets_of(settings))
         return _build(parts, stack.pop_all())
 
 
@@ -114,25 +109,8 @@ def _build(parts: Parts, stack: ExitStack) -> FastAPI:
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(KbnavError, _went_wrong)
-    app.add_middleware(Gate, web=parts.settings.web, over=Logouts(parts.store))
+    app.add_middleware(Gate, web=parts.settings.web, over=parts.store.logouts)
     return app
-
-
-class Logouts:
-    """Logins that were taken back, known to every worker; those of this process are at hand."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._has = lru_cache(LOGINS_AT_HAND)(store.logged_out)
-
-    def add(self, key: str) -> None:
-        """Keep one."""
-        self._store.log_out(key)
-        self._has.cache_clear()
-
-    def has(self, key: str) -> bool:
-        """Whether it is one; another worker's logout is known here after ``LOGIN_SECONDS``."""
-        return self._has(key, int(time.monotonic() // LOGIN_SECONDS))
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:

@@ -1,24 +1,23 @@
-"""What the server remembers beside the chats' checkpoints: sessions, runs and their events, results, and opinions."""
+"""What the server remembers beside the chats' checkpoints: sessions, runs and their events; and where the rest is."""
 
 from __future__ import annotations
 
 import json
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from kbnav.apps.web import keeping, logouts, opinions
 from kbnav.apps.web.database import Database, Rows, Run
-from kbnav.apps.web.results import PART
+from kbnav.apps.web.keeping import Results, forget_rows
+from kbnav.apps.web.logouts import Logouts
+from kbnav.apps.web.opinions import Opinions
 
 Status = Literal["queued", "running", "done", "failed", "stopped"]
 Refusal = Literal["too many at once", "too many a day", "session busy", "session gone"]
 DAY = 24 * 3600.0
-LOGIN_DAYS = 31
-"""Days after which no browser keeps a login any more."""
-KEPT = 200_000_000
-"""Bytes of one owner's results, where nothing else is said."""
 _UNDER_WAY = "status IN ('queued', 'running')"
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS web_sessions (
@@ -37,23 +36,13 @@ _SCHEMA = (
     f"CREATE UNIQUE INDEX IF NOT EXISTS web_runs_one ON web_runs (session) WHERE session <> '' AND {_UNDER_WAY}",
     """CREATE TABLE IF NOT EXISTS web_events (
         run TEXT NOT NULL, number INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (run, number))""",
-    """CREATE TABLE IF NOT EXISTS web_results (
-        id TEXT PRIMARY KEY, owner TEXT NOT NULL, kb TEXT NOT NULL, language TEXT NOT NULL, session TEXT NOT NULL,
-        made DOUBLE PRECISION NOT NULL, document TEXT NOT NULL)""",
     # Apart from the runs, because a deleted session has been asked all the same.
     "CREATE TABLE IF NOT EXISTS web_asked (owner TEXT NOT NULL, made DOUBLE PRECISION NOT NULL)",
-    """CREATE TABLE IF NOT EXISTS web_parts (
-        result TEXT NOT NULL, number INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (result, number))""",
-    # How much each owner's results take; rows go, oldest first, where it is more than they may.
-    """CREATE TABLE IF NOT EXISTS web_kept (
-        result TEXT PRIMARY KEY, owner TEXT NOT NULL, parts INTEGER NOT NULL, last INTEGER NOT NULL,
-        bytes BIGINT NOT NULL, made DOUBLE PRECISION NOT NULL)""",
-    "CREATE INDEX IF NOT EXISTS web_kept_owner ON web_kept (owner, made)",
-    "CREATE TABLE IF NOT EXISTS web_logouts (login TEXT PRIMARY KEY, made DOUBLE PRECISION NOT NULL)",
     "CREATE TABLE IF NOT EXISTS web_alive (worker TEXT PRIMARY KEY, seen DOUBLE PRECISION NOT NULL)",
     "CREATE INDEX IF NOT EXISTS web_asked_owner ON web_asked (owner, made)",
-    """CREATE TABLE IF NOT EXISTS web_opinions (
-        run TEXT PRIMARY KEY, thumb TEXT NOT NULL, note TEXT NOT NULL, made DOUBLE PRECISION NOT NULL)""",
+    *keeping.SCHEMA,
+    *opinions.SCHEMA,
+    *logouts.SCHEMA,
 )
 
 
@@ -99,18 +88,6 @@ class StoredRun:
 
 
 @dataclass(frozen=True)
-class StoredResult:
-    """A table or ranking that pages are served from; ``document`` is that of ``results.to_document``."""
-
-    id: str
-    owner: str
-    kb: str
-    language: str
-    session: str
-    document: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class StoredEvent:
     """Something that happened in a run; numbers count from 1."""
 
@@ -124,10 +101,11 @@ def unguessable(prefix: str) -> str:
 
 
 class Store:
-    """Every statement on the database."""
+    """Every statement on the database; those on results, opinions and logouts by subject."""
 
     def __init__(self, database: Database) -> None:
         self._run, self._together = database.run, database.together
+        self.results, self.opinions, self.logouts = Results(database), Opinions(database), Logouts(database)
 
     def set_up(self) -> None:
         """Make the tables that are missing."""
@@ -176,7 +154,7 @@ class Store:
                 for table in ("web_events", "web_opinions"):
                     run(f"DELETE FROM {table} WHERE run = ?", (run_id,))
             for result in run("DELETE FROM web_results WHERE session = ? RETURNING id", (session.id,)):
-                _forget_rows(run, result[0])
+                forget_rows(run, result[0])
             run("DELETE FROM web_sessions WHERE id = ?", (session.id,))
         return _saved(runs)
 
@@ -267,7 +245,7 @@ class Store:
         """Forget what a run has left behind, whose session was deleted meanwhile."""
         for table, column in (("web_events", "run"), ("web_opinions", "run"), ("web_results", "id")):
             self._run(f"DELETE FROM {table} WHERE {column} = ?", (run_id,))
-        _forget_rows(self._run, run_id)
+        forget_rows(self._run, run_id)
 
     def ask_to_stop(self, run_id: str) -> None:
         """Tell the worker of a run, wherever it is, to stop it."""
@@ -280,15 +258,6 @@ class Store:
             (time.time(), worker),
         )
         return {run_id: bool(stopping) for run_id, stopping in rows}
-
-    def log_out(self, key: str) -> None:
-        """Keep that a login was taken back."""
-        self._run("INSERT INTO web_logouts (login, made) VALUES (?, ?) ON CONFLICT DO NOTHING", (key, time.time()))
-        self._run("DELETE FROM web_logouts WHERE made < ?", (time.time() - LOGIN_DAYS * DAY,))
-
-    def logged_out(self, key: str, when: int = 0) -> bool:  # noqa: ARG002 - a caller's, who asks again now and then
-        """Whether a login was taken back."""
-        return bool(self._run("SELECT login FROM web_logouts WHERE login = ?", (key,)))
 
     def alive(self, worker: str) -> None:
         """Write something, so that a database that takes nothing more is known."""
@@ -330,60 +299,6 @@ class Store:
         )
         return [StoredEvent(number, json.loads(data)) for number, data in rows]
 
-    def add_result(self, result: StoredResult, parts: Iterable[str] = (), *, rows: int = 0, most: int = KEPT) -> int:
-        """Keep a table or ranking, whose ``rows`` rows come in ``parts``; one of the same id is replaced.
-
-        An owner's results take ``most`` bytes at most: rows of the oldest are forgotten, and of one that is larger by
-        itself only its first are kept. Returns how many rows were.
-        """
-        document = json.dumps(result.document)
-        _forget_rows(self._run, result.id)
-        number, size = 0, len(document)
-        for part in parts:
-            if size + len(part) > most:
-                break
-            self._run("INSERT INTO web_parts (result, number, data) VALUES (?, ?, ?)", (result.id, number, part))
-            number, size = number + 1, size + len(part)
-        kept = min(rows, number * PART)
-        last = kept - (number - 1) * PART if number else 0
-        with self._together(f"results of {result.owner}") as run:
-            run(
-                "INSERT INTO web_results (id, owner, kb, language, session, made, document) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET document = excluded.document",
-                (result.id, result.owner, result.kb, result.language, result.session, time.time(), document),
-            )
-            run(
-                "INSERT INTO web_kept (result, owner, parts, last, bytes, made) VALUES (?, ?, ?, ?, ?, ?)",
-                (result.id, result.owner, number, last, size, time.time()),
-            )
-            _forget_oldest(run, result.owner, most, but=result.id)
-        return kept
-
-    def part(self, result_id: str, number: int) -> str | None:
-        """Some rows of a result, by the number of their part from 0 on; None where they are not kept."""
-        rows = self._run("SELECT data FROM web_parts WHERE result = ? AND number = ?", (result_id, number))
-        return str(rows[0][0]) if rows else None
-
-    def parts(self, result_id: str) -> tuple[int, int]:
-        """How many parts of a result are kept, and how many rows are in the last of them."""
-        rows = self._run("SELECT parts, last FROM web_kept WHERE result = ?", (result_id,))
-        return (int(rows[0][0]), int(rows[0][1])) if rows else (0, 0)
-
-    def result(self, result_id: str) -> StoredResult | None:
-        """A table or ranking by its id."""
-        rows = self._run(
-            "SELECT id, owner, kb, language, session, document FROM web_results WHERE id = ?", (result_id,)
-        )
-        if not rows:
-            return None
-        found, owner, kb, language, session, document = rows[0]
-        return StoredResult(found, owner, kb, language, session, json.loads(document))
-
-    def result_owner(self, result_id: str) -> str | None:
-        """Whose a table or ranking is."""
-        rows = self._run("SELECT owner FROM web_results WHERE id = ?", (result_id,))
-        return str(rows[0][0]) if rows else None
-
     def delete_old(self, age: float) -> list[str]:
         """Forget, after ``age`` seconds, that something was asked, and questions without a session and their results.
 
@@ -395,7 +310,7 @@ class Store:
         old = f"session = '' AND made < ? AND id NOT IN ({kept})"
         with self._together("what is old") as run:
             for result in run(f"DELETE FROM web_results WHERE {old} RETURNING id", before):
-                _forget_rows(run, result[0])
+                forget_rows(run, result[0])
             run(f"DELETE FROM web_sessions WHERE {_EMPTY} AND made < ?", before)
             runs = run(f"DELETE FROM web_runs WHERE {old} AND NOT ({_UNDER_WAY}) RETURNING id, answer", before)
             for run_id, _ in runs:
@@ -403,56 +318,10 @@ class Store:
             run("DELETE FROM web_asked WHERE made < ?", before)
         return _saved(runs)
 
-    def set_opinion(self, run_id: str, thumb: str, note: str) -> None:
-        """Keep what a reader thinks of an answer, instead of what they thought before; nothing where both are empty."""
-        if not thumb and not note:
-            self._run("DELETE FROM web_opinions WHERE run = ?", (run_id,))
-            return
-        self._run(
-            "INSERT INTO web_opinions (run, thumb, note, made) VALUES (?, ?, ?, ?) ON CONFLICT (run) "
-            "DO UPDATE SET thumb = excluded.thumb, note = excluded.note, made = excluded.made",
-            (run_id, thumb, note, time.time()),
-        )
-
-    def opinion(self, run_id: str) -> tuple[str, str] | None:
-        """Thumb and note on a run."""
-        rows = self._run("SELECT thumb, note FROM web_opinions WHERE run = ?", (run_id,))
-        return (rows[0][0], rows[0][1]) if rows else None
-
-    def opinions(self) -> list[dict[str, Any]]:
-        """Every opinion with the question and the answer it is on, oldest first."""
-        rows = self._run(
-            "SELECT r.id, r.kb, r.system, r.model, r.question, r.answer, o.thumb, o.note, o.made "
-            "FROM web_opinions o JOIN web_runs r ON r.id = o.run ORDER BY o.made"
-        )
-        names = ("run", "kb", "system", "model", "question", "answer", "thumb", "note", "at")
-        return [dict(zip(names, _loaded(row, 5), strict=True)) for row in rows]
-
 
 EMPTY_SESSIONS = 20
 """Sessions of one owner in which nothing was asked; of more, the oldest go."""
 _EMPTY = "title = '' AND NOT EXISTS (SELECT 1 FROM web_runs WHERE web_runs.session = web_sessions.id)"
-
-
-def _forget_rows(run: Run, result_id: str) -> None:
-    run("DELETE FROM web_parts WHERE result = ?", (result_id,))
-    run("DELETE FROM web_kept WHERE result = ?", (result_id,))
-
-
-def _forget_oldest(run: Run, owner: str, most: int, but: str) -> None:
-    """Forget rows of an owner's results until these take ``most`` bytes or less: first of those without a session."""
-    kept = run(
-        "SELECT k.result, k.bytes FROM web_kept k JOIN web_results r ON r.id = k.result "
-        "WHERE k.owner = ? ORDER BY r.session <> '', k.made",
-        (owner,),
-    )
-    size = sum(size for _, size in kept)
-    for result_id, taken in kept:
-        if size <= most:
-            return
-        if result_id != but:
-            _forget_rows(run, result_id)
-            size -= taken
 
 
 _ADD_EVENT = (
@@ -471,7 +340,3 @@ def _saved(runs: Rows) -> list[str]:
     """The ids under which runs were saved, of rows of id and answer; one that never began was not."""
     answers = [json.loads(answer) or {} for _, answer in runs]
     return [answer["run"] for answer in answers if "run" in answer]
-
-
-def _loaded(row: Sequence[Any], place: int) -> list[Any]:
-    return [json.loads(value) if at == place else value for at, value in enumerate(row)]

@@ -215,7 +215,7 @@ def _written(answer: Mapping[str, Any], parts: Any) -> str:
     blocks = [_text(answer["text"] or answer["note"] or f"({answer['status']})")]
     if answer["status"] == "best effort":
         blocks.insert(0, "Out of budget; the best found so far:")
-    found = parts.results.find(answer["result"]["id"]) if answer.get("result") else None
+    found = parts.store.results.find(answer["result"]["id"]) if answer.get("result") else None
     if found:
         result = found[1]
         rows = [[_plain(text_of(cell, result.head)) for cell in row] for row in result.rows(0, SHOWN_ROWS)]

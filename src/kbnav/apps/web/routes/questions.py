@@ -140,7 +140,7 @@ def session_data(session: Session) -> SessionData:
 def run_data(parts: Any, run: StoredRun, *, shared: bool = False, before: int = 0) -> RunData:
     """A run for its owner, or for those it is shared with; ``before`` are the questions whose turn comes first."""
     share = run.share if shared else None
-    thumb, note = ("", "") if share else parts.store.opinion(run.id) or ("", "")
+    thumb, note = ("", "") if share else parts.store.opinions.of(run.id)
     return RunData(
         id=share or run.id,
         session="" if share else run.session,
@@ -284,7 +284,7 @@ def stop(run_id: str, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf) -> R
 def set_opinion(run_id: str, opinion: Opinion, parts: PartsOf, visitor: VisitorOf) -> Response:
     """Say whether an answer was good; the last word counts."""
     note = encodable(opinion.note).replace("\x00", "")
-    parts.store.set_opinion(own_run(parts, visitor, run_id).id, opinion.thumb, note)
+    parts.store.opinions.keep(own_run(parts, visitor, run_id).id, opinion.thumb, note)
     return Response(status_code=204)
 
 

@@ -14,12 +14,12 @@ from pydantic import BaseModel, Field
 
 from kbnav.agents.common.answering import ids_in
 from kbnav.apps.web.downloads import MEDIA, Form, download
-from kbnav.apps.web.keeping import keep
+from kbnav.apps.web.keeping import StoredResult
 from kbnav.apps.web.results import Kept, Row, table_result
 from kbnav.apps.web.routes.common import REFUSALS, PartsOf, RunnerOf, VisitorOf
 from kbnav.apps.web.routes.questions import Body
 from kbnav.apps.web.service import missing_labels
-from kbnav.apps.web.store import StoredResult, unguessable
+from kbnav.apps.web.store import unguessable
 from kbnav.apps.web.telling import query_data, result_data
 from kbnav.errors import KbnavError, QueryTimeout, Stopped, StopRun
 from kbnav.knowledge.base import asked_by
@@ -124,7 +124,7 @@ def _run_query(asked: SparqlQuery, parts: Any, served: Any, owner: str, count: C
     labelled = comment_labels(asked.query, {**table.labels, **labels})
     result = table_result(table)
     head = StoredResult(unguessable("result"), owner, served.key, asked.language, "", result.to_document())
-    result = result.first(keep(parts.store, head, result, parts.settings.web.result_bytes))
+    result = result.first(parts.store.results.keep(head, result, parts.settings.web.result_bytes))
     return {**query_data(asked.query, labelled, served), "result": result_data(head.id, result)}
 
 
@@ -207,7 +207,7 @@ def _reader(request: Request) -> str:
 
 
 def _own(parts: Any, visitor: Any, result_id: str) -> tuple[StoredResult, Kept]:
-    found = parts.results.find(result_id) if parts.store.result_owner(result_id) == visitor.owner else None
+    found = parts.store.results.find(result_id) if parts.store.results.owner(result_id) == visitor.owner else None
     if found is None:
         raise HTTPException(404, "you have no such result")
     return found  # type: ignore[no-any-return]
@@ -215,7 +215,7 @@ def _own(parts: Any, visitor: Any, result_id: str) -> tuple[StoredResult, Kept]:
 
 def _shared(parts: Any, share_id: str) -> tuple[StoredResult, Kept]:
     run = parts.store.shared(share_id)
-    found = parts.results.find(run.id) if run and parts.store.result_owner(run.id) else None
+    found = parts.store.results.find(run.id) if run and parts.store.results.owner(run.id) else None
     if found is None:
         raise HTTPException(404, "nothing is shared here, or no longer")
     return found  # type: ignore[no-any-return]
@@ -232,7 +232,7 @@ async def _rows(
         raise HTTPException(422, f"no column {sort!r}; there are: {', '.join(result.columns)}")
     turn = {"gone": request.is_disconnected, "wait": web.wait_seconds}
     if sort:  # the whole column is read, as for a download
-        wanted = partial(_sorted, parts.results, head.id, result, sort, descending, start, count)
+        wanted = partial(_sorted, parts.store.results, head.id, result, sort, descending, start, count)
         shown = await service.downloads.run(owner, "", wanted, seconds=SORT_SECONDS, **turn)
     else:
         shown = await asyncio.to_thread(lambda: list(result.rows(start, count)))
