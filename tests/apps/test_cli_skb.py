@@ -67,7 +67,7 @@ def test_build_prints_what_was_built_stage_by_stage_and_what_was_dropped(kbnav):
 
 
 def test_info_lists_types_relations_and_what_there_is(kbnav):
-    built(kbnav, "--name", "village", "--no-text")
+    built(kbnav, "--skb-name", "village", "--no-text")
     code, out, _ = kbnav("skb", "info", "v.skb")
     lines = out.splitlines()
     assert code == 0
@@ -150,6 +150,49 @@ def test_update_deletes_nodes_and_edges_and_says_what_went_with_them(kbnav, tmp_
     assert [row["id"] for row in csv.DictReader(io.StringIO(out))] == ["h2"]
 
 
+def test_tables_of_ones_own_are_built_by_their_columns_and_asked(kbnav, tmp_path):
+    shop = "product_id;title;brand;category\n7;Lamp;Acme;light\n9;Chair;Sitwell;seat\n"
+    (tmp_path / "shop.csv").write_text(shop, encoding="latin-1")
+    mapping = ["--id", "product_id", "--name", "title", "--type", "product", "--edge", "brand:made_by"]
+    mapping += ["--edge", "category"]
+    (tmp_path / "s.skb" / "build").mkdir(parents=True)  # of another input
+    (tmp_path / "s.skb" / "build.lock").touch()
+    (tmp_path / "s.skb" / "build" / "progress.json").write_text('{"fingerprint": "x", "done": {"nodes": {}}}')
+    code, out, error = kbnav("skb", "build", "--nodes", "shop.csv", *mapping, "--out", "s.skb", "--encoder", "none")
+    assert (code, out) == (0, "s.skb: 6 nodes, 4 edges\n")
+    assert "unfinished" not in error
+    code, out, _ = kbnav("ask", "--kb", "s.skb", "--csv", "Which product is made by Sitwell?")
+    assert [row["id"] for row in csv.DictReader(io.StringIO(out))] == ["9"]
+
+    (tmp_path / "shop.toml").write_text(
+        '[[table]]\nfile = "shop.csv"\nid = "product_id"\nname = "title"\ntype = "product"\n'
+        'edges = ["brand:made_by", "category"]\n'
+    )
+    assert kbnav("skb", "build", "--tables", "shop.toml", "--out", "t.skb", "--encoder", "none")[:2] == (
+        0,
+        "t.skb: 6 nodes, 4 edges\n",
+    )
+
+
+def test_a_file_that_is_not_utf_8_is_read_and_said(kbnav, tmp_path):
+    (tmp_path / "old.csv").write_bytes("id,name\n1,Zoë\n".encode("latin-1"))
+    code, _, error = kbnav("skb", "build", "--nodes", "old.csv", "--out", "o.skb", "--encoder", "none")
+    assert code == 0
+    assert "files that are not UTF-8, read as Windows-1252 (look at their letters with accents): 1 (old.csv)" in error
+    assert "Zoë (node, 1)" in kbnav("retrieve", "Zoë", "--kb", "o.skb")[1]
+
+
+def test_names_of_rdf_by_a_property_of_ones_own(kbnav, tmp_path):
+    (tmp_path / "d.ttl").write_text(
+        '<http://x/1> <http://x/called> "Mere" . <http://x/2> <http://x/near> <http://x/1> .'
+    )
+    rdf = ["build", "--from", "rdf", "d.ttl", "--encoder", "none", "--no-sparql", "--out", "d.skb"]
+    _, _, error = kbnav("skb", *rdf)
+    assert "node without a name (kept, the end of its IRI is shown): 2 (http://x/1, http://x/2)" in error
+    _, _, error = kbnav("skb", *rdf, "--label-property", "http://x/called")
+    assert "the end of its IRI is shown): 1 (http://x/2)" in error
+
+
 def test_of_rdf_the_texts_in_one_language_are_kept(kbnav, tmp_path):
     names = 'rdfs:label "Mere"@en, "Meer"@de'
     (tmp_path / "lakes.ttl").write_text(TURTLE.replace('rdfs:label "Mere"', names))
@@ -183,6 +226,12 @@ def test_an_approximate_index_is_built_kept_left_out_and_added_later(kbnav, tmp_
         (["build", "--nodes", "nodes.jsonl", "--encoder", "none", "--ann", "--out", "v.skb"], "one of vectors"),
         (["build", "--out", "v.skb"], "give records with --nodes"),
         (["build", "--from", "rdf", "--out", "v.skb"], "give the RDF files"),
+        (["build", "--nodes", "nodes.jsonl", "--id", "key", "--out", "v.skb"], "line 1: a record without key"),
+        (["build", "--nodes", "nodes.jsonl", "--edge", "a:b:c:d", "--out", "v.skb"], "an edge is written COLUMN"),
+        (["build", "--from", "rdf", "lakes.ttl", "--id", "key", "--out", "v.skb"], "say what columns of --nodes are"),
+        (["build", "--nodes", "nodes.jsonl", "--tables", "t.toml", "--out", "v.skb"], "leave out --nodes and --edges"),
+        (["build", "--nodes", "n", "--type", "a", "--type-column", "b", "--out", "v.skb"], "give one of them"),
+        (["build", "--nodes", "n", "--label-property", "x", "--out", "v.skb"], "--label-property goes with --from rdf"),
         (["build", "--from", "stark", "a", "b", "--out", "v.skb"], "the one folder"),
         (["build", "--from", "stark", "a", "--edges", "e.tsv", "--out", "v.skb"], "do not go with --from stark"),
         (["build", "--nodes", "nodes.jsonl", "--encoder", "bert", "--out", "v.skb"], "no encoder 'bert'"),
@@ -322,7 +371,7 @@ def test_a_build_killed_while_it_embeds_goes_on_and_an_update_embeds_what_change
 
     code, out, error = kbnav(*build)
     assert (code, out) == (0, "m.skb: 600 nodes, 0 edges\n")
-    assert "an unfinished build is here" in error
+    assert "an unfinished build of this input is here" in error
     assert "nodes: 600" not in error
     assert sorted(first + embeddings.texts()) == sorted(names)
     assert kbnav("skb", "check", "m.skb")[0] == 0

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +13,7 @@ import typer
 from kbnav.apps.cli.arguments import JsonOption
 from kbnav.apps.cli.building import Progress
 from kbnav.apps.cli.help import Commands
+from kbnav.apps.cli.sources import Columns, Format, source_of
 from kbnav.apps.cli.terminal import print_json
 
 if TYPE_CHECKING:
@@ -22,21 +22,12 @@ if TYPE_CHECKING:
     from kbnav.encoders import Encoder
     from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.maintenance import Info
-    from kbnav.knowledge.skb.records import Source
     from kbnav.knowledge.skb.schema import Meta
 
 app = Commands("Build and look after local knowledge bases: graphs whose nodes have documents.")
 NO_ENCODER = "none"
 _TUPLES = 40
 """Kinds of edges that ``info`` lists."""
-
-
-class Format(StrEnum):
-    """What an SKB is built from."""
-
-    records = "records"
-    stark = "stark"
-    rdf = "rdf"
 
 
 NodesOption = Annotated[
@@ -68,8 +59,40 @@ def build(
     source_format: Annotated[Format, typer.Option("--from", help="What it is built from.")] = Format.records,
     nodes: NodesOption = None,
     edges: EdgesOption = None,
+    tables: Annotated[
+        Path | None,
+        typer.Option("--tables", metavar="FILE", help="TOML file that says which columns of tables are what."),
+    ] = None,
+    id_column: Annotated[
+        str, typer.Option("--id", metavar="COLUMN", help="Column of the nodes' ids; default: id.")
+    ] = "",
+    name_column: Annotated[
+        str, typer.Option("--name", metavar="COLUMN", help="Column of the nodes' names; default: name.")
+    ] = "",
+    node_type: Annotated[str, typer.Option("--type", metavar="TYPE", help="Type of all nodes of --nodes.")] = "",
+    type_column: Annotated[
+        str, typer.Option("--type-column", metavar="COLUMN", help="Column of the nodes' types; default: type or kind.")
+    ] = "",
+    edge: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--edge",
+            metavar="COLUMN[:RELATION[:TYPE]]",
+            help="Column that leads to a node made of its value or, where TYPE is that of --type, to the row with that "
+            "id; repeatable.",
+        ),
+    ] = None,
+    text_columns: Annotated[
+        str,
+        typer.Option(
+            "--text", metavar="COLUMN,…", help="Columns that are the document; default: all that are nothing else."
+        ),
+    ] = "",
+    split: Annotated[
+        str, typer.Option("--split", metavar="TEXT", help="What stands between several values in a cell of --edge.")
+    ] = "",
     name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="Name of the SKB; default: that of the folder.")
+        str, typer.Option("--skb-name", metavar="NAME", help="Name of the SKB; default: that of the folder.")
     ] = "",
     encoder: Annotated[
         str,
@@ -80,7 +103,7 @@ def build(
             "default: minilm where it is installed, else lsa.",
         ),
     ] = "",
-    text: Annotated[bool, typer.Option(help="Index names and texts.")] = True,
+    no_text: Annotated[bool, typer.Option("--no-text", help="Do not index names and texts.")] = False,
     sparql: Annotated[bool, typer.Option(help="Make the RDF view that SPARQL queries run on.")] = True,
     relations: Annotated[
         bool, typer.Option("--relations", help="Index documents with their relations too, for kbnav retrieve.")
@@ -95,21 +118,27 @@ def build(
             help="With --from rdf, the language of the names and texts to keep; default: en.",
         ),
     ] = None,
+    label_property: Annotated[
+        list[str] | None,
+        typer.Option("--label-property", metavar="IRI", help="With --from rdf, a property of names; repeatable."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Build an SKB. Killed, it goes on where it was when it is called again."""
-    from kbnav.knowledge.skb.build import Options
+    from kbnav.knowledge.skb.build import Options, unfinished
     from kbnav.knowledge.skb.build import build as build_skb
-    from kbnav.knowledge.skb.schema import WORK
 
     console = _console()
-    source = _source(source_format, sources or [], nodes or [], edges or [], language)
+    columns = Columns(id_column, name_column, node_type, type_column, tuple(edge or ()), text_columns, split)
+    source = source_of(
+        source_format, sources or [], nodes or [], edges or [], columns, tables, language, label_property or []
+    )
     chosen = _encoder(encoder, console, base_url)
     options = Options(
-        text=text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations, ann=ann
+        text=not no_text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations, ann=ann
     )
-    if (out / WORK).is_dir():
-        console.print("an unfinished build is here: what it did of the same input is not done again", style="dim")
+    if unfinished(source, out, options):
+        console.print("an unfinished build of this input is here: what it did is not done again", style="dim")
     with _can_go_on(console), Progress(console) as progress:
         meta = build_skb(source, out, options, name=name, progress=progress)
     _print_losses(console, meta)
@@ -158,7 +187,7 @@ def update(
 
     console = _console()
     only_index = not (nodes or edges) and (ann is not None or _outdated(skb))
-    source = TableSource([], []) if only_index else _source(Format.records, [], nodes or [], edges or [])
+    source = TableSource([], []) if only_index else source_of(Format.records, [], nodes or [], edges or [])
     options = _built_with(skb, base_url)
     with _can_go_on(console), Progress(console) as progress:
         meta = update_skb(skb, source, options if ann is None else options._replace(ann=ann), progress=progress)
@@ -184,32 +213,6 @@ def _folder(skb: Path) -> Path:
     from kbnav.settings import load_settings
 
     return bundled_skb(load_settings().home) if str(skb) == "demo" and not skb.exists() else skb
-
-
-def _source(
-    kind: Format, sources: Sequence[Path], nodes: Sequence[Path], edges: Sequence[Path], language: str | None = None
-) -> Source:
-    """The input that the options name. Raises UsageError where they do not go together."""
-    from kbnav.errors import UsageError
-    from kbnav.knowledge.skb.importers.rdf import RdfSource
-    from kbnav.knowledge.skb.importers.stark import StarkSource
-    from kbnav.knowledge.skb.importers.tables import TableSource
-    from kbnav.settings import load_settings
-
-    memory = int(load_settings().limits.import_memory * (1 << 30))
-    if language and kind is not Format.rdf:
-        raise UsageError("--language goes with --from rdf only")
-    if kind is Format.records:
-        if sources or not (nodes or edges):
-            raise UsageError("give records with --nodes and --edges; for other input say --from stark or --from rdf")
-        return TableSource(nodes, edges, memory=memory)
-    if nodes or edges:
-        raise UsageError(f"--nodes and --edges do not go with --from {kind}")
-    if kind is Format.rdf and sources:
-        return RdfSource(sources, language or "en")
-    if kind is Format.stark and len(sources) == 1:
-        return StarkSource(sources[0], memory)
-    raise UsageError("give the RDF files" if kind is Format.rdf else "give the one folder of STaRK's processed files")
 
 
 def _encoder(name: str, console: Console, base_url: str | None) -> Encoder | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kbnav.errors import UsageError
+from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.arrays import open_array
 from kbnav.knowledge.skb.folder import file_info, only_builder, prepare, remove_unused
 from kbnav.knowledge.skb.graph import Graph, write_graph
@@ -106,6 +106,11 @@ def build(
             return meta
     except OSError as error:  # a full disk, no right to write
         raise UsageError(f"{out} could not be built: {error}; what was there before is as it was") from error
+
+
+def unfinished(source: Source, out: Path, options: Options) -> bool:
+    """Whether ``build`` with these goes on behind what an earlier one, which was killed, did of the same input."""
+    return BuildState.begun(out / WORK, _fingerprint(source, options, None))
 
 
 def _run(job: _Job, state: BuildState) -> None:
@@ -220,6 +225,8 @@ class _Job:
                 self.progress("nodes", done, 0)
         self.progress("nodes", done, done)
         positions, types = writer.finish()
+        if not any(count for _, count in types):
+            raise DataError(f"no nodes in {self.source.description}")
         np.save(self.work / POSITIONS, positions)
         return {"types": types, "dropped": _plain(losses)}
 

@@ -23,10 +23,7 @@ class BuildState:
     @classmethod
     def resume(cls, work: Path, fingerprint: str) -> BuildState:
         """Take up a build of the same input, or begin a new one."""
-        try:
-            saved = json.loads((work / STATE).read_text())
-        except (OSError, ValueError):
-            saved = {}
+        saved = _saved(work)
         if saved.get("fingerprint") != fingerprint:
             shutil.rmtree(work, ignore_errors=True)
             work.mkdir()
@@ -34,6 +31,12 @@ class BuildState:
         state = cls(work, fingerprint, saved["done"])
         state._save()
         return state
+
+    @staticmethod
+    def begun(work: Path, fingerprint: str) -> bool:
+        """Whether a build of the same input has finished a stage."""
+        saved = _saved(work)
+        return saved.get("fingerprint") == fingerprint and bool(saved["done"])
 
     def finish(self, stage: str, found: dict[str, Any]) -> None:
         """Remember a finished stage."""
@@ -45,3 +48,10 @@ class BuildState:
         new = self._work / f"{STATE}.new"
         new.write_text(json.dumps({"fingerprint": self._fingerprint, "done": self.done}))
         new.replace(self._work / STATE)
+
+
+def _saved(work: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads((work / STATE).read_text()))
+    except (OSError, ValueError, TypeError):
+        return {}

@@ -1,4 +1,4 @@
-"""Nodes and edges from RDF: N-Triples and Turtle, also gzipped.
+"""Nodes and edges from RDF in any of its usual formats, also gzipped; of named graphs, all together.
 
 Every IRI and blank node that is a subject, or the object of a link, is a node with its IRI as the id. ``rdf:type``
 gives its type (the first there is; the others become the field ``type``), labels its name and ``aliases``. Literals
@@ -29,11 +29,23 @@ NAMES = (
     "http://www.w3.org/2004/02/skos/core#prefLabel",
     "http://schema.org/name",
     "http://xmlns.com/foaf/0.1/name",
+    "http://purl.org/dc/terms/title",
+    "http://purl.org/dc/elements/1.1/title",
     "http://www.w3.org/2004/02/skos/core#altLabel",
 )
 """Predicates of names, the best first."""
 UNTYPED = "resource"
 """Type of a node without ``rdf:type``."""
+FORMATS = {
+    ".nt": "N_TRIPLES",
+    ".ttl": "TURTLE",
+    ".nq": "N_QUADS",
+    ".trig": "TRIG",
+    ".rdf": "RDF_XML",
+    ".owl": "RDF_XML",
+    ".jsonld": "JSON_LD",
+}
+"""The parser's name of each suffix's format."""
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _WHOLE = frozenset(_XSD + name for name in ("integer", "int", "long", "short", "nonNegativeInteger", "positiveInteger"))
 _REAL = frozenset(_XSD + name for name in ("decimal", "double", "float"))
@@ -41,10 +53,14 @@ _REAL = frozenset(_XSD + name for name in ("decimal", "double", "float"))
 
 @dataclass(frozen=True)
 class RdfSource:
-    """RDF files, read into memory; ``language`` is that of the texts that are kept."""
+    """RDF files, read into memory; ``language`` is that of the texts that are kept.
+
+    ``label_properties`` are IRIs of predicates of names, which go before those that are known as such.
+    """
 
     files: Sequence[Path]
     language: str = "en"
+    label_properties: Sequence[str] = ()
     style: Style = "plain"
     types: Sequence[str] = ()
     relations: Sequence[str] = ()
@@ -58,12 +74,13 @@ class RdfSource:
     @property
     def fingerprint(self) -> str:
         """Of the files' names, sizes and times."""
-        return files_fingerprint(self.files, self.language)
+        return files_fingerprint(self.files, self.language, *self.label_properties)
 
     def nodes(self, losses: Losses) -> Iterator[NodeRecord]:
         """Every node in the order of its first appearance. Raises UsageError, DataError with file and line."""
         found: dict[str, _Node] = {}
         predicates, types = _LocalNames(), _LocalNames()
+        naming = {iri: place for place, iri in enumerate((*self.label_properties, *NAMES))}
         for subject, predicate, value in _triples(self.files):
             node = found.setdefault(subject, _Node())
             name = predicates.of(predicate)
@@ -71,13 +88,15 @@ class RdfSource:
                 node.types.append(types.of(value))
             elif isinstance(value, str):
                 found.setdefault(value, _Node())
-            elif predicate in NAMES:
-                node.names.append((self._fit(value), NAMES.index(predicate), value.value))
+            elif predicate in naming:
+                node.names.append((self._fit(value), naming[predicate], value.value))
             elif self._fit(value) < 2:
                 node.fields.setdefault(name, []).append(_plain(value))
             else:
                 losses.add(f"texts in other languages than {self.language}", f"{subject} {name}: {value.value}")
         for node_id, node in found.items():
+            if not node.names:
+                losses.add("node without a name (kept, the end of its IRI is shown)", node_id)
             yield node.record(node_id)
 
     def edges(self, losses: Losses) -> Iterator[EdgeRecord]:  # noqa: ARG002
@@ -170,17 +189,19 @@ def _parsed(path: Path) -> Iterator[Quad]:
 
     packed = path.suffix.lower() == ".gz"
     suffix = Path(path.stem).suffix if packed else path.suffix
-    formats = {".nt": RdfFormat.N_TRIPLES, ".ttl": RdfFormat.TURTLE}
-    if suffix.lower() not in formats:
-        raise UsageError(f"{path}: the format must show in the name: .nt or .ttl, or one of these with .gz")
+    if suffix.lower() not in FORMATS:
+        raise UsageError(f"{path}: the format must show in the name: {', '.join(FORMATS)}, or one of these with .gz")
+    file_format: RdfFormat = getattr(RdfFormat, FORMATS[suffix.lower()])
     try:
         with path.open("rb") as raw:
             file = cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if packed else raw
-            yield from parse(file, format=formats[suffix.lower()])
+            yield from parse(file, format=file_format)
     except FileNotFoundError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     except SyntaxError as error:
-        raise DataError(f"{path}, line {error.lineno}: {error.msg}") from error
+        place = f", line {error.lineno}" if error.lineno else ""
+        hint = "; put what the context says into the file" if "remote contexts" in str(error.msg) else ""
+        raise DataError(f"{path}{place}: {error.msg}{hint}") from error
     except MemoryError as error:  # pyoxigraph's own limit
         raise DataError(f"{path}: a term is longer than 16 MiB") from error
     except (OSError, EOFError, ValueError) as error:

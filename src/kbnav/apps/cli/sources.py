@@ -1,0 +1,106 @@
+"""What ``kbnav skb build`` and ``update`` read: the options put together to one source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.skb.records import Source
+
+
+class Format(StrEnum):
+    """What an SKB is built from."""
+
+    records = "records"
+    stark = "stark"
+    rdf = "rdf"
+
+
+class Columns(NamedTuple):
+    """Which columns of the node files are what; all empty: those of records."""
+
+    id: str = ""
+    name: str = ""
+    type: str = ""
+    type_column: str = ""
+    edges: tuple[str, ...] = ()
+    text: str = ""
+    split: str = ""
+
+
+RECORDS = Columns()
+
+
+def source_of(
+    kind: Format,
+    sources: Sequence[Path],
+    nodes: Sequence[Path],
+    edges: Sequence[Path],
+    columns: Columns = RECORDS,
+    tables: Path | None = None,
+    language: str | None = None,
+    label_properties: Sequence[str] = (),
+) -> Source:
+    """The input that the options name. Raises UsageError where they do not go together."""
+    from kbnav.errors import UsageError
+    from kbnav.knowledge.skb.importers.rdf import RdfSource
+    from kbnav.knowledge.skb.importers.stark import StarkSource
+    from kbnav.settings import load_settings
+
+    memory = int(load_settings().limits.import_memory * (1 << 30))
+    if (language or label_properties) and kind is not Format.rdf:
+        raise UsageError(f"{'--language' if language else '--label-property'} goes with --from rdf only")
+    if any(columns) and (tables or not nodes):
+        raise UsageError(
+            "--id, --name, --type, --type-column, --edge, --text and --split say what columns of --nodes are"
+        )
+    if kind is Format.records:
+        if sources or not (nodes or edges or tables):
+            raise UsageError("give records with --nodes and --edges; for other input say --from stark or --from rdf")
+        return _records(nodes, edges, columns, tables, memory)
+    if nodes or edges or tables:
+        raise UsageError(f"--nodes, --edges and --tables do not go with --from {kind}")
+    if kind is Format.rdf and sources:
+        return RdfSource(sources, language or "en", label_properties)
+    if kind is Format.stark and len(sources) == 1:
+        return StarkSource(sources[0], memory)
+    raise UsageError("give the RDF files" if kind is Format.rdf else "give the one folder of STaRK's processed files")
+
+
+def _records(
+    nodes: Sequence[Path], edges: Sequence[Path], columns: Columns, tables: Path | None, memory: int
+) -> Source:
+    from kbnav.errors import UsageError
+    from kbnav.knowledge.skb.importers.mapped import EdgeColumn, MappedSource, Table, mapped_from_file
+    from kbnav.knowledge.skb.importers.tables import TableSource
+
+    if tables:
+        if nodes or edges:
+            raise UsageError("--tables names the files itself: leave out --nodes and --edges")
+        return mapped_from_file(tables, memory)
+    if not any(columns):
+        return TableSource(nodes, edges, memory=memory)
+    if columns.type and columns.type_column:
+        raise UsageError("--type is the type of all nodes, --type-column has one for each: give one of them")
+    try:
+        ends = tuple(EdgeColumn.parse(one) for one in columns.edges)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    text = tuple(part.strip() for part in columns.text.split(",") if part.strip())
+    mapped = [
+        Table(
+            file=file,
+            id=columns.id,
+            name=columns.name,
+            type=columns.type,
+            type_column=columns.type_column,
+            edges=ends,
+            text=text,
+            split=columns.split,
+        )
+        for file in nodes
+    ]
+    return MappedSource(mapped, edge_files=edges, memory=memory)

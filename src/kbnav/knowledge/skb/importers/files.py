@@ -1,0 +1,147 @@
+"""Text files as people have them: packed or not, in the encoding and with the delimiter that their program chose.
+
+UTF-8 and UTF-16 are told apart by what the bytes are; a CSV or TSV that is neither is read as Windows-1252, which older
+programs write, and counted. The delimiter of a CSV is the one that its first line has most of.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any
+
+from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb.records import Losses
+
+DELIMITED = (".csv", ".tsv")
+FORMATS = (".jsonl", ".ndjson", *DELIMITED, ".parquet")
+_DELIMITERS = ",;\t|"
+"""Those of CSV files; of equally many the first."""
+_PARSED = 32
+"""How many times its line a record may take: 20 where it is full of empty lists, and more while it is read."""
+_SAMPLE = 1 << 12
+_CHUNK = 1 << 20
+_NOT_1252 = frozenset(b"\x81\x8d\x8f\x90\x9d")
+"""Bytes that are no character of Windows-1252."""
+
+
+def suffix_of(path: Path) -> str:
+    """The suffix that says a file's format, without ``.gz``. Raises UsageError where it says none."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    suffix = suffixes[-2] if suffixes[-1:] == [".gz"] and len(suffixes) > 1 else (suffixes or [""])[-1]
+    if suffix not in FORMATS:
+        raise UsageError(f"{path}: the format must show in the name: {', '.join(FORMATS)}, or one of these with .gz")
+    return suffix
+
+
+def at(path: Path, number: int) -> str:
+    """Where in a file a record is, as errors say it."""
+    return f"{path}, {'row' if suffix_of(path) == '.parquet' else 'line'} {number}"
+
+
+@contextmanager
+def opened(path: Path, losses: Losses | None = None) -> Iterator[IO[str]]:
+    """The file as text. With ``losses`` it may be in Windows-1252 too, which is counted there.
+
+    Raises UsageError where it cannot be opened, DataError while it is read where it is damaged or in no such encoding.
+    """
+    try:
+        encoding = _encoding(path, losses)
+        with _bytes(path) as binary, io.TextIOWrapper(binary, encoding=encoding, newline="") as file:
+            yield file
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except (OSError, EOFError, UnicodeError) as error:  # cut off or damaged gzip, another encoding
+        raise DataError(f"{path}: {error}") from error
+
+
+def bounded_lines(path: Path, file: IO[str], memory: int) -> Iterator[str]:
+    """The lines of a file. Raises DataError at one that is too long to be read."""
+    longest = memory // _PARSED
+    for number, line in enumerate(iter(partial(file.readline, longest + 1), ""), 1):
+        if len(line) > longest:
+            raise DataError(f"{at(path, number)}: longer than {longest / (1 << 20):.3g} MiB")
+        yield line
+
+
+def cells(path: Path, losses: Losses, memory: int) -> Iterator[tuple[int, list[str]]]:
+    """The lines of a CSV or TSV file, the header first, all of one length. Raises UsageError, DataError."""
+    width = 0
+    with opened(path, losses) as file:
+        lines = bounded_lines(path, file, memory)
+        for number, line in _csv_lines(path, lines, memory) if suffix_of(path) == ".csv" else _tsv_lines(lines):
+            width = width or len(line)
+            if len(line) != width:
+                raise DataError(f"{at(path, number)}: {len(line)} columns where the header has {width}")
+            yield number, line
+
+
+@contextmanager
+def _bytes(path: Path) -> Iterator[IO[bytes]]:
+    with path.open("rb") as raw:
+        if path.suffix.lower() == ".gz":
+            with gzip.GzipFile(fileobj=raw) as unpacked:
+                yield unpacked  # type: ignore[misc]  # all that a text wrapper asks of a binary file
+        else:
+            yield raw
+
+
+def _encoding(path: Path, losses: Losses | None) -> str:
+    with _bytes(path) as file:
+        first = file.read(_SAMPLE)
+        wide = _wide(first)
+        if wide or losses is None:
+            return wide or "utf-8-sig"
+        decoder, seen = codecs.getincrementaldecoder("utf-8-sig")(), set[int]()
+        try:
+            for chunk in chain([first], iter(partial(file.read, _CHUNK), b"")):
+                decoder.decode(chunk)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            file.seek(0)
+            for chunk in iter(partial(file.read, _CHUNK), b""):
+                seen.update(chunk)
+        else:
+            return "utf-8-sig"
+    losses.add("files that are not UTF-8, read as Windows-1252 (look at their letters with accents)", path.name)
+    return "latin-1" if _NOT_1252 & seen else "cp1252"
+
+
+def _wide(first: bytes) -> str:
+    """``utf-16`` in the byte order that a file begins with; without a mark, by where the zeros of plain letters are."""
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    zeros = [first[place::2].count(0) > len(first) // 4 for place in (0, 1)]
+    return {(False, True): "utf-16-le", (True, False): "utf-16-be"}.get((zeros[0], zeros[1]), "")
+
+
+def _tsv_lines(lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(lines, 1):
+        parts = line.rstrip("\r\n").split("\t")
+        if parts != [""]:
+            yield number, parts
+
+
+def _csv_lines(path: Path, lines: Iterator[str], memory: int) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(memory // _PARSED)  # a cell may have many lines
+    header = next(lines, "")
+    reader: Any = csv.reader(chain([header], lines), delimiter=_delimiter(header), strict=True)
+    try:
+        for parts in reader:
+            if parts:
+                yield reader.line_num, parts
+    except csv.Error as error:
+        raise DataError(f"{at(path, reader.line_num)}: {error}") from error
+
+
+def _delimiter(header: str) -> str:
+    """What a header has most of, outside of quotation marks."""
+    outside = "".join(header.split('"')[::2])
+    return max(_DELIMITERS, key=outside.count)

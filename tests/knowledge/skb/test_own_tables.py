@@ -1,0 +1,254 @@
+"""Tables as people have them: columns mapped to ids, names, texts and edges, in any usual encoding and delimiter."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb.build import Options, build, unfinished
+from kbnav.knowledge.skb.importers.mapped import EdgeColumn, MappedSource, Table, mapped_from_file
+from kbnav.knowledge.skb.importers.rdf import RdfSource
+from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.skb.records import EdgeRecord, Losses, NodeRecord, Source
+
+BARE = Options(text=False, vectors=False, sparql=False)
+SHOP = """\
+product_id,title,brand,category,description,reviews,price,goes_with
+7,Lamp,Acme,light|desk,A bright lamp.,"Good, but hot.",20,9
+9,Bulb,Acme,light,A bulb.,,3,
+12,Chair,,,Sits well.,Solid.,80,7|9
+"""
+
+
+def all_of(source: Source) -> tuple[list[NodeRecord], list[EdgeRecord], Losses]:
+    losses = Losses()
+    nodes = list(source.nodes(losses))
+    edges = [edge for edge in source.edges(losses) if isinstance(edge, EdgeRecord)]
+    return nodes, edges, losses
+
+
+def shop(folder: Path, **more: object) -> MappedSource:
+    (folder / "shop.csv").write_text(SHOP)
+    table = {"file": folder / "shop.csv", "id": "product_id", "name": "title", "type": "product"} | more
+    return MappedSource([Table.model_validate(table)])
+
+
+def test_columns_become_ids_names_texts_edges_and_nodes_of_their_own(tmp_path: Path) -> None:
+    edges = ["brand", "category:has_category", "goes_with:goes with:product"]
+    source = shop(tmp_path, edges=edges, text=("description", "reviews"), split="|")
+    nodes, found, losses = all_of(source)
+    assert nodes == [
+        NodeRecord("7", "product", "Lamp", {"description": "A bright lamp.", "reviews": "Good, but hot."}),
+        NodeRecord("9", "product", "Bulb", {"description": "A bulb.", "reviews": ""}),
+        NodeRecord("12", "product", "Chair", {"description": "Sits well.", "reviews": "Solid."}),
+        NodeRecord("brand:Acme", "brand", "Acme", {}),
+        NodeRecord("category:light", "category", "light", {}),
+        NodeRecord("category:desk", "category", "desk", {}),
+    ]
+    assert found == [
+        EdgeRecord("7", "brand", "brand:Acme"),
+        EdgeRecord("7", "has_category", "category:light"),
+        EdgeRecord("7", "has_category", "category:desk"),
+        EdgeRecord("7", "goes with", "9"),
+        EdgeRecord("9", "brand", "brand:Acme"),
+        EdgeRecord("9", "has_category", "category:light"),
+        EdgeRecord("12", "goes with", "7"),
+        EdgeRecord("12", "goes with", "9"),
+    ]
+    assert losses.examples == {"columns that are not kept (columns)": ["shop.csv: price"]}
+    meta = build(source, tmp_path / "s.skb", BARE)
+    assert (meta.nodes, meta.edges, [kind.name for kind in meta.types]) == (6, 8, ["product", "brand", "category"])
+
+
+def test_without_named_texts_every_other_column_is_a_text(tmp_path: Path) -> None:
+    nodes, edges, losses = all_of(shop(tmp_path, edges=["brand"]))
+    assert list(nodes[0].fields) == ["category", "description", "reviews", "price", "goes_with"]
+    assert (len(edges), losses.counts.total()) == (2, 0)
+
+
+def test_json_lines_may_have_lists_and_lack_columns(tmp_path: Path) -> None:
+    (tmp_path / "n.jsonl").write_text('{"key": 1, "tags": ["a", "b"], "kind": "x"}\n{"key": 2}\n')
+    table = Table.model_validate({"file": tmp_path / "n.jsonl", "id": "key", "edges": ["tags:tagged:tag"]})
+    nodes, edges, _ = all_of(MappedSource([table]))
+    assert [(node.id, node.type) for node in nodes] == [("1", "x"), ("2", ""), ("tag:a", "tag"), ("tag:b", "tag")]
+    assert edges == [EdgeRecord("1", "tagged", "tag:a"), EdgeRecord("1", "tagged", "tag:b")]
+    with pytest.raises(UsageError, match="no column 'tagz'; did you mean 'tags'\\?; it has key, tags, kind"):
+        all_of(MappedSource([table.model_copy(update={"edges": (EdgeColumn.parse("tagz"),)})]))
+    with pytest.raises(DataError, match="line 1: a record without id"):
+        all_of(MappedSource([table.model_copy(update={"id": ""})]))
+
+
+@pytest.mark.parametrize(
+    ("mapping", "message"),
+    [
+        ({"id": "product"}, "has no column 'product'; did you mean 'product_id'?; it has product_id, title, brand"),
+        ({"name": "name"}, "has no column 'name'"),
+        ({"text": ("description", "revues")}, "has no column 'revues'; did you mean 'reviews'?"),
+        ({"edges": ["brand", "maker:made_by"]}, "has no column 'maker'"),
+        ({"type": "", "type_column": "sort"}, "has no column 'sort'"),
+    ],
+)
+def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path, mapping: dict, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        all_of(shop(tmp_path, **mapping))
+    assert message in str(caught.value)
+
+
+TABLES = """\
+[[table]]
+file = "shop.csv"
+id = "product_id"
+name = "title"
+type = "product"
+prefix = "p"
+text = ["description"]
+edges = ["brand:made_by:maker"]
+
+[[table]]
+file = "makers.csv"
+name = "company"
+type = "maker"
+text = ["story"]
+
+[[links]]
+file = "orders.tsv"
+source = "item"
+source_type = "product"
+target = "buyer"
+relation = "bought_by"
+
+[[table]]
+file = "buyers.csv"
+type_column = "sort"
+prefix = "b"
+"""
+
+
+def many(folder: Path, config: str = TABLES) -> MappedSource:
+    (folder / "shop.csv").write_text("product_id;title;brand;description\n1;Lamp;1;Bright\n2;Bulb;1;Small\n")
+    (folder / "makers.csv").write_text("id,company,story\n1,Acme,Old\n")
+    (folder / "buyers.csv").write_text("id,name,sort\n1,Ann,person\n2,Shop & Co,firm\n")
+    (folder / "orders.tsv").write_text("item\tbuyer\n1\tb2\n2\tb1\n")
+    (folder / "shop.toml").write_text(config)
+    return mapped_from_file(folder / "shop.toml")
+
+
+def test_a_file_maps_many_tables_and_tables_of_links(tmp_path: Path) -> None:
+    nodes, edges, _ = all_of(many(tmp_path))
+    assert [(node.id, node.type, node.name) for node in nodes] == [
+        ("p1", "product", "Lamp"), ("p2", "product", "Bulb"), ("1", "maker", "Acme"), ("b1", "person", "Ann"),
+        ("b2", "firm", "Shop & Co"),
+    ]  # fmt: skip
+    assert edges == [
+        EdgeRecord("p1", "made_by", "1"), EdgeRecord("p2", "made_by", "1"), EdgeRecord("p1", "bought_by", "b2"),
+        EdgeRecord("p2", "bought_by", "b1"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('prefix = "p"', 'prefix = ""', "shop.csv and "),
+        ('source_type = "product"', 'source_type = "produkt"', "no table has the type 'produkt'; did you mean 'produ"),
+        ('relation = "bought_by"', "", "a table of links has relation or relation_column"),
+        ('prefix = "b"', 'prefics = "b"', "table.2.prefics: Extra inputs are not permitted"),
+        ('"brand:made_by:maker"', '":x"', "an edge is written COLUMN, COLUMN:RELATION or COLUMN:RELATION:TYPE"),
+        ('type_column = "sort"', 'type_column = "sort"\ntype = "x"', "one type, or that of a column, and not both"),
+        ("[[links]]", "[[links]", "shop.toml: "),
+        ('"orders.tsv"', '"other.tsv"', "other.tsv: No such file"),
+    ],
+)
+def test_a_mapping_that_cannot_be_is_one_clear_line(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert TABLES.count(old) == 1
+    with pytest.raises(UsageError) as caught:
+        all_of(many(tmp_path, TABLES.replace(old, new)))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_delimiters_and_encodings_are_recognised(tmp_path: Path, delimiter: str, encoding: str, packed: bool) -> None:
+    rows = [["id", "name", '"note, or; text"'], ["1", "Zoë", '"a,b;c|d\te"'], ["2", "Łódź", "x"]]
+    content = "\r\n".join(delimiter.join(row) for row in rows).encode(encoding)
+    path = tmp_path / ("n.csv.gz" if packed else "n.csv")
+    path.write_bytes(gzip.compress(content) if packed else content)
+    losses = Losses()
+    nodes = list(TableSource([path]).nodes(losses))
+    assert nodes == [
+        NodeRecord("1", "", "Zoë", {"note, or; text": "a,b;c|d\te"}),
+        NodeRecord("2", "", "Łódź", {"note, or; text": "x"}),
+    ]
+    assert not losses.counts
+
+
+@pytest.mark.parametrize(("encoding", "name"), [("cp1252", "Zoë – €5"), ("latin-1", "Zoë \x81")])
+def test_other_encodings_are_read_as_the_commonest_one_and_counted(tmp_path: Path, encoding: str, name: str) -> None:
+    path = tmp_path / "n.csv"
+    path.write_bytes(("id;name\n" + "1;plain\n" * 200_000 + f"2;{name}\n").encode(encoding))
+    losses = Losses()
+    assert [node.name for node in TableSource([path]).nodes(losses)][-1] == name
+    ((reason, count),) = losses.counts.items()
+    assert (count, losses.examples[reason]) == (1, ["n.csv"])
+    assert "not UTF-8, read as Windows-1252" in reason
+
+
+def test_input_without_nodes_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text("id,name\n")
+    (tmp_path / "e.csv").write_text("source,relation,target\na,b,c\n")
+    for source in (TableSource([tmp_path / "n.csv"]), TableSource([], [tmp_path / "e.csv"])):
+        with pytest.raises(DataError, match=r"no nodes in records: [ne]\.csv"):
+            build(source, tmp_path / "x.skb", BARE)
+
+
+def test_only_a_build_of_the_same_input_is_called_unfinished(tmp_path: Path) -> None:
+    class Cut(TableSource):
+        def edges(self, losses: Losses):
+            raise KeyboardInterrupt
+
+    (tmp_path / "n.csv").write_text("id,name\n1,a\n")
+    (tmp_path / "m.csv").write_text("id,name\n2,b\n")
+    source, other, out = TableSource([tmp_path / "n.csv"]), TableSource([tmp_path / "m.csv"]), tmp_path / "x.skb"
+    assert not unfinished(source, out, BARE)
+    with pytest.raises(KeyboardInterrupt):
+        build(Cut([tmp_path / "n.csv"]), out, BARE)
+    assert unfinished(source, out, BARE)
+    assert not unfinished(other, out, BARE)
+    assert not unfinished(source, out, BARE._replace(sparql=True))
+
+
+RDF = {
+    "d.rdf": """<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:d="http://purl.org/dc/terms/">
+<rdf:Description rdf:about="http://x/a"><d:title>A book</d:title><d:creator rdf:resource="http://x/b"/>
+</rdf:Description></rdf:RDF>""",
+    "d.jsonld": '{"@id": "http://x/a", "http://purl.org/dc/terms/title": "A book",'
+    ' "http://purl.org/dc/terms/creator": {"@id": "http://x/b"}}',
+    "d.trig": '<http://x/g> { <http://x/a> <http://purl.org/dc/elements/1.1/title> "A book" ;'
+    " <http://purl.org/dc/terms/creator> <http://x/b> }",
+    "d.nq": '<http://x/a> <http://purl.org/dc/terms/title> "A book" <http://x/g> .\n'
+    "<http://x/a> <http://purl.org/dc/terms/creator> <http://x/b> <http://x/g> .\n",
+    "d.ttl": '@prefix d: <http://purl.org/dc/terms/> . <http://x/a> d:title "A book" ; d:creator <http://x/b> .',
+}
+
+
+@pytest.mark.parametrize("name", RDF)
+def test_rdf_of_any_format_is_named_by_its_titles_and_what_has_no_name_is_counted(tmp_path: Path, name: str) -> None:
+    path = tmp_path / f"{name}.gz"
+    path.write_bytes(gzip.compress(RDF[name].encode()))
+    nodes, edges, losses = all_of(RdfSource([path]))
+    assert [(node.id, node.name) for node in nodes] == [("http://x/a", "A book"), ("http://x/b", "b")]
+    assert edges == [EdgeRecord("http://x/a", "creator", "http://x/b")]
+    assert losses.examples == {"node without a name (kept, the end of its IRI is shown)": ["http://x/b"]}
+
+
+def test_a_property_of_names_can_be_given_and_a_remote_context_is_told(tmp_path: Path) -> None:
+    (tmp_path / "d.ttl").write_text('<http://x/a> <http://x/called> "Ann" ; <http://x/called> "Anna" .')
+    (node,) = RdfSource([tmp_path / "d.ttl"], label_properties=["http://x/called"]).nodes(Losses())
+    assert (node.name, node.fields) == ("Ann", {"aliases": ["Anna"]})
+    (tmp_path / "d.jsonld").write_text('{"@context": "http://x/context", "@id": "http://x/a"}')
+    with pytest.raises(DataError, match=r"d\.jsonld.*remote contexts; put what the context says into the file"):
+        list(RdfSource([tmp_path / "d.jsonld"]).nodes(Losses()))
