@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from kbnav.encoders import default, load, normalised
+from kbnav.encoders import default, encode_queries, load, normalised
 from kbnav.encoders.endpoint import Endpoint
 from kbnav.encoders.lsa import LSA
 from kbnav.encoders.sbert import SentenceTransformers
@@ -39,6 +39,21 @@ def test_rows_are_scaled_to_length_one_and_zeros_stay(rows: Any) -> None:
 def test_an_unknown_encoder_is_refused_with_the_ones_there_are(name: str) -> None:
     with pytest.raises(UsageError, match="there are minilm, lsa"):
         load(name)
+
+
+def test_questions_are_encoded_by_the_side_of_an_encoder_that_is_for_them() -> None:
+    class OneSided:
+        name = "one"
+
+        def encode(self, texts: Any) -> Any:
+            return np.ones((len(texts), 1), np.float32)
+
+    class TwoSided(OneSided):
+        def encode_queries(self, texts: Any) -> Any:
+            return np.zeros((len(texts), 1), np.float32)
+
+    assert encode_queries(OneSided(), ["a", "b"]).tolist() == [[1], [1]]
+    assert encode_queries(TwoSided(), ["a"]).tolist() == [[0]]
 
 
 def test_lsa_cannot_be_had_by_name() -> None:

@@ -23,13 +23,14 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.scripted import ScriptedModel
 from kbnav.programs.build import described
 from kbnav.programs.candidates import FirstStage
-from kbnav.programs.frozen import Description, GroupRecord, digests, freeze
+from kbnav.programs.frozen import Description, GroupRecord, freeze
 from kbnav.programs.groups import Centroids
 from kbnav.programs.open import bound_to, open_parts
 from kbnav.programs.program import Program
 from kbnav.programs.retriever import AgentRetriever, AgentRetrieverOptions, build_agent_retriever
 from kbnav.settings import Settings
 from kbnav.trace import Trace
+from kbnav.trained import kept
 from tests.apps.parts import Cli
 from tests.models.stub import silent_endpoint
 
@@ -218,8 +219,8 @@ def _retriever(kb: KnowledgeBase, folder: Path, *sources: str, settings: Setting
     about = Description(
         skb=kb.name,
         bound=bound_to(kb, parts),
-        training=digests([("t", "a question that was learned from")]),
-        validation=digests([("v", "another")]),
+        training=kept([("t", "a question that was learned from")]),
+        validation=kept([("v", "another")]),
         words=centroids.words,
         centroids=centroids.vectors,
         groups=tuple(records),

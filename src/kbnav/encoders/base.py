@@ -36,6 +36,20 @@ class Windowed(Protocol):
         ...
 
 
+@runtime_checkable
+class TwoSided(Encoder, Protocol):
+    """An encoder that encodes questions otherwise than the documents that answer them; ``encode`` is for documents."""
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of questions, of the shape and length that ``encode`` gives."""
+        ...
+
+
+def encode_queries(encoder: Encoder, texts: Sequence[str]) -> Vectors:
+    """The vectors of questions, to be compared with those of documents."""
+    return encoder.encode_queries(texts) if isinstance(encoder, TwoSided) else encoder.encode(texts)
+
+
 def normalised(vectors: npt.NDArray[np.floating]) -> Vectors:
     """The rows scaled to length 1; rows of zeros stay zeros."""
     rows = np.asarray(vectors, dtype=np.float32)

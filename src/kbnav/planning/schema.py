@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 from kbnav.knowledge.skb import graph
+from kbnav.knowledge.skb.schema import schema_sha256
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.base import TEXT, Hop, PlannedPath
 
@@ -66,7 +65,7 @@ class PathSchema:
     @cached_property
     def sha256(self) -> str:
         """Of the types and relations, whatever the counts: what a trained planner is bound to."""
-        return hashlib.sha256(json.dumps([edge[:3] for edge in self.edges]).encode()).hexdigest()
+        return schema_sha256(edge[:3] for edge in self.edges)
 
     @cached_property
     def relations(self) -> tuple[str, ...]:

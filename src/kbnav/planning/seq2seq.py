@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import UsageError
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.base import TEXT, Hop, Plan
 from kbnav.planning.mending import checked
@@ -26,7 +26,6 @@ from kbnav.planning.schema import PathSchema
 from kbnav.planning.seq2seq_model import (
     MODEL,
     device_of,
-    digests,
     dtype_of,
     new_model,
     require,
@@ -46,6 +45,7 @@ from kbnav.planning.seq2seq_training import (
     path_ids,
     prompt_ids,
 )
+from kbnav.trained import check_files
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.matching import Variant
@@ -126,8 +126,7 @@ class Seq2Seq:
         found = read_description(folder, cls.name)
         fits(folder, found, skb)
         require()
-        if found.get("files") != digests(folder / MODEL):
-            raise DataError(f"{folder / MODEL}: its files are not those that were written")
+        check_files(folder / MODEL, found.get("files", {}))
         device = device_of(device)
         dtype = found.get("dtype", "float32") if device != "cpu" else "float32"
         model, tokenizer = trained(folder, found["base"], dtype)

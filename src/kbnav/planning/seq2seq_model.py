@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import UsageError
 from kbnav.extras import missing
 from kbnav.planning.path_text import BETWEEN, CLOSE, OPEN, path_text
 from kbnav.planning.saved import write_description
 from kbnav.prompts import render
+from kbnav.trained import digests
 
 if TYPE_CHECKING:
     from kbnav.planning.training import Example
@@ -165,15 +165,6 @@ def device_of(name: str) -> str:
 def dtype_of(name: str, device: str) -> str:
     """``auto``: bfloat16 on a GPU, float32 elsewhere."""
     return ("bfloat16" if device.startswith("cuda") else "float32") if name == "auto" else name
-
-
-def digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of the files of a folder, by name. Raises DataError where there is none."""
-    if not folder.is_dir():
-        raise DataError(f"{folder} is missing")
-    return {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir()) if path.is_file()
-    }
 
 
 def require() -> None:

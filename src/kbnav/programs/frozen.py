@@ -18,6 +18,7 @@ from kbnav.errors import DataError, UsageError
 from kbnav.journal import write_whole
 from kbnav.programs.groups import Centroids
 from kbnav.programs.program import BadProgram, Parameter, Program
+from kbnav.trained import Question, refuse_seen
 
 DESCRIPTION = "programs.json"
 PROGRAMS = "programs"
@@ -47,13 +48,6 @@ class GroupRecord(_Strict):
     queries: int = 0
     p: float | None = None
     """Of the paired test between the two by MRR."""
-
-
-class Question(_Strict):
-    """A question of the training: its id, and its text's digest, by which it is known under another id."""
-
-    id: str
-    text: str
 
 
 class Description(_Strict):
@@ -117,19 +111,8 @@ class Frozen:
 
     def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
         """Raise UsageError where one of the questions, by id and text, was used in training or validation."""
-        seen = {one.text for one in (*self.about.training, *self.about.validation)}
-        found = [name for name, text in questions if text_digest(text) in seen]
-        if found:
-            raise UsageError(
-                f"{self.folder}: {len(found)} of the questions were used to train or choose its programs, as "
-                f"{found[0]!r}; evaluate on others"
-            )
-
-
-def text_digest(text: str) -> str:
-    """Of a question's words, whatever its case, spaces and punctuation."""
-    words = "".join(char if char.isalnum() else " " for char in text.casefold()).split()
-    return hashlib.sha256(" ".join(words).encode()).hexdigest()[:16]
+        seen = (*self.about.training, *self.about.validation)
+        refuse_seen(self.folder, "its programs", seen, questions)
 
 
 def freeze(folder: Path, about: Description, programs: Mapping[str, Program]) -> None:
@@ -206,8 +189,3 @@ def _plain(value: Any) -> Any:
 def _short(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 40 else text[:39] + "…"
-
-
-def digests(questions: Sequence[tuple[str, str]]) -> tuple[Question, ...]:
-    """Questions, by id and text, as ``programs.json`` has them."""
-    return tuple(Question(id=name, text=text_digest(text)) for name, text in questions)

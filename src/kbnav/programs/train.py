@@ -18,13 +18,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from kbnav.errors import DataError, Stopped, UsageError
 from kbnav.journal import open_journal, read_journal, write_whole
-from kbnav.programs.frozen import Description, GroupRecord, digests, freeze
+from kbnav.programs.frozen import Description, GroupRecord, freeze
 from kbnav.programs.groups import Centroids, Group
 from kbnav.programs.loop import Plan, Task, Workshop, improve
 from kbnav.programs.program import Program
 from kbnav.programs.steps import History, Step, total_cost
 from kbnav.programs.trials import TrainingQuery, means
 from kbnav.statistics import paired_test
+from kbnav.trained import kept
 from kbnav.trajectory import Usage
 
 TRAINING = "training.json"
@@ -151,8 +152,8 @@ def check_questions(order: Order) -> None:
             raise UsageError(f"there are no questions with gold nodes to {name} on")
         if len({one.id for one in queries}) < len(queries):
             raise UsageError(f"several questions to {name} on have the same id")
-    held = {one.text for one in digests([(one.id, one.text) for one in order.validation])}
-    both = [one.id for one in digests([(one.id, one.text) for one in order.training]) if one.text in held]
+    held = {one.text for one in kept([(one.id, one.text) for one in order.validation])}
+    both = [one.id for one in kept([(one.id, one.text) for one in order.training]) if one.text in held]
     ids = {one.id for one in order.validation} & {one.id for one in order.training}
     if both or ids:
         raise UsageError(f"the question {(both or sorted(ids))[0]!r} is both to train and to validate on")
@@ -169,8 +170,8 @@ def _begin(folder: Path, order: Order) -> None:
         "models": order.models,
         "prompts": order.prompts,
         "grouping": order.grouping,
-        "training": [one.model_dump() for one in digests([(one.id, one.text) for one in order.training])],
-        "validation": [one.model_dump() for one in digests([(one.id, one.text) for one in order.validation])],
+        "training": [one.model_dump() for one in kept([(one.id, one.text) for one in order.training])],
+        "validation": [one.model_dump() for one in kept([(one.id, one.text) for one in order.validation])],
     }
     text = json.dumps(now, ensure_ascii=False, indent=1) + "\n"
     path = folder / TRAINING
@@ -228,8 +229,8 @@ def _freeze(
         models=dict(order.models),
         seed=order.plan.seed,
         without=tuple(sorted(order.plan.without)),
-        training=digests([(one.id, one.text) for one in order.training]),
-        validation=digests([(one.id, one.text) for one in order.validation]),
+        training=kept([(one.id, one.text) for one in order.training]),
+        validation=kept([(one.id, one.text) for one in order.validation]),
         oracle=round(shop.bench.oracle(order.validation), 6),
         words=centroids.words,
         centroids=centroids.vectors,

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from kbnav.answers import Ranking
-from kbnav.encoders import Vectors
+from kbnav.encoders import Vectors, encode_queries
 from kbnav.knowledge.skb.both import LSA_WEIGHT, WEIGHT
 from kbnav.knowledge.skb.fusion import relative_score_fusion
 from kbnav.knowledge.skb.graph import Hop
@@ -211,7 +211,7 @@ class GraphRank:
             return of_rest, of_query
         if of_rest.vectors.encoder_name != of_query.vectors.encoder_name:
             return of_rest, of_query
-        vectors = of_rest.vectors.encoder.encode([query, rest] if rest else [query])
+        vectors = encode_queries(of_rest.vectors.encoder, [query, rest] if rest else [query])
         return of_rest._replace(vector=vectors[-1]), of_query._replace(vector=vectors[0])
 
     def _fitting(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -130,6 +130,11 @@ class Meta(_Frozen):
         return sum(relation.count for relation in self.relations)
 
     @property
+    def schema_sha256(self) -> str:
+        """See ``schema_sha256``."""
+        return schema_sha256((one.source, one.relation, one.target) for one in self.tuples)
+
+    @property
     def average_degree(self) -> float:
         """Edges of a node on the average, each edge counted at both its ends (STaRK, Table 2)."""
         return 2 * self.edges / self.nodes if self.nodes else 0.0
@@ -143,6 +148,11 @@ class Meta(_Frozen):
     def type_start(self) -> list[int]:
         """Type ``t`` has the node numbers ``type_start[t]`` up to, not including, ``type_start[t + 1]``."""
         return type_starts([kind.count for kind in self.types])
+
+
+def schema_sha256(edges: Iterable[tuple[str, str, str]]) -> str:
+    """Of the kinds of edges (source, relation, target), whatever their counts: what a training is bound to."""
+    return hashlib.sha256(json.dumps(sorted(edges)).encode()).hexdigest()
 
 
 def type_starts(counts: Sequence[int]) -> list[int]:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kbnav import encoders
-from kbnav.encoders import Encoder, Vectors
+from kbnav.encoders import Encoder, Vectors, encode_queries
 from kbnav.encoders.lsa import LSA
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb import ann, quantized
@@ -89,7 +89,7 @@ class VectorIndex:
         return self._embedded(text)
 
     def _embed(self, text: str) -> Vectors:
-        vector: Vectors = self.encoder.encode([text])[0]
+        vector: Vectors = encode_queries(self.encoder, [text])[0]
         vector.flags.writeable = False
         return vector
 

@@ -1,0 +1,134 @@
+"""What a training leaves: a folder whose ``card.json`` says what was learned from what, and for which SKB.
+
+The card is written last, so a folder without one holds a training that is not over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from kbnav.errors import DataError, UsageError
+
+CARD = "card.json"
+FORMAT = 1
+Kind = Literal["dense", "late", "cross", "qagnn"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Question(_Strict):
+    """A question of a training: its id, and its text's digest, by which it is known under another id."""
+
+    id: str
+    text: str
+
+
+class Card(_Strict):
+    """``card.json``."""
+
+    format: int = FORMAT
+    kind: Kind
+    skb: str
+    schema_sha256: str
+    """Of the types and relations of the SKB: what the folder is bound to."""
+    relations: bool
+    """Whether the documents it learned from have their relations at their ends."""
+    base: str
+    """The model that the training began with, as it was named."""
+    base_sha256: str
+    settings: dict[str, Any]
+    data: dict[str, str]
+    """SHA-256 of the questions' files, by the names of their datasets."""
+    training: tuple[Question, ...]
+    validation: tuple[Question, ...]
+    epochs: float
+    """That were trained, of which the best is kept."""
+    best_epoch: float
+    pool: int
+    """Documents among which the validation questions' answers were looked for."""
+    before: dict[str, float]
+    """Scores on the validation questions before any training."""
+    after: dict[str, float]
+    seconds: float
+    """Of the training, without the preparation of its data and the vectors of the SKB."""
+    device: str
+    versions: dict[str, str]
+    files: dict[str, str]
+    """SHA-256 of each file of the model."""
+
+    @property
+    def digest(self) -> str:
+        """Names the model: another one has another."""
+        return hashlib.sha256("".join(f"{name} {sha}\n" for name, sha in self.files.items()).encode()).hexdigest()[:12]
+
+
+def read_card(folder: Path, *kinds: Kind) -> Card:
+    """The card of a trained folder, of one of these kinds where some are named. Raises UsageError, DataError."""
+    path = folder / CARD
+    try:
+        card = Card.model_validate_json(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        begun = "the training in it is not over, and the same command goes on" if folder.is_dir() else "no such folder"
+        raise UsageError(f"{folder} holds nothing trained: {begun} (there is no {CARD})") from error
+    except (OSError, ValidationError) as error:
+        first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise DataError(f"{path}: not the card of a training: {first}") from error
+    if card.format > FORMAT:
+        raise DataError(f"{path}: format {card.format} is newer than {FORMAT}, the newest this version reads")
+    if kinds and card.kind not in kinds:
+        raise UsageError(f"{folder} was trained as {card.kind}, not as {' or '.join(kinds)}")
+    return card
+
+
+def check_schema(folder: Path, card: Card, skb: str, schema_sha256: str) -> None:
+    """Raise UsageError where a folder was trained for another schema than that of the SKB of this name."""
+    if card.schema_sha256 != schema_sha256:
+        raise UsageError(f"{folder}: trained for the schema of {card.skb}; that of {skb} is another")
+
+
+def check_files(folder: Path, expected: Mapping[str, str]) -> None:
+    """Raise DataError where the files in a folder are not those that were written."""
+    if digests(folder) != expected:
+        raise DataError(f"{folder}: its files are not those that were written")
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of all files below a folder, by their paths in it. Raises DataError where there is none."""
+    if not folder.is_dir():
+        raise DataError(f"{folder} is missing")
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): _sha256(path) for path in paths}
+
+
+def kept(questions: Iterable[tuple[str, str]]) -> tuple[Question, ...]:
+    """Questions, by id and text, as they are kept."""
+    return tuple(Question(id=name, text=text_digest(text)) for name, text in questions)
+
+
+def refuse_seen(folder: Path, what: str, seen: Sequence[Question], questions: Iterable[tuple[str, str]]) -> None:
+    """Raise UsageError where one of the questions, by id and text, is among those seen while ``what`` was trained."""
+    known = {one.text for one in seen}
+    found = [name for name, text in questions if text_digest(text) in known]
+    if found:
+        raise UsageError(
+            f"{folder}: {len(found)} of the questions were used to train or choose {what}, as "
+            f"{found[0]!r}; evaluate on others"
+        )
+
+
+def text_digest(text: str) -> str:
+    """Of a question's words, whatever its case, spaces and punctuation."""
+    words = "".join(char if char.isalnum() else " " for char in text.casefold()).split()
+    return hashlib.sha256(" ".join(words).encode()).hexdigest()[:16]
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
