@@ -259,7 +259,7 @@ class Gate:
                 own = MutableHeaders(scope=message)
                 own["Content-Security-Policy"] = self._policy
                 own["X-Content-Type-Options"] = "nosniff"
-                own["Referrer-Policy"] = "no-referrer"
+                own["Referrer-Policy"] = "same-origin"  # not "no-referrer": forms would say that they come from "null"
                 own["Cross-Origin-Opener-Policy"] = own["Cross-Origin-Resource-Policy"] = "same-origin"
                 if "cache-control" not in own:
                     own["Cache-Control"] = "no-store"

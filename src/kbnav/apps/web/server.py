@@ -12,32 +12,19 @@ from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI, HTTPException, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
-from kbnav.apps.secrets import Secrets, secrets_of
+from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web.database import PostgresDatabase, SqliteDatabase, alone, open_postgres, open_sqlite
 from kbnav.apps.web.opening import PAUSE
 from kbnav.apps.web.parts import HERE, Parts
+from kbnav.apps.web.refusals import add_refusals
 from kbnav.apps.web.runner import Runner
-from kbnav.apps.web.security import Gate, checked, problem
+from kbnav.apps.web.security import Gate, checked
 from kbnav.apps.web.service import open_service
 from kbnav.apps.web.store import Store
-from kbnav.errors import (
-    Busy,
-    DamagedKB,
-    KbnavError,
-    LimitReached,
-    NotAnswering,
-    NotOffered,
-    Overdue,
-    ServiceError,
-    Stopped,
-    StopRun,
-    UsageError,
-)
+from kbnav.errors import StopRun, UsageError
 from kbnav.session import postgres_sessions, sqlite_sessions
 from kbnav.settings import Settings, Web
 from kbnav.trajectory import versions
@@ -106,46 +93,9 @@ def _build(parts: Parts, stack: ExitStack) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(KbnavError, _went_wrong)
+    add_refusals(app)
     app.add_middleware(Gate, web=parts.settings.web, over=parts.store.logouts)
     return app
-
-
-async def _refused(request: Request, error: Exception) -> JSONResponse:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    why = str(error.detail) if isinstance(error, HTTPException) else ""
-    return _problem(request, status, why)
-
-
-async def _invalid(request: Request, error: Exception) -> JSONResponse:
-    found = error.errors() if isinstance(error, RequestValidationError) else []
-    lines = [f"{'.'.join(str(part) for part in item['loc'][1:])}: {item['msg']}" for item in found]
-    return _problem(request, 422, "; ".join(lines))
-
-
-_STATUS = (
-    (NotOffered, 404),
-    (Busy, 409),
-    (Stopped, 409),
-    (LimitReached, 429),
-    (NotAnswering, 503),
-    (DamagedKB, 503),
-    (Overdue, 504),
-    (ServiceError, 502),
-    (KbnavError, 422),
-)
-"""Of an error, the first that fits: the caller's to mend, or a service's."""
-
-
-async def _went_wrong(request: Request, error: Exception) -> JSONResponse:
-    return _problem(request, next(status for kind, status in _STATUS if isinstance(error, kind)), str(error))
-
-
-def _problem(request: Request, status: int, why: str) -> JSONResponse:
-    hide: Secrets = request.app.state.parts.hide
-    return JSONResponse(problem(request.url.path, status, hide.hidden(why)), status)
 
 
 Ready = Callable[[str], None]

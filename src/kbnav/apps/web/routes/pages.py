@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import json
-from functools import cache, partial
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from kbnav.apps.web.rendering import page
 from kbnav.apps.web.routes.common import PartsOf, RunnerOf, VisitorOf, own_session
 from kbnav.apps.web.security import COOKIE, Identities, cookie_header
-from kbnav.apps.web.texts import Texts, language_of
 from kbnav.errors import Overdue, UnknownId
 
 router = APIRouter(include_in_schema=False)
-
-
-@cache
-def _environment() -> Environment:
-    from kbnav.apps.web.parts import HERE
-
-    return Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined)
-
-
-def page(request: Request, name: str, status: int = 200, **values: object) -> HTMLResponse:
-    """A page rendered in the language of who asks for it; whatever is put into it is escaped."""
-    texts = Texts(language_of(request.headers))
-    text = _environment().get_template(name).render(t=texts, **values)
-    return HTMLResponse(text, status, {"Vary": "Accept-Language, Cookie"})
 
 
 def front_page(request: Request, parts: Any, visitor: Any, session: str = "", share: str = "") -> HTMLResponse:

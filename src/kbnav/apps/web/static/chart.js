@@ -10,7 +10,7 @@ export function drawChart(chart) {
   const drawing = chart.kind === "line" ? line(chart) : bars(chart);
   const label = t("chart.label", { ...named(chart), n: chart.points.length });
   return h("figure", { class: "chart" }, h("figcaption", {}, t("chart.title", named(chart))),
-    h("div", { class: "scroll" }, s("svg", { viewBox: `0 0 ${WIDTH} ${drawing.height}`, role: "img", "aria-label": label }, drawing.parts)));
+    h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": label }, s("svg", { viewBox: `0 0 ${WIDTH} ${drawing.height}`, role: "img", "aria-label": label }, drawing.parts)));
 }
 
 function named({ x, y }) {

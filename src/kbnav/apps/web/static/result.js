@@ -21,7 +21,7 @@ export function showResult(result, base, offered) {
   const told = h("span", { class: "soft", role: "status" });
   const file = (form) => h("a", { href: `${base}/${form}`, download: `kbnav.${form}`, onclick: (event) => fetchFile(event.target, form) },
     form === "xlsx" ? "Excel" : form.toUpperCase());
-  const pager = h("nav", { class: "pager", "aria-label": t("rows.label") }, where, result.rows > PAGE && [back, on], ["csv", "tsv", "json", "xlsx"].map(file), told);
+  const pager = h("div", { class: "pager", role: "group", "aria-label": t("rows.label") }, where, result.rows > PAGE && [back, on], ["csv", "tsv", "json", "xlsx"].map(file), told);
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
 
   async function load() {
@@ -68,7 +68,7 @@ export function showResult(result, base, offered) {
   }
   load();
   return h("div", { class: "result" },
-    h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": t("rows.region") }, table), problem,
+    h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": t("rows.region") }, table), problem,
     result.cut && h("p", { class: "soft" }, result.cut), pager,
     result.chart && drawChart(result.chart), result.points.length > 0 && drawMap(result.points, offered.tiles, offered.tilesCredit));
 }

@@ -1,0 +1,90 @@
+"""axe finds nothing on any page: light, dark, and on a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from tests.apps.web.parts import Server, web_settings
+from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playwright.sync_api import Browser, Page
+
+QUERY = (
+    """SELECT ?element ?number ?at { ?element wdt:P1086 ?number . BIND("Point(21.0 52.2)"^^geo:wktLiteral AS ?at) }"""
+)
+
+
+@pytest.fixture(params=["light", "dark phone"])
+def look(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A page as one reader sees it; colours do not depend on the width, nor what is where on colours."""
+    phone = request.param == "dark phone"
+    context = browser.new_context(
+        color_scheme="dark" if phone else "light",
+        viewport={"width": 380, "height": 740} if phone else {"width": 1280, "height": 900},
+        has_touch=phone,
+    )
+    context.set_default_timeout(20_000)
+    yield context.new_page()
+    context.close()
+
+
+def faults(page: Page) -> list[str]:
+    """What axe finds, with the elements that it names."""
+    found = Axe().run(page).response["violations"]
+    return [f"{one['id']}: {node['html'][:120]} {node['failureSummary']}" for one in found for node in one["nodes"]]
+
+
+def test_axe_finds_nothing_from_the_empty_page_to_an_answer_and_its_sharing(look: Page, server: Server):
+    look.goto(server.url)
+    look.wait_for_selector(".welcome button")
+    assert faults(look) == []
+    ask(look, MARIE)
+    wait_for_the_end(look)
+    look.click(".steps summary")
+    look.fill("textarea.query", QUERY)
+    look.click(".again")
+    look.wait_for_selector(".sparql .map")
+    look.click("text=Share")
+    address = look.get_attribute(".shared-link", "href")
+    look.evaluate("document.getElementById('sessions').open = true")
+    look.wait_for_selector("#sessions li")
+    assert faults(look) == []
+    look.fill("textarea.query", "SELECT ?element {")
+    look.click(".again")
+    look.wait_for_selector(".sparql .problem:visible")
+    assert faults(look) == []
+    look.goto(address)
+    look.wait_for_selector(".rows td")
+    assert faults(look) == []
+
+
+def test_axe_finds_nothing_on_the_other_pages(look: Page, server: Server):
+    look.goto(f"{server.url}/api")
+    look.wait_for_selector("details.operation")
+    assert faults(look) == []
+    look.goto(server.url)
+    look.select_option("#kb", "demo")
+    ask(look, "Which instrument made by somebody from Little Mew has a love letter hidden in it?")
+    wait_for_the_end(look)
+    assert faults(look) == []
+    look.goto(f"{server.url}{look.get_attribute('.rows a', 'href')}")
+    assert faults(look) == []
+    for path in ("/s/none", "/share/none", "/entry/demo/none", "/nowhere", "/api/results/none/csv"):
+        assert look.goto(server.url + path).status == 404
+        assert faults(look) == []
+
+
+def test_axe_finds_nothing_where_one_logs_in(look: Page, fresh_home: Path):
+    with Server(web_settings(fresh_home, web_tokens={"ada": "0123456789abcdef"})) as server:
+        look.goto(server.url)
+        look.fill("#token", "wrong")
+        look.click("button")
+        look.wait_for_selector(".problem")
+        assert faults(look) == []
