@@ -45,6 +45,16 @@ def middling(query: str, nodes: Sequence[str]) -> dict[str, float]:
     return {**good(query, nodes), NODES[0]: 200.0}
 
 
+def aside(query: str, nodes: Sequence[str]) -> dict[str, float]:
+    """The second first, the tenth second, the first third."""
+    return {**good(query, nodes), NODES[1]: 300.0, NODES[9]: 200.0, NODES[0]: 100.0}
+
+
+def lifted(query: str, nodes: Sequence[str]) -> dict[str, float]:
+    """The tenth behind the sixth, the others as they are."""
+    return {node: -5.5 if node == NODES[9] else float(-place) for place, node in enumerate(nodes)}
+
+
 def perfect(query: str, nodes: Sequence[str]) -> dict[str, float]:
     right = NODES[0] if int(query.split()[2]) % 4 == 0 else NODES[9]
     return {right: 1.0, **{node: -1.0 - place for place, node in enumerate(nodes) if node != right}}
@@ -54,6 +64,8 @@ WAYS: Mapping[str, Callable[[str, Sequence[str]], dict[str, float]]] = {
     "good": good,
     "bad": bad,
     "middling": middling,
+    "aside": aside,
+    "lifted": lifted,
     "perfect": perfect,
 }
 
@@ -81,17 +93,22 @@ class Runner:
 
 @dataclass
 class ScriptedWriter:
-    """Gives the program of the step's number, the last one ever after."""
+    """Gives the program of the step's number, the last one ever after; ``mended`` where one was given back."""
 
     sources: Sequence[str]
     says: str = "Look at the relations."
+    mended: Sequence[str] = ()
     briefs: list[Brief] = field(default_factory=list)
+    """Of each step, without those with which a program was given back."""
+    given_back: list[Brief] = field(default_factory=list)
     reflected: list[tuple[Contrast, Shown]] = field(default_factory=list)
     name: str = "scripted"
     prompts: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, brief: Brief, trace: Trace) -> Draft:
-        self.briefs.append(brief)
+        (self.given_back if brief.rejected else self.briefs).append(brief)
+        if brief.rejected and self.mended:
+            return Draft(self.mended[len(brief.rejected) - 1])
         return Draft(self.sources[min(brief.number, len(self.sources)) - 1])
 
     def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: Shown, trace: Trace) -> Advice:

@@ -13,8 +13,9 @@ from kbnav.errors import BadArguments, CredentialsError, UnknownId
 from kbnav.models.calls import ModelCalls, Replies
 from kbnav.models.scripted import ScriptedModel
 from kbnav.programs.api import Api, ApiLimits, OutOfCalls
-from kbnav.programs.api.functions import MOST_ITEMS
+from kbnav.programs.api.functions import MOST_ITEMS, MOST_PHRASE
 from kbnav.programs.api.language import OverLimit
+from kbnav.programs.api.source import MOST_TEXT
 from kbnav.programs.program import Program
 
 AVERHYTHE, WALK, YARD, MEW = "place:averhythe", "place:ropewalk-lane", "place:heron-yard", "place:little-mew"
@@ -252,3 +253,29 @@ def test_the_page_names_every_function_and_its_example_runs(demo_kb, sandbox):
     program = Program.read(page.partition("```python\n")[2].partition("```")[0])
     assert not sandbox.check(program, Api(demo_kb))
     assert sandbox.run(program, "twisting cable", [AVERHYTHE, WALK], Api(demo_kb)).ok
+
+
+def test_what_a_writer_reads_says_every_bound_that_is_enforced(api, calls):
+    bounded = {
+        "ids_by_type": ["place"],
+        "related": [[WALK]],
+        "relations_of": [[WALK]],
+        "follow_path": [[WALK], ["located in"]],
+        "find_by_name": [["Little Mew"]],
+        "search": ["cable"],
+    }
+    for name, arguments in bounded.items():
+        assert api.functions[name].doc.endswith("`limit` is from 1 to 10,000."), name
+        assert calls.call(name, arguments, {"limit": 10_000})
+        for limit in (0, 10_001):
+            with pytest.raises(BadArguments, match=f"{name}: limit: Input should be"):
+                calls.call(name, arguments, {"limit": limit})
+    assert api.functions["best_chunk"].doc.endswith("`words` is from 5 to 1,000.")
+    assert api.functions["types_of"].doc == "The type of each node."
+    for limit in ("2,000 calls", f"{MOST_ITEMS:,} values", f"{MOST_TEXT:,} characters", f"{MOST_PHRASE:,} characters"):
+        assert limit in api.prompt
+
+
+def test_names_are_found_whatever_their_case_accents_and_punctuation(calls):
+    written = ["LITTLE MEW", "little-mew", "Líttle Mew", "Litle Mew"]
+    assert calls.call("find_by_name", (written,)) == {name: [MEW] for name in written}

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from kbnav.programs.contrast import described, names_in, split, without_names
+from typing import Any
+
+import pytest
+
+from kbnav.programs.contrast import (
+    debug_of_worst,
+    described,
+    found_share,
+    names_in,
+    split,
+    standing,
+    without_names,
+)
 from kbnav.programs.trials import TrainingQuery, Trial
 
 
@@ -11,25 +23,75 @@ def trial(name: str, hit5: float, mrr: float, error: str = "") -> Trial:
     return Trial(query, ("b", "a", "c"), {"b": 0.5, "a": 0.25}, {"hit@5": hit5, "mrr": mrr}, error)
 
 
-def test_queries_at_the_threshold_went_well_and_the_most_telling_stand_first():
+def placed(name: str, *ranks: int | None, error: str = "", debug: str = "") -> Trial:
+    """A query whose answers came at these ranks of 100, None: nowhere."""
+    at = {rank: f"a{place}" for place, rank in enumerate(ranks) if rank}
+    first = min(at, default=0)
+    metrics = {"hit@5": float(0 < first <= 5), "mrr": 1 / first if first else 0.0}
+    ranking = tuple(at.get(place, f"n{place}") for place in range(1, 101))
+    query = TrainingQuery(name, f"query {name}", tuple(f"a{place}" for place in range(len(ranks))))
+    return Trial(query, ranking, {}, metrics, error, debug)
+
+
+def sides(*trials: Trial, **more: Any) -> tuple[list[str], list[str]]:
+    found = split(trials, **more)
+    return [one.query.id for one in found.well], [one.query.id for one in found.badly]
+
+
+def test_of_either_side_the_most_telling_stand_first_by_first_answer_and_all_answers():
     trials = [
-        trial("1", 1.0, 0.25),
-        trial("2", 0.0, 0.1),
-        trial("3", 1.0, 1.0),
-        trial("4", 0.0, 0.0),
-        trial("5", 0.5, 0.5),
+        placed("second", 2),  # (1/2 + 1) / 2
+        placed("late", 10),  # hit@5 0
+        placed("whole", 1, 2, 3),
+        placed("nowhere", None),
+        placed("mostly", 1, 3, None),  # two of three found
+        placed("half", 1, None),  # one of two found: not more than half
+        placed("fifth", 5),
+        placed("sixth", 6),
     ]
     found = split(trials)
-    assert [one.query.id for one in found.well] == ["3", "5", "1"]
-    assert [one.query.id for one in found.badly] == ["4", "2"]
-    assert (found.went_well, found.queries) == (3, 5)
-    assert [one.query.id for one in split(trials, shown=1).badly] == ["4"]
-    assert split(trials, threshold=0.6).went_well == 2
+    # (1 + 1) / 2, (1 + 2/3) / 2, (1/2 + 1) / 2, (1/5 + 1) / 2; and 0, (1/10 + 1) / 2, (1/6 + 1) / 2, (1 + 1/2) / 2
+    assert [round(standing(one), 3) for one in found.well] == [1.0, 0.833, 0.75]
+    assert sides(*trials) == (["whole", "mostly", "second"], ["nowhere", "late", "sixth", "half", "fifth"])
+    assert (found.went_well, found.whole, found.queries) == (4, 1, 8)
+    assert sides(*trials, shown=1) == (["whole"], ["nowhere"])
+
+
+def test_where_few_went_badly_those_that_could_go_better_are_shown_in_their_place():
+    whole = [placed(f"whole{n}", 1) for n in range(6)]
+    assert sides(*whole, placed("below", 1, 3), placed("bad", 30)) == (
+        ["whole0", "whole1", "whole2", "whole3", "whole4"],
+        ["bad", "below"],
+    )
+    assert sides(*whole[:2]) == (["whole0", "whole1"], [])
+
+
+def test_answers_that_the_first_twenty_have_no_room_for_are_not_missed():
+    """Of 30 answers 20 can be among the first 20."""
+    thirty = placed("thirty", *range(1, 21), *[None] * 10)
+    assert (found_share(thirty), standing(thirty), split([thirty]).whole) == (1.0, 1.0, 1)
+    assert found_share(placed("ten", *range(1, 11), *[None] * 20)) == 0.5
+    assert found_share(placed("at the edge", 20, 21)) == 0.5
+
+
+@pytest.mark.parametrize(("threshold", "well"), [(0.5, 1), (0.49, 2), (0.7, 0)])
+def test_the_threshold_is_of_the_first_answer_or_more_and_of_what_is_found_more_than_it(threshold: float, well: int):
+    assert split([placed("half", 1, None), placed("most", 1, 2, None)], threshold=threshold).went_well == well
 
 
 def test_a_trial_that_failed_is_on_neither_side():
-    found = split([trial("1", 1.0, 1.0, "line 1: no"), trial("2", 0.0, 0.0, "line 1: no"), trial("3", 0.0, 0.0)])
+    found = split([placed("1", 1, error="line 1: no"), placed("2", 30, error="line 1: no"), placed("3", 30)])
     assert (found.well, [one.query.id for one in found.badly], found.queries) == ((), ["3"], 1)
+
+
+def test_debug_output_is_that_of_the_failing_or_else_the_worst_queries_cut_and_said():
+    told = [placed("1", 1, debug="fine"), placed("2", None, debug="x" * 1300), placed("3", 9, debug="late")]
+    worst = debug_of_worst(told, shown=2)
+    assert worst == f"Query: query 2\n{'x' * 1200} [100 more characters]\n\nQuery: query 3\nlate"
+    failed = placed("4", 1, error="line 1: no", debug="I got here")
+    assert debug_of_worst([*told, failed]) == "Query: query 4\nI got here"
+    assert debug_of_worst([placed("5", 1)]) == ""
+    assert described(told[2], str).endswith("at rank 9\nDebug output: late")
 
 
 def test_a_query_is_told_with_first_predictions_their_scores_and_the_ranks_of_the_truth():

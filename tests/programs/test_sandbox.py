@@ -57,6 +57,20 @@ def test_what_it_raises_comes_back_with_its_line(sandbox, api):
     assert "KeyError" in outcome.error.message
 
 
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("raise ValueError('no')", "ValueError: no"),
+        ("raise ValueError", "ValueError"),
+        ("names_of(['nowhere'])", "LookupError: there is no node 'nowhere'"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+    ],
+)
+def test_an_error_names_its_kind_once(statement, said, sandbox, api):
+    program = Program.read(f"def score(query, candidates):\n    {statement}\n    return {{}}\n")
+    assert str(sandbox.run(program, "q", PLACES, api).error) == f"line 2: {said}"
+
+
 def test_a_check_names_what_is_wrong_with_its_line(sandbox, api):
     program = Program.read("def score(query, candidates):\n    return {n: len(texts_off(n)) for n in candidates}\n")
     problems = sandbox.check(program, api)

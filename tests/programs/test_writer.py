@@ -8,15 +8,19 @@ from langchain_core.messages import AIMessage
 
 from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel
+from kbnav.programs.acceptance import Heat
 from kbnav.programs.contrast import split
 from kbnav.programs.loop import Task, improve
 from kbnav.programs.steps import History, Step
 from kbnav.programs.trials import means
-from kbnav.programs.writer import Brief, Draft, ModelWriter, Setting, Shown, program_in
+from kbnav.programs.writer import Brief, Draft, ModelWriter, Rejected, Setting, Shown, program_in
 from kbnav.trace import Trace
 from tests.programs.parts import PLAN, Runner, ScriptedWriter, program, queries, workshop
 
-SETTING = Setting("a shelf of books", "- book --by--> author (9)", "- book: name, year", "def names_of(ids): ...")
+SETTING = Setting(
+    *("a shelf of books", "- book --by--> author (9)", "- book: name, year", "def names_of(ids): ..."),
+    *("by luck", "It runs in Basic."),
+)
 
 
 def writer(*replies: str) -> tuple[ModelWriter, ScriptedModel]:
@@ -53,16 +57,77 @@ def test_a_training_by_a_model_tells_it_what_came_of_its_programs():
     assert "Write the first program." in first
     assert "0.3250 MRR" in first
     assert sum(f"- {one.text} (1)" in first for one in queries(40)) == 20
-    assert "# What it did badly\nNothing." in reflect
-    assert "Right answers: Node 0 (n0) at rank 1 with 200" in reflect
-    assert "Program of step 1: 0.6250 MRR" in second
-    assert program("middling") in second
+    well, _, badly = reflect.partition("# What it did badly, or less well")
+    assert badly.count("Query: ") == 5  # those whose answer came second
+    assert "40 queries: 0.6250 MRR, 1.0000 recall@20. It ended with an error on 0 of them" in well
+    assert "Of the other 40, 40 went well" in well
+    assert "10 went as well as they can" in well
+    assert "Right answers: Node 0 (n0) at rank 1 with 200" in well
+    assert (
+        "Program of step 1: 0.6250 MRR, 0.2500 hit@1 on the 32 validation queries; on 24 no right answer stands first, "
+        "and 0 ended with an error, accepted" in second
+    )
+    assert second.count(program("middling")) == 1  # which is the best and the last
+    assert "It is the program of step 1 above." in second
+    assert "better on 24, worse on 0, failed on 0" in second
     assert "Trust relations, not [a name]." in second
     assert "Write a better program." in second
-    assert "It failed: line 2: ZeroDivisionError" in third
-    assert "I got here" in third
-    assert "What was advised and brought nothing:\nTrust relations" in third
+    assert "It failed on 40 of these queries, first with: line 2: ZeroDivisionError" in third
+    assert "It told by debug, on the queries that failed:\nQuery: t query" in third
+    assert third.count("I got here") == 3
+    assert "What was advised before a program that failed, which says nothing of the advice:\nTrust relations" in third
+    assert "What to change, from what was ranked well and badly before:\nTrust relations" in third
     assert "without the error" in third
+
+
+def test_what_is_wrong_before_a_run_is_told_with_its_source_and_the_last_program_left_out():
+    author, model = writer("```python\nx\n```")
+    last = Step(1, "write", program("good"), {}, "a", "Advice.", batch=("t1",), metrics={"mrr": 0.1, "hit@1": 0.0})
+    rejected = (Rejected("first = 1\n", "type check, before running: line 1: no"), Rejected("second = 2\n", "worse"))
+    brief = Brief("improve", 2, "books", [], {"mrr": 0.3, "hit@1": 0.1}, History((last,)), rejected=rejected)
+    author.write(brief, Trace())
+    (told,) = prompts(model)
+    assert "You wrote, and it did not run:\n```python\nfirst = 1\n```\ntype check, before running: line 1: no" in told
+    assert (
+        told.index("first = 1") < told.index("second = 2") < told.index("Write the program again without what is wrong")
+    )
+    assert program("good") not in told
+    assert "Advice." in told
+
+
+def test_advice_is_told_apart_by_what_it_led_to():
+    author, model = writer("```python\nx\n```")
+    best = Step(1, "write", program("good"), {}, "a", "Advice 1.", batch=("t1",), accepted=True)
+    steps = [
+        replace(best, validation={"mrr": 0.7, "hit@1": 0.2}, validated=(1.0, 0.4), heats=(Heat(2, 0.7, 0.5, 1.0),))
+    ]
+    for number, (mean, failed) in enumerate([(0.7, 0), (0.6, 0), (0.8, 0), (0.7, 1)], 2):
+        heat = Heat(2, mean, 0.7, 1.0)
+        steps.append(
+            replace(best, number=number, instruction=f"Advice {number}.", accepted=False, heats=(heat,), failed=failed)
+        )
+    author.write(Brief("improve", 6, "books", [], {"mrr": 0.3, "hit@1": 0.1}, History(tuple(steps))), Trace())
+    (told,) = prompts(model)
+    for advice, led_to in enumerate(
+        ("the same", "worse", "higher, but by no more than chance may do", "a program that failed"), 1
+    ):
+        before, _, after = told.partition(f"Advice {advice}.")
+        assert led_to in before.rpartition("What was advised before")[2].splitlines()[0]
+        assert "Advice" not in after.splitlines()[0]
+
+
+def test_types_asked_for_are_told_with_their_shares_and_the_sandbox_with_its_language():
+    author, model = writer("```python\nx\n```", "```python\nx\n```")
+    brief = Brief(
+        "write", 1, "books", [], {"mrr": 0.3, "hit@1": 0.1}, History(), asked=[("Gene", 0.9), ("Disease", 0.1)]
+    )
+    author.write(brief, Trace())
+    author.write(replace(brief, asked=()), Trace())
+    told, without = prompts(model)
+    assert "Types asked for: Gene 90 %, Disease 10 %." in told
+    assert "Types asked for" not in without
+    assert "It runs in Basic. What is wrong before a run is told at once" in told
+    assert "a sum of\nrankings: by luck. PARAMETERS" in told
 
 
 def test_where_every_query_went_as_well_as_it_can_no_advice_is_asked_for():
@@ -76,8 +141,8 @@ def test_where_every_query_went_as_well_as_it_can_no_advice_is_asked_for():
 
 def test_without_memory_neither_leaders_nor_advice_of_before_are_told():
     author, model = writer("```python\nx\n```", "```python\nx\n```")
-    step = Step(1, "write", program("good"), {}, "", "Advice one.", batch=("t1",), metrics={"mrr": 0.5, "hit@1": 0.1})
-    step = replace(step, validation={"mrr": 0.7, "hit@1": 0.2}, accepted=True)
+    step = Step(1, "write", program("good"), {}, "a", "Advice one.", batch=("t1",), metrics={"mrr": 0.5, "hit@1": 0.1})
+    step = replace(step, validation={"mrr": 0.7, "hit@1": 0.2}, validated=(1.0, 0.4), accepted=True)
     history = History((step, replace(step, number=2, instruction="Advice two.", accepted=False)))
     brief = Brief("improve", 3, "books", queries(2), {"mrr": 0.3, "hit@1": 0.1}, history)
     author.write(brief, Trace())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
@@ -24,23 +24,24 @@ from kbnav.programs.groups import (
 )
 from kbnav.programs.loop import Plan, Prices, Workshop
 from kbnav.programs.open import Parts, bound_to, open_parts
+from kbnav.programs.setting import described
 from kbnav.programs.standin_writer import StandInWriter
 from kbnav.programs.train import TRAINING, Grouped, Listener, Order, Trained, train
 from kbnav.programs.trials import Bench, TrainingQuery
 from kbnav.programs.weighting import FILE, weigh
-from kbnav.programs.writer import ModelWriter, Setting, Writer
+from kbnav.programs.writer import ModelWriter, Writer
 from kbnav.prompts import prompt_hashes
-from kbnav.retrieval.expand.documents import structures
 from kbnav.settings import OFFLINE, Settings
 from kbnav.trace import Trace
+
+if TYPE_CHECKING:
+    from kbnav.programs.sandbox import Sandbox
 
 Grouping = Literal["auto", "model", "paths", "words"]
 """By patterns that a model sees, by words that tell the paths to the answers, or by common words.
 
 auto: by a model, or by paths where there is none.
 """
-_TUPLES = 80
-"""Relations that the writer is told of."""
 
 
 @dataclass(frozen=True)
@@ -83,19 +84,19 @@ def train_programs(
         without=plan.without,
         weights=_weights(kb, settings, wanted, folder),
     )
-    writer = _writer(kb, settings, parts)
     most = 1 if "groups" in plan.without else wanted.most
-    order = Order(
-        kb.name,
-        wanted.training,
-        wanted.validation,
-        plan,
-        bound_to(kb, parts),
-        {"writer": writer.name, "programs": wanted.api_model},
-        {**(prompt_hashes("agent_retriever") if settings.model != OFFLINE else {}), **parts.prompts},
-        {"most": most, "smallest": wanted.smallest, "by": wanted.grouping},
-    )
     with parts.sandbox() as sandbox:
+        writer = _writer(kb, settings, parts, sandbox)
+        order = Order(
+            kb.name,
+            wanted.training,
+            wanted.validation,
+            plan,
+            bound_to(kb, parts),
+            {"writer": writer.name, "programs": wanted.api_model},
+            {**(prompt_hashes("agent_retriever") if settings.model != OFFLINE else {}), **parts.prompts},
+            {"most": most, "smallest": wanted.smallest, "by": wanted.grouping},
+        )
         shop = Workshop(
             Bench(
                 lambda query: parts.first(query, None),
@@ -103,7 +104,9 @@ def train_programs(
             ),
             writer,
             check=lambda program: sandbox.check(program, parts.api),
+            checks=sandbox.checks,
             label=lambda node: kb.skb.nodes.label(kb.skb.number(node)),
+            kind=lambda node: kb.skb.type_name(kb.skb.number(node)),
             named=lambda text: [mention.text for mention in read(text, kb.skb, "en").mentions],
             prices=Prices(settings.prices.get(settings.model), settings.prices.get(wanted.api_model)),
             stopped=stopped,
@@ -162,29 +165,9 @@ def paths_to_answers(kb: SkbKB, queries: Sequence[TrainingQuery]) -> list[str]:
     return [str(path) if path else "" for path in found]
 
 
-def _writer(kb: SkbKB, settings: Settings, parts: Parts) -> Writer:
+def _writer(kb: SkbKB, settings: Settings, parts: Parts, sandbox: Sandbox) -> Writer:
     if settings.model == OFFLINE:
         return StandInWriter(parts.api.functions)
     from kbnav.models.calls import open_calls
 
-    return ModelWriter(open_calls(settings), described(kb, parts))
-
-
-def described(kb: SkbKB, parts: Parts) -> Setting:
-    """The knowledge base and the API as the writer reads them."""
-    meta = kb.skb.meta
-    types = ", ".join(f"{one.name} ({one.count:,})" for one in meta.types)
-    tuples = sorted(meta.tuples, key=lambda one: -one.count)
-    shown = [
-        f"- {one.source} --{kb.relations.display(one.relation)}--> {one.target} ({one.count:,})"
-        for one in tuples[:_TUPLES]
-    ]
-    if len(tuples) > _TUPLES:
-        shown.append(f"- and {len(tuples) - _TUPLES} more, each with fewer edges")
-    fields = [f"- {kind}: {', '.join(names)}" for kind, names in structures(kb.skb).items()]
-    return Setting(
-        f"{meta.name}: {meta.nodes:,} nodes and {meta.edges:,} edges. Nodes by type: {types}.",
-        "\n".join(shown),
-        "\n".join(fields),
-        parts.api.prompt,
-    )
+    return ModelWriter(open_calls(settings), described(kb, parts, sandbox.language))

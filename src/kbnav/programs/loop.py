@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from kbnav.models.chat import cost_of
-from kbnav.programs.acceptance import SIGNIFICANCE, STAGES, race
-from kbnav.programs.contrast import THRESHOLD, described, names_in, split, without_names
-from kbnav.programs.program import BadProgram, Problem, Program
-from kbnav.programs.steps import Action, History, Step
+from kbnav.programs.acceptance import SIGNIFICANCE, STAGES, race, scores_of
+from kbnav.programs.briefing import asked_types, examples, next_action, written
+from kbnav.programs.contrast import THRESHOLD, debug_of_worst, described, names_in, split, without_names
+from kbnav.programs.program import Problem, Program
+from kbnav.programs.steps import History, Step
 from kbnav.programs.trials import Bench, TrainingQuery, Trial, means, spent
-from kbnav.programs.writer import EXAMPLES, Advice, Brief, Draft, Shown, Writer
+from kbnav.programs.writer import Advice, Brief, Draft, Shown, Writer
 from kbnav.settings import Price
 from kbnav.trace import Trace
 from kbnav.trajectory import Usage
@@ -30,10 +31,6 @@ PARTS: dict[Part, str] = {
     "improvement": "the first program that runs is frozen, whatever it scores",
 }
 Ended = Literal["steps", "perfect", "cost", "time", "stopped", "first program"]
-_REPAIRS = 3
-"""In a row; then the best program is gone on with."""
-_MOST_FAILED = 0.2
-"""The share of a batch on which a program may fail and still be raced."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +67,9 @@ class Prices:
 class Workshop:
     """What the steps of a group are taken with.
 
-    ``check`` gives what is wrong with a program before it is run. ``label`` gives a node's name, ``named`` what a
-    query may name. ``spent`` and ``elapsed`` give the dollars and seconds of all groups so far, ``stopped`` whether a
-    person asked to stop.
+    ``check`` gives what is wrong with a program before it is run, ``checks`` says what it looks at. ``label`` gives a
+    node's name, ``kind`` its type, ``named`` what a query may name. ``spent`` and ``elapsed`` give the dollars and
+    seconds of all groups so far, ``stopped`` whether a person asked to stop.
     """
 
     bench: Bench
@@ -80,6 +77,8 @@ class Workshop:
     check: Callable[[Program], Sequence[Problem]]
     label: Callable[[str], str]
     named: Callable[[str], Sequence[str]]
+    kind: Callable[[str], str] = lambda node: ""  # noqa: ARG005
+    checks: str = "type check"
     prices: Prices = Prices()
     spent: Callable[[], float] = lambda: 0.0
     elapsed: Callable[[], float] = lambda: 0.0
@@ -101,20 +100,20 @@ def improve(
     task: Task, history: History, plan: Plan, shop: Workshop, record: Callable[[Step], object]
 ) -> tuple[History, Ended]:
     """Take steps until an end is reached; each is recorded when it is done. Raises StopRun of a model's calls."""
-    while (ended := why_ended(history, plan, shop)) is None:
+    while (ended := why_ended(task, history, plan, shop)) is None:
         step = take_step(task, history, plan, shop)
         record(step)
         history += step
     return history, ended
 
 
-def why_ended(history: History, plan: Plan, shop: Workshop) -> Ended | None:
+def why_ended(task: Task, history: History, plan: Plan, shop: Workshop) -> Ended | None:
     """Why no further step is taken; None: one is."""
     if len(history.steps) >= plan.steps:
         return "steps"
     if history.best is not None and not plan.strict:
         return "first program"
-    if history.best is not None and history.best.validation["mrr"] >= 1.0:
+    if (history.best.validation if history.best else means(task.first))["mrr"] >= 1.0:
         return "perfect"
     if plan.cost is not None and shop.spent() >= plan.cost:
         return "cost"
@@ -123,96 +122,87 @@ def why_ended(history: History, plan: Plan, shop: Workshop) -> Ended | None:
     return "stopped" if shop.stopped() else None
 
 
-def next_action(history: History, plan: Plan) -> Action:
-    """What the writer is asked for next."""
-    if history.last is None:
-        return "write"
-    tried = [step.action for step in history.steps[-_REPAIRS:]]
-    if broken(history.last) and tried != ["repair"] * _REPAIRS:
-        return "repair"
-    return "anew" if history.without_gain >= plan.patience else "improve"
-
-
-def broken(step: Step) -> bool:
-    """Whether a program did not run, or failed on so many queries of its batch that it is not raced."""
-    return not step.batch or step.failed > _MOST_FAILED * len(step.batch)
-
-
 def take_step(task: Task, history: History, plan: Plan, shop: Workshop) -> Step:
     """One step: a program is written, run on a batch, contrasted, and raced against the best so far."""
     began, trace = time.monotonic(), Trace()
     number = len(history.steps) + 1
-    brief = _brief(task, history, plan, number)
-    draft = shop.writer.write(brief, trace)
+    brief = _brief(task, history, plan, shop, number)
+    draft, program, rejected = written(brief, shop.writer, shop.check, shop.checks, trace)
     step = Step(number, brief.action, draft.source, dict(draft.parameters), "")
-    try:
-        program = Program.read(draft.source)
-        program.with_defaults(draft.parameters)
-        if problems := shop.check(program):
-            raise BadProgram(problems)
-    except BadProgram as error:
-        step = replace(step, error=str(error))
+    if program is None:
+        step = replace(step, rejected=len(rejected) - 1, error=rejected[-1].error)
         return _finished(step, trace, (), shop, began)
-    step = replace(step, sha256=program.sha256)
     batch = _batch(task, plan, number)
     trials = shop.bench.run(program, draft.parameters, batch)
     failures = [one for one in trials if one.error]
     step = replace(
         step,
+        sha256=program.sha256,
+        rejected=len(rejected),
         batch=tuple(one.id for one in batch),
         metrics=means(trials),
         failed=len(failures),
         error=failures[0].error if failures else "",
-        debug=(failures or trials)[0].debug,
+        debug=debug_of_worst(trials),
     )
     raced: Sequence[Trial] = ()
-    if not broken(step):
-        step = replace(step, best_on_batch=_best_on(batch, history, shop))
+    if not step.broken:
+        before = _best_on(batch, history, shop)
+        step = replace(step, best_on_batch=means(before)["mrr"])
         if not plan.strict or step.metrics["mrr"] >= (step.best_on_batch or 0.0):
-            step, raced = _raced(step, program, task, history, plan, shop)
+            step, raced = _raced(step, program, (before, trials), task, history, plan, shop)
         if "contrast" not in plan.without:
             advice = _advice(brief, draft, trials, plan, shop, trace)
             step = replace(step, instruction=advice.text, notes=advice.notes)
     return _finished(step, trace, (*trials, *raced), shop, began)
 
 
-def _brief(task: Task, history: History, plan: Plan, number: int) -> Brief:
+def _brief(task: Task, history: History, plan: Plan, shop: Workshop, number: int) -> Brief:
     return Brief(
-        next_action(history, plan),
+        next_action(history, plan.patience),
         number,
         task.pattern,
-        _drawn(task.training, EXAMPLES, f"{plan.seed}:{task.id}:examples"),
+        examples(task.training, shop.kind, f"{plan.seed}:{task.id}:examples"),
         means(task.first),
         history,
         memory="memory" not in plan.without,
+        asked=asked_types(task.training, shop.kind),
     )
 
 
-def _best_on(batch: Sequence[TrainingQuery], history: History, shop: Workshop) -> float:
-    """MRR of the best so far over a batch: what is worse there is not raced."""
+def _best_on(batch: Sequence[TrainingQuery], history: History, shop: Workshop) -> Sequence[Trial]:
+    """The best so far on a batch: what is worse there is not raced."""
     if history.best is None:
-        return means(shop.bench.baseline(batch))["mrr"]
-    best = Program.read(history.best.source)
-    return means(shop.bench.run(best, history.best.parameters, batch))["mrr"]
+        return shop.bench.baseline(batch)
+    return shop.bench.run(Program.read(history.best.source), history.best.parameters, batch)
 
 
 def _raced(
-    step: Step, program: Program, task: Task, history: History, plan: Plan, shop: Workshop
+    step: Step,
+    program: Program,
+    batch: tuple[Sequence[Trial], Sequence[Trial]],
+    task: Task,
+    history: History,
+    plan: Plan,
+    shop: Workshop,
 ) -> tuple[Step, Sequence[Trial]]:
-    """The step with its race against the best so far, which at first is the first stage."""
-    scores = history.best.validated if history.best else [one.metrics["mrr"] for one in task.first]
-    best = {query.id: score for query, score in zip(task.validation, scores, strict=False)}
+    """The step with its race against the best so far, which at first is the first stage.
+
+    ``batch`` has the trials of the best and of this program on the step's batch. A program that is only as good as the
+    first stage is not taken in its place, whatever the batch says.
+    """
+    scores = history.best.validated if history.best else scores_of(task.first)
     found = race(
         lambda queries: shop.bench.run(program, step.parameters, queries),
         task.validation,
-        best if plan.strict else dict.fromkeys(best, -1.0),
-        stages=plan.stages,
-        significance=plan.significance if plan.strict else 1.0,
+        {query.id: score for query, score in zip(task.validation, scores, strict=True)},
+        stages=plan.stages if plan.strict else (),
+        significance=plan.significance,
+        batch=(scores_of(batch[0]), scores_of(batch[1])) if history.best else None,
     )
-    step = replace(step, heats=found.heats, accepted=found.accepted)
+    step = replace(step, heats=found.heats, accepted=found.ground is not None or not plan.strict, ground=found.ground)
     if found.whole:
-        validated = tuple(round(one.metrics["mrr"], 6) for one in found.trials)
-        step = replace(step, validation=means(found.trials), validated=validated)
+        step = replace(step, validation=means(found.trials), validated=found.scores)
     return step, found.trials
 
 
@@ -231,16 +221,11 @@ def _advice(brief: Brief, draft: Draft, trials: Sequence[Trial], plan: Plan, sho
 
 def _batch(task: Task, plan: Plan, number: int) -> list[TrainingQuery]:
     """The queries of a step: parts of one shuffled round after another, so that each query has its turn."""
-    order = _drawn(task.training, len(task.training), f"{plan.seed}:{task.id}:batches", shuffled=True)
+    order = list(task.training)
+    random.Random(f"{plan.seed}:{task.id}:batches").shuffle(order)
     size = min(plan.batch, len(order))
     start = (number - 1) * size
     return [order[place % len(order)] for place in range(start, start + size)]
-
-
-def _drawn(queries: Sequence[TrainingQuery], most: int, seed: str, *, shuffled: bool = False) -> list[TrainingQuery]:
-    """So many queries at random, in their order unless ``shuffled``; the same for the same seed."""
-    places = random.Random(seed).sample(range(len(queries)), min(most, len(queries)))
-    return [queries[place] for place in (places if shuffled else sorted(places))]
 
 
 def _finished(step: Step, trace: Trace, trials: Sequence[Trial], shop: Workshop, began: float) -> Step:

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from kbnav.errors import DataError, Stopped, UsageError
 from kbnav.journal import open_journal, read_journal, write_whole
+from kbnav.programs.acceptance import RULE
 from kbnav.programs.frozen import Description, GroupRecord, freeze
 from kbnav.programs.groups import Centroids, Group
 from kbnav.programs.loop import Plan, Task, Workshop, improve
@@ -166,6 +167,7 @@ def _begin(folder: Path, order: Order) -> None:
     now = {
         "skb": order.skb,
         "plan": plan,
+        "acceptance": RULE,
         "bound": order.bound,
         "models": order.models,
         "prompts": order.prompts,
@@ -207,7 +209,6 @@ def _task(group: Group, order: Order, shop: Workshop) -> Task:
     validation = {one.id: one for one in order.validation}
     held = [validation[one] for one in group.validation]
     random.Random(f"{order.plan.seed}:{group.id}:validation").shuffle(held)
-    held = held[: order.plan.stages[-1]]
     return Task(group.id, group.pattern, [training[one] for one in group.training], held, shop.bench.baseline(held))
 
 

@@ -5,19 +5,39 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Protocol
 
 from kbnav.models.calls import ModelCalls
 from kbnav.programs.contrast import Contrast
 from kbnav.programs.program import Parameter
-from kbnav.programs.steps import Action, History
+from kbnav.programs.steps import Action, History, Verdict
 from kbnav.programs.trials import TrainingQuery, Trial
 from kbnav.prompts import prompt_hashes, render
 from kbnav.trace import Trace
 
 EXAMPLES = 20
 """Training queries that the writer sees before it writes."""
+_LESSONS = 5
+"""Instructions of each kind that the writer is told, the last ones."""
+_LED_TO: Mapping[Verdict, str] = MappingProxyType(
+    {
+        "better": "a better program",
+        "chance": "a program that scored higher, but by no more than chance may do",
+        "tie": "a program that scored the same",
+        "worse": "a worse program",
+        "failed": "a program that failed, which says nothing of the advice",
+    }
+)
 _BLOCK = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A source that was found wrong before it ran, and why."""
+
+    source: str
+    error: str
 
 
 @dataclass(frozen=True)
@@ -32,6 +52,10 @@ class Brief:
     history: History
     memory: bool = True
     """False: the writer sees the last program alone. An ablation."""
+    asked: Sequence[tuple[str, float]] = ()
+    """The types of nodes that the queries ask for, with their shares."""
+    rejected: tuple[Rejected, ...] = ()
+    """What was written at this step already."""
 
 
 @dataclass(frozen=True)
@@ -84,15 +108,26 @@ class Shown:
     metrics: Mapping[str, float]
     trials: Sequence[Trial] = ()
 
+    @property
+    def failed(self) -> int:
+        """Queries on which the program ended with an error."""
+        return sum(bool(one.error) for one in self.trials)
+
 
 @dataclass(frozen=True)
 class Setting:
-    """What does not change within a training: the knowledge base as text, and the API as its functions tell it."""
+    """What does not change within a training: the knowledge base as text, and the API as its functions tell it.
+
+    ``first`` says what the first search is made of, ``language`` what a program is written in, and what of it is
+    checked before it runs.
+    """
 
     knowledge_base: str
     schema: str
     structures: str
     api: str
+    first: str = ""
+    language: str = ""
 
 
 class ModelWriter:
@@ -113,17 +148,19 @@ class ModelWriter:
 
     def write(self, brief: Brief, trace: Trace) -> Draft:
         """See ``Writer``."""
-        helped, unhelpful = brief.history.lessons() if brief.memory else ([], [])
-        last = brief.history.last if brief.action != "anew" else None
+        history, anew = brief.history, brief.action == "anew"
+        lessons = history.lessons() if brief.memory else {}
         prompt = render(
             "agent_retriever/write.md",
             setting=self._setting,
             brief=brief,
-            leaders=brief.history.leaders() if brief.memory else [],
-            helped=helped,
-            unhelpful=unhelpful,
-            last=last,
-            instruction=last.instruction if last else "",
+            leaders=history.leaders() if brief.memory else [],
+            lessons={
+                words: [advice for advice, verdict in lessons.items() if verdict == kind][-_LESSONS:]
+                for kind, words in _LED_TO.items()
+            },
+            last=None if anew or brief.rejected else history.last,
+            instruction="" if anew else history.pending,
         )
         return Draft(program_in(self._calls.ask(prompt, trace, purpose=brief.action)))
 

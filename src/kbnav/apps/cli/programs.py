@@ -297,15 +297,29 @@ def _case(kb: SkbKB, settings: Settings, built: AgentRetriever, asked: Sequence[
 
 def _told(group: Group, step: Step) -> None:
     """A line for each step, on standard error."""
-    heat = step.heats[-1] if step.heats else None
-    raced = f"; raced {heat.queries}: {heat.mean:.3f} against {heat.best:.3f}, p {heat.p:.3f}" if heat else ""
     ran = f"batch {step.metrics['mrr']:.3f}, best {step.best_on_batch or 0:.3f}" if step.metrics else "did not run"
     wrong = f"; {step.error.splitlines()[0][:120]}" if step.error else ""
-    said = "accepted" if step.accepted else "not accepted"
     spent = step.paid.calls + step.api_paid.calls
     paid = f"; {spent} calls, {step.cost:.4f} $" if spent else ""
-    line = f"{group.id} step {step.number} {step.action}: {ran}{raced}: {said}{wrong}{paid}"
+    line = f"{group.id} step {step.number} {step.action}: {ran}{_raced(step)}: {_ended(step)}{wrong}{paid}"
     print(line, file=sys.stderr, flush=True)
+
+
+def _raced(step: Step) -> str:
+    """The last heat of a step, where it was raced."""
+    if not step.heats:
+        return ""
+    heat = step.heats[-1]
+    means = f"{heat.mean:.3f} against {heat.best:.3f}"
+    return f"; raced {heat.queries}: {means}, {heat.won} won, {heat.lost} lost, p {heat.p:.3f}"
+
+
+def _ended(step: Step) -> str:
+    """Whether a program was accepted, and where no test was won, why."""
+    if not step.accepted:
+        return "not accepted"
+    why = {"no loss": " near the ceiling, without a loss", "batch": " for its batch, the same in validation"}
+    return f"accepted{why.get(step.ground or '', '')}"
 
 
 def _print_frozen(folder: Path, only: str | None = None) -> None:
@@ -336,8 +350,9 @@ def _print_steps(folder: Path, group: str) -> None:
             tokens = step.paid.prompt + step.paid.completion + step.api_paid.prompt + step.api_paid.completion
             again = step.replayed.calls + step.api_replayed.calls
             mrr = f"{step.validation['mrr']:.3f}" if step.validation else "–"
+            accepted = f", {_ended(step)}" if step.accepted else ""
             print(
-                f"  step {step.number} {step.action}: validation MRR {mrr}{', accepted' if step.accepted else ''}; "
+                f"  step {step.number} {step.action}: validation MRR {mrr}{accepted}; "
                 f"{step.paid.calls + step.api_paid.calls} calls paid, {again} replayed, {tokens:,} tokens, "
                 f"{step.cost:.4f} $, {step.seconds:.1f} s"
             )

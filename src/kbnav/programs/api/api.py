@@ -14,11 +14,12 @@ from kbnav.answers import encodable
 from kbnav.errors import BadArguments, KbnavError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.programs.api.embedding import EmbeddingFunctions
-from kbnav.programs.api.functions import Function, Group
+from kbnav.programs.api.functions import MOST_CHARACTERS, MOST_ITEMS, MOST_PHRASE, Function, Group
 from kbnav.programs.api.knowledge import KnowledgeFunctions
 from kbnav.programs.api.language import ModelFunctions
 from kbnav.programs.api.open import open_source
 from kbnav.programs.api.shown import shown
+from kbnav.programs.api.source import MOST_TEXT
 from kbnav.programs.api.strings import StringFunctions
 from kbnav.trace import Trace
 
@@ -132,7 +133,12 @@ class Api:
             limit = f": each may send {self.limits.model_prompts} prompts a query" if group == "language model" else ""
             parts.append(f"# {group}{limit}")
             parts += [one.stub() for one in self.functions.values() if one.group == group]
-        return "\n\n".join(parts) + f"\n\n# At most {self.limits.calls} calls of these functions a query.\n"
+        limits = (
+            f"# At most {self.limits.calls:,} calls of these functions a query. One call takes at most {MOST_ITEMS:,} "
+            f"values\n# with {MOST_CHARACTERS:,} characters, and gives at most {MOST_TEXT:,} characters of text.\n"
+            f"# A query, phrase or requirement has at most {MOST_PHRASE:,} characters.\n"
+        )
+        return "\n\n".join([*parts, limits])
 
     @property
     def digest(self) -> str:

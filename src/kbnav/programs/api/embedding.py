@@ -42,7 +42,11 @@ class EmbeddingFunctions:
             yield Function("embedding", method)
 
     def search(self, query: Phrase, node_type: str = "", limit: Count = 100) -> dict[str, float]:
-        """The nodes whose text fits the query best, by words and by meaning, with scores; best first."""
+        """The nodes whose text fits the query best, with scores; best first.
+
+        By words (BM25) and by meaning (vectors), their scores summed; either finds at most 200, whatever `limit` is.
+        It knows nothing of relations, and `candidates` come from another search.
+        """
         return self._source.search(query, node_type, limit)
 
     def similarity(self, query: Phrase, ids: list[str]) -> dict[str, float]:
@@ -55,11 +59,14 @@ class EmbeddingFunctions:
         return {node: float(vector @ wanted) for node, vector in zip(texts, others, strict=True)}
 
     def bm25(self, query: Phrase, ids: list[str]) -> dict[str, float]:
-        """For each node the BM25 score of its document for the query, 0 where they share no word."""
+        """For each node the BM25 score of its document for the query, 0 where they share no word.
+
+        The document has the relations where these are indexed too.
+        """
         return self._source.bm25(query, ids)
 
     def embed(self, texts: list[str]) -> list[list[float]]:
-        """A vector of length 1 for each text, at most 256 a call; sums of products are cosines."""
+        """A vector of length 1 for each text, at most 256 texts a call; sums of products are cosines."""
         if len(texts) > MOST_TEXTS:
             raise BadArguments(f"embed: {len(texts)} texts, {MOST_TEXTS} are allowed in one call")
         return [self._vector(text).tolist() for text in texts]

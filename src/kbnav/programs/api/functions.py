@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import Field, ValidationError, validate_call
 
@@ -15,7 +15,8 @@ from kbnav.errors import BadArguments
 
 Group = Literal["knowledge base", "embedding", "strings", "language model", "feedback"]
 
-Phrase = Annotated[str, Field(max_length=2_000)]
+MOST_PHRASE = 2_000
+Phrase = Annotated[str, Field(max_length=MOST_PHRASE)]
 """A query or what else is compared with many texts."""
 _PLAIN = {"Count": "int", "WordCount": "int", "Phrase": "str"}
 """Types with bounds, as a writer reads them."""
@@ -48,8 +49,18 @@ class Function:
 
     @property
     def doc(self) -> str:
-        """The docstring."""
-        return inspect.getdoc(self.method) or ""
+        """The docstring, and behind it the bounds of the numbers that it takes."""
+        said = inspect.getdoc(self.method) or ""
+        bounds = "; ".join(f"`{name}` is from {least:,} to {most:,}" for name, least, most in self._bounds())
+        return f"{said} {bounds}." if bounds else said
+
+    def _bounds(self) -> Iterator[tuple[str, int, int]]:
+        """Each parameter that is a number with bounds, as validation has them."""
+        for name, hint in get_type_hints(self.method, include_extras=True).items():
+            limits = [one for part in getattr(hint, "__metadata__", ()) for one in getattr(part, "metadata", ())]
+            found = {kind: getattr(one, kind) for one in limits for kind in ("ge", "le") if hasattr(one, kind)}
+            if len(found) == 2:
+                yield name, found["ge"], found["le"]
 
     def stub(self) -> str:
         """The function's declaration in Python, without its body."""

@@ -41,7 +41,7 @@ class KnowledgeFunctions:
             yield Function("knowledge base", method)
 
     def ids_by_type(self, node_type: str, limit: Count = 1000) -> list[str]:
-        """Ids of the nodes of a type, the first `limit` of them in a fixed order."""
+        """Ids of the nodes of a type, the first of them in a fixed order."""
         return self._source.of_type(node_type, limit)
 
     def types_of(self, ids: list[str]) -> dict[str, str]:
@@ -73,23 +73,29 @@ class KnowledgeFunctions:
     ) -> dict[str, list[str]]:
         """The neighbours of each node by a relation, at most `limit` each; by any relation where it is "".
 
-        "out" follows the relation from the node, "in" towards it.
+        "out" follows edges that begin at the node, "in" edges that end there: of an edge a --made by--> b, b is a
+        neighbour of a by "out", and a one of b by "in".
         """
         return self._source.related(ids, relation, direction, limit)
 
     def relations_of(self, ids: list[str], limit: Count = 50) -> dict[str, dict[str, list[str]]]:
-        """The neighbours of each node by relation, at most `limit` of one; ^ before those that come in."""
+        """The neighbours of each node by relation, at most `limit` of one; ^ before the name where edges end there."""
         return self._source.relations(ids, limit)
 
     def follow_path(self, ids: list[str], path: list[str], limit: Count = 1000) -> list[str]:
         """The nodes at the end of a path of relations from any of some nodes, each once.
 
-        `["has brand", "^has brand"]` leads out by the first relation and back in by the second.
+        `["has brand", "^has brand"]` leads out by the first relation and back in by the second. Each hop leads to at
+        most ten times `limit` nodes, and `limit` are given.
         """
         return self._source.follow(ids, path, limit)
 
     def find_by_name(self, names: list[str], node_type: str = "", limit: Count = 10) -> dict[str, list[str]]:
-        """Ids of the nodes with each name or one spelled nearly so, best first; of one type where it is given."""
+        """Ids of the nodes with each name, best first; of one type where it is given.
+
+        Aliases count as names. Case, accents, spaces and punctuation do not matter; behind nodes with the name come
+        those with one spelled nearly so, up to three letters wrong in a long name.
+        """
         return self._source.find(names, node_type, limit)
 
     def intersect(self, lists: list[list[str]]) -> list[str]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
+from kbnav.answers import encodable
 from kbnav.errors import BadArguments, KbnavError, QueryTimeout, UnknownId
-from kbnav.programs.api import Api, Calls
+from kbnav.programs.api import Api, Calls, OutOfCalls
 from kbnav.programs.api.language import OverLimit
 from kbnav.programs.api.source import NotHere
-from kbnav.programs.program import Failure, Outcome, Parameter, Problem, Program
+from kbnav.programs.program import BadProgram, Entry, Failure, FailureKind, Outcome, Parameter, Problem, Program
 from kbnav.trace import Trace
 
 SEED = 0
@@ -45,6 +48,16 @@ class Sandbox(Protocol):
         """As in ``--sandbox``."""
         ...
 
+    @property
+    def checks(self) -> str:
+        """What ``check`` looks at, as in "type check"."""
+        ...
+
+    @property
+    def language(self) -> str:
+        """What a program is written in, and what of it is checked before it runs, as its writer reads it."""
+        ...
+
     def check(self, program: Program, api: Api) -> tuple[Problem, ...]:
         """What is wrong with a program that can be known before it runs; none where nothing is."""
         ...
@@ -72,8 +85,58 @@ class Sandbox(Protocol):
     ) -> None: ...
 
 
+class Runner(ABC):
+    """What sandboxes do alike: a run, from its parameters to its outcome."""
+
+    def run(
+        self,
+        program: Program,
+        query: str,
+        candidates: Sequence[str],
+        api: Api,
+        *,
+        parameters: Mapping[str, Parameter] | None = None,
+        trace: Trace | None = None,
+    ) -> Outcome:
+        """See ``Sandbox``."""
+        calls = api.open(encodable(query), trace)
+        began = time.perf_counter()
+        scores: Mapping[str, float] = {}
+        try:
+            given = program.with_defaults(parameters)
+            value, failure = self._value(program, candidates, given, calls, api, entry=program.entry)
+            if failure is None:
+                scores, failure = read_scores(value, program, candidates, api)
+        except (OutOfCalls, OutOfOutput, BadProgram) as error:
+            failure = Failure(_KINDS[type(error)], str(error))
+        return outcome(calls, time.perf_counter() - began, scores=scores, error=failure)
+
+    @abstractmethod
+    def _value(
+        self,
+        program: Program,
+        candidates: Sequence[str],
+        parameters: Mapping[str, Parameter],
+        calls: Calls,
+        api: Api,
+        *,
+        entry: Entry | Literal[""],
+    ) -> tuple[Any, Failure | None]:
+        """What the program's entry gives, or why it gave nothing; no entry: the module is loaded and that is all.
+
+        Raises OutOfCalls, OutOfOutput, and StopRun.
+        """
+
+
 class OutOfOutput(KbnavError):
     """A program printed more than it may."""
+
+
+_KINDS: Mapping[type[KbnavError], FailureKind] = {
+    OutOfCalls: "calls",
+    OutOfOutput: "output",
+    BadProgram: "program",
+}
 
 
 class Printed:
@@ -93,6 +156,14 @@ class Printed:
         self._room -= len(text) + _PRINT
         self.hold()
         self._calls.feedback.tell(text.removesuffix("\n"))
+
+
+def error_line(kind: str, said: str) -> str:
+    """An exception as Python's traceback ends, its kind told once."""
+    told = said.strip()
+    if not told:
+        return kind
+    return told if told.startswith(kind) else f"{kind}: {told}"
 
 
 def raised_in_program(error: KbnavError) -> tuple[str, str]:

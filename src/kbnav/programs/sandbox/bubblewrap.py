@@ -13,29 +13,19 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Literal, Self
 
 from kbnav.errors import TellModel, UsageError
 from kbnav.programs.api import Api, Calls, OutOfCalls
-from kbnav.programs.program import BadProgram, Failure, FailureKind, Outcome, Parameter, Problem, Program, unknown_names
+from kbnav.programs.program import Entry, Failure, FailureKind, Parameter, Problem, Program, unknown_names
 from kbnav.programs.sandbox import inside
-from kbnav.programs.sandbox.base import (
-    SEED,
-    OutOfOutput,
-    Printed,
-    SandboxLimits,
-    outcome,
-    raised_in_program,
-    read_scores,
-)
+from kbnav.programs.sandbox.base import SEED, OutOfOutput, Printed, Runner, SandboxLimits, error_line, raised_in_program
 from kbnav.programs.sandbox.frames import Frames, Gone, Silent
 from kbnav.programs.sandbox.seccomp import blocked_calls
-from kbnav.trace import Trace
 
 _KINDS: Mapping[str, FailureKind] = {
     "MemoryError": "memory",
@@ -50,10 +40,15 @@ _HOME = "/python"
 _LIBRARIES = ("/usr/lib", "/usr/lib64", "/lib", "/lib64")
 
 
-class BubblewrapSandbox:
+class BubblewrapSandbox(Runner):
     """See ``Sandbox``. Random numbers are the same in every run; the clock is the machine's."""
 
     name = "bubblewrap"
+    checks = "check of names and of loading the module"
+    language = (
+        f"It runs in CPython {sys.version_info.major}.{sys.version_info.minor} with its standard library: no other "
+        "packages, no files, no network. Names are checked before anything runs; types are not."
+    )
 
     def __init__(self, limits: SandboxLimits | None = None) -> None:
         """Raises UsageError, in one line, where bwrap or user namespaces are missing, or Python does not start."""
@@ -78,48 +73,27 @@ class BubblewrapSandbox:
         unknown = tuple(unknown_names(program.source, api.functions))
         if unknown:
             return unknown
-        _, failure = self._value(program, "", (), {}, api.open(""), api, entry="")
-        return (Problem(failure.message, failure.line),) if failure else ()
-
-    def run(
-        self,
-        program: Program,
-        query: str,
-        candidates: Sequence[str],
-        api: Api,
-        *,
-        parameters: Mapping[str, Parameter] | None = None,
-        trace: Trace | None = None,
-    ) -> Outcome:
-        """See ``Sandbox``."""
-        calls = api.open(query, trace)
-        began = time.perf_counter()
-        scores: Mapping[str, float] = {}
         try:
-            given = program.with_defaults(parameters)
-        except BadProgram as error:
-            return outcome(calls, 0.0, error=Failure("program", str(error)))
-        value, failure = self._value(program, query, candidates, given, calls, api, entry=program.entry)
-        if failure is None:
-            scores, failure = read_scores(value, program, candidates, api)
-        return outcome(calls, time.perf_counter() - began, scores=scores, error=failure)
+            _, failure = self._value(program, (), {}, api.open(""), api, entry="")
+        except (OutOfCalls, OutOfOutput) as error:
+            return (Problem(str(error)),)
+        return (Problem(failure.message, failure.line),) if failure else ()
 
     def _value(
         self,
         program: Program,
-        query: str,
         candidates: Sequence[str],
         parameters: Mapping[str, Parameter],
         calls: Calls,
         api: Api,
         *,
-        entry: str,
+        entry: Entry | Literal[""],
     ) -> tuple[Any, Failure | None]:
-        """What the program's entry gives, or why it gave nothing. Raises StopRun."""
+        """See ``Runner``."""
         asked = {
             "source": program.source,
             "entry": entry,
-            "arguments": [query, list(candidates)] if program.entry == "score" else [query],
+            "arguments": [calls.query, list(candidates)] if entry == "score" else [calls.query],
             "parameters": dict(parameters),
             "functions": [*api.functions],
             "seed": SEED,
@@ -138,10 +112,6 @@ class BubblewrapSandbox:
                 return None, Failure("time", f"TimeoutError: it ran longer than {self.limits.seconds:g} seconds")
             except Gone as error:
                 return None, Failure("crash", f"the program's process ended: {error}")
-            except OutOfOutput as error:
-                return None, Failure("output", str(error))
-            except OutOfCalls as error:
-                return None, Failure("calls", str(error))
 
     def _driven(self, frames: Frames, calls: Calls) -> tuple[Any, Failure | None]:
         """Answer the program's calls until it is done. Raises as ``Frames`` and ``Calls.call`` do."""
@@ -238,7 +208,7 @@ def _failure(told: Any) -> Failure:
         return Failure("crash", "the program's process ended: it sent what is no frame")
     kind, line = str(told.get("type"))[:80], told.get("line")
     known = isinstance(line, int) and not isinstance(line, bool) and 0 <= line < 10**6
-    message = f"{kind}: {told.get('message')}"[:_MESSAGE]
+    message = error_line(kind, str(told.get("message")))[:_MESSAGE]
     return Failure(_KINDS.get(kind, "raised"), message, line if known else 0)  # type: ignore[arg-type]
 
 

@@ -7,28 +7,17 @@ import hashlib
 import json
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from kbnav.answers import encodable
 from kbnav.errors import StopRun, TellModel
 from kbnav.extras import needs
-from kbnav.programs.api import Api, Calls, OutOfCalls
-from kbnav.programs.program import BadProgram, Failure, FailureKind, Outcome, Parameter, Problem, Program
-from kbnav.programs.sandbox.base import (
-    SEED,
-    OutOfOutput,
-    Printed,
-    SandboxLimits,
-    outcome,
-    raised_in_program,
-    read_scores,
-)
+from kbnav.programs.api import Api, Calls
+from kbnav.programs.program import Entry, Failure, FailureKind, Parameter, Problem, Program
+from kbnav.programs.sandbox.base import SEED, Printed, Runner, SandboxLimits, error_line, raised_in_program
 from kbnav.programs.sandbox.pausing import Paused, PausedRuns
-from kbnav.trace import Trace
 
 if TYPE_CHECKING:
     import pydantic_monty as monty
@@ -50,10 +39,16 @@ _KINDS: Mapping[str, FailureKind] = {
 }
 
 
-class MontySandbox:
+class MontySandbox(Runner):
     """See ``Sandbox``. No files, no network, no environment; clock and random numbers are the same in every run."""
 
     name = "monty"
+    checks = "type check"
+    language = (
+        "It runs in a small interpreter of Python: no files, no network, no numpy, no `yield`; `re`, `math`, `json`, "
+        "`collections`, `itertools`, `functools` and `datetime` can be imported. Names and types are checked before "
+        "anything runs: `re.search` may give None, which has no `group`."
+    )
 
     def __init__(self, limits: SandboxLimits | None = None, *, workers: int = 4, paused: Path | None = None) -> None:
         """At most ``workers`` programs run at once.
@@ -107,44 +102,27 @@ class MontySandbox:
             return (Problem(failure.message, failure.line),)
         return ()
 
-    def run(
-        self,
-        program: Program,
-        query: str,
-        candidates: Sequence[str],
-        api: Api,
-        *,
-        parameters: Mapping[str, Parameter] | None = None,
-        trace: Trace | None = None,
-    ) -> Outcome:
-        """See ``Sandbox``."""
-        calls = api.open(encodable(query), trace)
-        began = time.perf_counter()
-        scores: Mapping[str, float] = {}
-        failure: Failure | None
-        try:
-            given = program.with_defaults(parameters)
-            value = self._value(program, candidates, given, api, calls)
-            scores, failure = read_scores(value, program, candidates, api)
-        except (OutOfCalls, OutOfOutput, BadProgram) as error:
-            kinds: Mapping[type[Exception], FailureKind] = {OutOfCalls: "calls", OutOfOutput: "output"}
-            failure = Failure(kinds.get(type(error), "program"), str(error))
-        except self._monty.MontyError as error:
-            failure = self._failure(error, program)
-        return outcome(calls, time.perf_counter() - began, scores=scores, error=failure)
-
     def _value(
         self,
         program: Program,
         candidates: Sequence[str],
         parameters: Mapping[str, Parameter],
-        api: Api,
         calls: Calls,
-    ) -> Any:
-        """What the program's entry gives. Raises MontyError, OutOfCalls, OutOfOutput, StopRun."""
+        api: Api,
+        *,
+        entry: Entry | Literal[""],
+    ) -> tuple[Any, Failure | None]:
+        """See ``Runner``."""
+        arguments = "_query, _candidates" if entry == "score" else "_query"
+        call = f"{entry}({arguments}, **_parameters)\n" if entry else ""
         given = {"_query": calls.query, "_candidates": list(candidates), "_parameters": dict(parameters)}
-        arguments = "_query, _candidates" if program.entry == "score" else "_query"
-        code = f"{program.source}\n{program.entry}({arguments}, **_parameters)\n"
+        try:
+            return self._output(f"{program.source}\n{call}", given, api, calls), None
+        except self._monty.MontyError as error:
+            return None, self._failure(error, program)
+
+    def _output(self, code: str, given: dict[str, Any], api: Api, calls: Calls) -> Any:
+        """What a module with a call at its end gives. Raises MontyError, OutOfCalls, OutOfOutput, StopRun."""
         key = self._key(code, given, api) if self._paused else ""
         before = self._paused.find(key) if self._paused else None
         printed = Printed(calls, self.limits.output)
@@ -228,7 +206,7 @@ class MontySandbox:
             return Failure("time" if error.timed_out else "crash", f"the program's process ended: {error}"[:_MESSAGE])
         inner = error.exception()
         kind = _KINDS.get(type(inner).__name__, "raised")
-        message = f"{type(inner).__name__}: {error}"
+        message = error_line(type(inner).__name__, str(error))
         line = 0
         if isinstance(error, self._monty.MontyRuntimeError | self._monty.MontySyntaxError):
             own = range(1, len(program.source.splitlines()) + 1)
