@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from kbnav.stopping import Brake
 from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import Toolbox
 from kbnav.trajectory import Call, Step, Usage
-from kbnav.transport import clients
+from kbnav.transport import MIB, clients
 from tests.agents.parts import NumbersKB, execute_query, finish, look
 from tests.models.stub import Canned, ModelStub, completion, failure
 
@@ -95,13 +94,31 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch, var
     assert (headers["host"], headers["connection"]) == (host, "close" if braked else "keep-alive")
 
 
-def test_a_client_that_nobody_holds_any_more_closes_its_connections_first():
-    with warnings.catch_warnings(record=True) as told, ModelStub([completion("hello")]) as stub:
-        warnings.simplefilter("always")
-        ask(open_chat_model(settings_for(stub), sampling=False), "hello")
+class Witness:
+    """Goes with a client, in one circle of references, and tells what connections that has left by then."""
+
+    def __init__(self, told: list[int]) -> None:
+        self.told = told
+        self.client: Any = None
+
+    def __del__(self) -> None:
+        self.told.append(len(self.client._transport._pool.connections))
+
+
+def test_a_client_that_nobody_holds_any_more_closes_its_connections_before_anything_of_it_goes():
+    told: list[int] = []
+    first = Witness(told)  # what is older is finalised first: before the client, were that closed by its own end
+    with ModelStub([completion("hello")]) as stub:
+        client, _ = clients(stub.base_url, 10.0, "", MIB)
+        client.post(f"{stub.base_url}/chat/completions", json={"messages": []})
+        assert len(client._transport._pool.connections) == 1
+        client.witnesses = first, Witness(told)
+        for witness in client.witnesses:
+            witness.client = client
+        del client, _, first, witness
         clients.cache_clear()
         gc.collect()
-    assert [str(one.message) for one in told if one.category is ResourceWarning] == []
+    assert told == [0, 0]
 
 
 def test_the_model_is_sent_the_tools_with_a_thought_that_one_call_of_a_turn_needs():

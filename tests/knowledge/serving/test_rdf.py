@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import socket
+import struct
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,6 +129,44 @@ def test_connections_beyond_the_most_are_told_to_come_later(monkeypatch: pytest.
             line.close()
         time.sleep(0.3)
         assert requests.get(listening.url, headers={"Host": "data.example"}, timeout=10).text == "done"
+    finally:
+        listening.close()
+        listening.drop()
+
+
+class _Late:
+    """Answers at length once the client has hung up, and holds what it was asked."""
+
+    broken = (ValueError,)
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.asked: list[Asked] = []
+        self.begun = threading.Event()
+
+    def answer(self, asked: Asked) -> Reply:
+        self.asked.append(asked)
+        self.begun.set()
+        while not asked.gone():
+            time.sleep(0.01)
+        return Reply(200, "text/plain", b"x" * self.length)
+
+
+@pytest.mark.parametrize("length", [10, 1 << 20])
+def test_a_client_that_hung_up_leaves_nothing_open(length: int) -> None:
+    site = _Late(length)
+    listening = Listening(site, "127.0.0.1", 0)
+    where = urlsplit(listening.url)
+    try:
+        with socket.create_connection((where.hostname or "", where.port or 0), timeout=10) as line:
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # hangs up at once
+            line.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert site.begun.wait(10)
+        handler = site.asked[0].gone.__self__  # type: ignore[attr-defined]
+        end = time.monotonic() + 10
+        while handler.connection.fileno() != -1 and time.monotonic() < end:
+            time.sleep(0.01)
+        assert handler.connection.fileno() == -1  # its number may be another file's from now on
     finally:
         listening.close()
         listening.drop()

@@ -8,9 +8,17 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any
 
 from kbnav.stopping import Brake, current_brake
+
+_LINE: ContextVar[Line | None] = ContextVar("line", default=None)
+
+
+def current_line() -> Line | None:
+    """The line of the request that this code makes, if it has one."""
+    return _LINE.get()
 
 
 class Line:
@@ -29,6 +37,11 @@ class Line:
         if over:
             self.hang_up()
             raise ConnectionAbortedError("the run was ended")
+
+    def drop(self) -> None:
+        """Forget them: a reply is read, and its connection may be another request's by now."""
+        with self._lock:
+            self._sockets.clear()
 
     def hang_up(self) -> None:
         """Close them, from any thread: whoever reads from one finds its end."""
@@ -74,12 +87,15 @@ def hung_up_with_the_run() -> Iterator[Line]:
     if brake is None:
         yield line
         return
-    with brake.telling(line.hang_up):
-        try:
+    token = _LINE.set(line)
+    try:
+        with brake.telling(line.hang_up):
             yield line
-        except Exception:
-            brake.check()
-            raise
+    except Exception:
+        brake.check()
+        raise
+    finally:
+        _LINE.reset(token)
 
 
 def check_the_run() -> None:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from kbnav.errors import BadResponse, CredentialsError, QueryTimeout, ServiceError
 from kbnav.knowledge.service.cache import HttpCache
 from kbnav.knowledge.service.exchange import GRACE, MAX_BODY, Again, Reply, Request
-from kbnav.knowledge.service.hanging_up import check_the_run
+from kbnav.knowledge.service.hanging_up import Line, check_the_run, hung_up_with_the_run
 from kbnav.knowledge.service.limits import Rules, Slot, Throttle
 from kbnav.knowledge.service.metering import Meter
 from kbnav.knowledge.service.redirects import MOST, STATUSES, host_of, next_place, too_many, untrusted
@@ -90,7 +90,7 @@ class HttpClient:
         sleep: Callable[[float], None] = time.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        import requests
+        from kbnav.knowledge.service.kept import session  # requests takes a while
 
         self.user_agent = user_agent(settings, urls)
         self._limits = settings.limits
@@ -101,8 +101,7 @@ class HttpClient:
         self._throttle = throttle
         self._sleep = sleep
         self._jitter = jitter
-        self._session = requests.Session()
-        self._session.headers.update({"User-Agent": self.user_agent})
+        self._session = session(self.user_agent)
 
     def fetch(self, request: Request, read: Callable[[Reply], T]) -> T:
         """Send a request until ``read`` accepts the answer; good answers are kept in the cache.
@@ -197,6 +196,10 @@ class HttpClient:
         return self._send_by_requests(request)
 
     def _send_by_requests(self, request: Request) -> Reply:
+        with hung_up_with_the_run() as line:
+            return self._followed(request, line)
+
+    def _followed(self, request: Request, line: Line) -> Reply:
         import requests
 
         sent = {"Accept": request.accept}
@@ -217,6 +220,7 @@ class HttpClient:
                 )
                 with response:
                     body = _bounded(response)
+                line.drop()
             except requests.exceptions.SSLError as error:
                 raise untrusted(url, _reason(error)) from error
             except requests.RequestException as error:

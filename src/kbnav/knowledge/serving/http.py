@@ -193,7 +193,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def finish(self) -> None:
         self.server.forget(self.connection)
-        super().finish()
+        try:
+            super().finish()
+        except OSError:  # the client has gone, and what was left of the reply cannot be written
+            _log.debug("%s did not wait for the reply", self.client_address)
+        finally:
+            self.rfile.close()  # which keeps the connection's file open, whatever became of it
 
     def do_GET(self) -> None:
         self._respond({})
