@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kbnav.agents.common.beam import facts_for
 from kbnav.agents.machine import State
 from kbnav.answers import AnswerTable, Cell, Ranking
+from kbnav.hearing import asking_for
 from kbnav.knowledge.sparql.present import comment_labels
 from kbnav.prompts import render
 from kbnav.tools.observation import Context, Shown
@@ -52,7 +53,8 @@ class ModelWriter:
             best_effort=outcome.status == "best effort",
             language=context.language,
         )
-        text, usage = ask(self.model, prompt)
+        with asking_for("answer"):
+            text, usage = ask(self.model, prompt)
         return text.strip() or plain_answer(outcome.table), usage
 
 
@@ -83,7 +85,8 @@ class RankingWriter:
             best_effort=outcome.status == "best effort",
             language=context.language,
         )
-        text, usage = ask(self.model, prompt)
+        with asking_for("answer"):
+            text, usage = ask(self.model, prompt)
         return text.strip() or plain_ranking(outcome.ranking), usage
 
 

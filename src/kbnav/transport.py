@@ -21,12 +21,16 @@ from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from kbnav.hearing import Pieces, as_stream, heard
+
 MIB = 1024 * 1024
 HIDDEN = b"[hidden]"
 SHORTEST = 6
 """Characters of a secret; what is shorter cannot be told from ordinary text."""
 _PORTS = {"http": 80, "https": 443}
 _HOME = "kbnav.home"
+_REFUSED = (400, 404, 405, 415, 422, 501)
+"""Statuses with which an endpoint may refuse a stream that it does not know."""
 T = TypeVar("T")
 
 
@@ -85,12 +89,39 @@ def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, 
             """Leave the closing to what is said above."""
 
     class AsyncClient(openai.DefaultAsyncHttpxClient):
+        streams = True
+        """Whether the endpoint may be asked for streams: until it refuses one."""
+
         async def send(self, request: Any, **options: Any) -> Any:
             request.extensions[_HOME] = origin(str(request.url))
             try:
-                return await asyncio.wait_for(super().send(request, **options), seconds)
+                return await asyncio.wait_for(self._heard(request, options), seconds)
             except TimeoutError as error:
                 raise library.ReadTimeout(_slow(seconds), request=request) from error
+
+        async def _heard(self, request: Any, options: dict[str, Any]) -> Any:
+            """The reply, whole; where somebody listens, they are told of it as it comes."""
+            tell = heard()
+            asked = as_stream(request.content) if tell and self.streams else None
+            if tell is None or asked is None:
+                return await super().send(request, **options)
+            headers = {name: value for name, value in request.headers.items() if name.lower() != "content-length"}
+            extensions = dict(request.extensions)
+            for_stream = library.Request(
+                request.method, request.url, headers=headers, content=asked, extensions=extensions
+            )
+            response = await super().send(for_stream, **{**options, "stream": True})
+            try:
+                if response.status_code in _REFUSED:
+                    again = await super().send(request, **options)
+                    self.streams = again.status_code >= 400  # then it was not the stream that it refused
+                    return again
+                if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                    await response.aread()
+                    return response
+                return await _together(response, request, Pieces(tell), library)
+            finally:
+                await response.aclose()
 
     def to_home(request: Any) -> None:
         request.headers["Accept-Encoding"] = "gzip, deflate"
@@ -109,6 +140,20 @@ def clients(place: str, seconds: float, proxy: str, largest: int) -> tuple[Any, 
         Client(event_hooks={"request": [to_home], "response": [bounded]}, **shared),
         AsyncClient(event_hooks={"request": [to_home_async], "response": [bounded_async]}, **shared),
     )
+
+
+async def _together(response: Any, request: Any, pieces: Pieces, library: Any) -> Any:
+    """A streamed completion as a response that came whole; one that breaks off is an error that is tried again."""
+    async for line in response.aiter_lines():
+        try:
+            pieces.line(line)
+        except (ValueError, LookupError, AttributeError, TypeError):  # no completion, as whoever reads it will say
+            return library.Response(200, text=line, request=request)
+        if pieces.error:
+            return library.Response(500, json=pieces.error, request=request)
+    if not pieces.over:
+        raise library.RemoteProtocolError("the reply broke off", request=request)
+    return library.Response(200, json=pieces.whole(), request=request)
 
 
 def _hang_up(transports: Iterable[Any]) -> None:

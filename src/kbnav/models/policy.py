@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kbnav.agents.common.answering import last_with_rows
 from kbnav.agents.common.state import UNCOUNTED, Reply, State, room, spent, taken, used
 from kbnav.errors import BadArguments, PromptTooLong
+from kbnav.hearing import asking_for
 from kbnav.models.chat import invoke, is_cut_off, usage_of
 from kbnav.prompts import render
 from kbnav.settings import Budget
@@ -94,7 +95,8 @@ class ChatPolicy:
         """
         if _calls_no_tools(state):
             return Reply(refusal=f"The model's last {_SILENT} replies called no tool. {_NEEDS_TOOLS}")
-        reply = self._asked(state)
+        with asking_for("step"):
+            reply = self._asked(state)
         refusal = _refusal(reply)
         if refusal:
             return Reply(usage=usage_of(reply), refusal=refusal)

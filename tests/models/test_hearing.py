@@ -1,0 +1,145 @@
+"""A reply is heard while it is written, and comes out whole whatever the endpoint makes of a request for a stream."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from kbnav.errors import BadResponse, PromptTooLong, ServiceError
+from kbnav.hearing import Draft, asking_for, heard_by
+from kbnav.models.chat import invoke, open_chat_model
+from kbnav.settings import Settings
+from kbnav.stopping import Brake
+from tests.models.stub import Canned, ModelStub, completion, failure, streamed
+
+CALL = ("finish", {"thought": "Done.", "answer": "Polonium and radium."})
+
+
+@contextmanager
+def brake() -> Iterator[Brake]:
+    """One with a loop, as a server has it."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield Brake(loop)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def heard(
+    *replies: Canned, listen: bool = True, **changes: object
+) -> tuple[object, list[Draft], list[dict[str, object]]]:
+    """The reply or its error, what was heard before, and what the endpoint was asked."""
+    drafts: list[Draft] = []
+    with ModelStub(replies) as stub, brake() as brakes:
+        settings = Settings(
+            **{"model": "stub", "base_url": stub.base_url, "model_retries": 0, "model_timeout": 5.0, **changes}  # type: ignore[arg-type]
+        )
+        model = open_chat_model(settings, sampling=False)
+        with (
+            heard_by(drafts.append if listen else (lambda draft: pytest.fail("heard"))),
+            asking_for("step" if listen else ""),
+        ):
+            try:
+                return brakes.within(lambda: invoke(model, "hello")), drafts, stub.requests
+            except (ServiceError, BadResponse, PromptTooLong) as error:
+                return error, drafts, stub.requests
+
+
+def facts(reply: object) -> tuple[object, ...]:
+    return (reply.text, reply.tool_calls, reply.invalid_tool_calls, reply.usage_metadata["output_tokens"], reply.response_metadata["finish_reason"])  # type: ignore[attr-defined]  # fmt: skip
+
+
+def test_a_reply_is_heard_piece_by_piece_and_is_in_the_end_what_it_is_without_a_stream():
+    reply, drafts, asked = heard(streamed("I am done.", [CALL]))
+    plain, none, _ = heard(completion("I am done.", [CALL]), listen=False)
+    assert facts(reply) == facts(plain)
+    assert none == []
+    assert asked[0]["stream"] is True
+    texts = [draft.text for draft in drafts]
+    assert [one for one in texts if one][:2] == ["I am", "I am don"]
+    assert drafts[-1].tool == "finish"
+    assert json.loads(drafts[-1].arguments) == CALL[1]
+    assert len({draft.arguments for draft in drafts}) > 10
+
+
+def test_arguments_that_were_cut_off_are_not_taken_for_whole_ones():
+    reply, _, _ = heard(streamed("", [("execute_query", '{"query": "SELECT ?x WHERE {')]))
+    assert reply.tool_calls == []  # type: ignore[attr-defined]
+    assert reply.invalid_tool_calls[0]["args"] == '{"query": "SELECT ?x WHERE {'  # type: ignore[attr-defined]
+
+
+def test_an_endpoint_that_does_not_stream_is_asked_once():
+    reply, drafts, asked = heard(completion("hello"))
+    assert (reply.text, drafts, len(asked)) == ("hello", [], 1)  # type: ignore[attr-defined]
+
+
+def test_an_endpoint_that_refuses_streams_is_asked_for_none_again():
+    with (
+        ModelStub([failure(400, "stream is not supported"), completion("one"), completion("two")]) as stub,
+        brake() as brakes,
+    ):
+        model = open_chat_model(Settings(model="stub", base_url=stub.base_url), sampling=False)
+        with heard_by(lambda draft: pytest.fail("heard")), asking_for("answer"):
+            said = [brakes.within(lambda: invoke(model, "hello")).text for _ in range(2)]
+    assert said == ["one", "two"]
+    assert [bool(one.get("stream")) for one in stub.requests] == [True, False, False]
+
+
+def test_a_refusal_that_is_not_for_the_stream_is_told_as_ever():
+    error, _, _ = heard(failure(400, "This model's maximum context length is 10 tokens"))
+    assert isinstance(error, PromptTooLong)
+
+
+def test_a_stream_that_breaks_off_is_asked_for_again():
+    whole = list(streamed("Polonium and radium.").body)
+    broken = Canned(whole[:4], content_type="text/event-stream")
+    reply, _, asked = heard(broken, Canned(whole, content_type="text/event-stream"), model_retries=1)
+    assert (reply.text, len(asked)) == ("Polonium and radium.", 2)  # type: ignore[attr-defined]
+    error, _, _ = heard(broken)
+    assert isinstance(error, ServiceError)
+
+
+@pytest.mark.parametrize("body", ["data: <html>\n\n", "data: [1]\n\n", 'data: {"choices": [{"delta": 3}]}\n\n'])
+def test_what_is_no_piece_of_a_completion_is_a_bad_response(body: str):
+    error, _, _ = heard(Canned([body.encode()], content_type="text/event-stream"))
+    assert isinstance(error, BadResponse)
+
+
+def test_an_error_in_the_middle_is_the_endpoint_s():
+    said = b'data: {"error": {"message": "out of memory"}}\n\n'
+    error, _, _ = heard(Canned([said], content_type="text/event-stream"))
+    assert "keeps failing: out of memory" in str(error)
+
+
+def test_a_reply_that_is_never_whole_is_given_up_in_time():
+    pause = threading.Event()
+
+    def slowly() -> Iterator[bytes]:
+        for piece in streamed("word " * 200, size=1).body:
+            pause.wait(0.05)
+            yield piece
+
+    error, drafts, _ = heard(Canned(slowly(), content_type="text/event-stream"), model_timeout=0.5)
+    assert isinstance(error, ServiceError)
+    assert drafts
+
+
+def test_calls_without_an_index_are_told_apart_by_their_ids():
+    def piece(call: object) -> bytes:
+        return f"data: {json.dumps({'choices': [{'delta': {'tool_calls': [call]}}]})}\n\n".encode()
+
+    pieces = [
+        piece({"id": "a", "function": {"name": "look", "arguments": '{"a": '}}),
+        piece({"function": {"arguments": "1}"}}),
+        piece({"id": "b", "function": {"name": "look", "arguments": {"a": 2}}}),
+        b'data: {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}\n\n',
+    ]
+    reply, _, _ = heard(Canned(pieces, content_type="text/event-stream"))
+    assert [call["args"] for call in reply.tool_calls] == [{"a": 1}, {"a": 2}]  # type: ignore[attr-defined]
