@@ -2,7 +2,9 @@
 
 import { call, listen } from "./client.js";
 import { h } from "./dom.js";
-import { RunView } from "./run.js";
+import { clearComplaint, complain, hideLost, showLost } from "./notices.js";
+import { enqueue, next, openQueue } from "./queue.js";
+import { RunView, offlineBadge } from "./run.js";
 import { t } from "./text.js";
 
 const offered = JSON.parse(document.body.dataset.offered);
@@ -17,7 +19,7 @@ async function showShared() {
     const run = await call(`/api/shared/${encodeURIComponent(offered.share)}`);
     document.title = run.question;
     const view = new RunView(run, offered);
-    view.steps.open = true;
+    view.steps.element.open = true;
     runs.append(view.element);
   } catch (error) {
     runs.append(h("p", { class: "problem" }, error.message));
@@ -32,6 +34,7 @@ function chat() {
   const kb = document.getElementById("kb");
   const system = document.getElementById("system");
   const model = document.getElementById("model");
+  const badge = document.getElementById("badge");
   let session = offered.session;
   let running = null;
   let opened = 0;
@@ -54,6 +57,9 @@ function chat() {
     leave();
   });
   for (const select of [system, model]) select.addEventListener("change", leave);
+  const showBadge = () => badge.replaceChildren(model.value === "offline" ? offlineBadge() : "");
+  model.addEventListener("change", showBadge);
+  showBadge();
   system.addEventListener("change", () => (system.title = base().about[system.value] || ""));
 
   /** Another choice is another session. */
@@ -61,6 +67,7 @@ function chat() {
     opened++;
     if (session) {
       session = "";
+      openQueue("");
       history.pushState(null, "", "/");
       document.title = "kbnav";
     }
@@ -75,9 +82,16 @@ function chat() {
 
   function work(view, close) {
     running = view && { view, close };
-    send.hidden = Boolean(view);
+    send.textContent = view ? t("ask.next") : t("ask.label");
     stop.hidden = !view;
     stop.disabled = false;
+  }
+
+  /** The newest question stands at the top, with room for its steps above the bar. */
+  function newest(view) {
+    runs.querySelector(".newest")?.classList.remove("newest");
+    view.element.classList.add("newest");
+    view.element.scrollIntoView({ block: "start" });
   }
 
   /** Show a run, and listen where it goes on. */
@@ -93,19 +107,28 @@ function chat() {
   }
 
   function heard(view, event) {
-    document.body.classList.toggle("lost", event.kind === "lost");
-    if (event.kind === "lost") return say(t("connection.lost"));
+    if (event.kind === "lost") return showLost(event);
+    hideLost();
     const said = view.apply(event);
     if (said) say(said);
     if (view.done && running?.view === view) {
       work(null);
       box.focus({ preventScroll: true });
+      const question = next();
+      if (question) ask(question);
     }
     return undefined;
   }
 
+  /** Ask a question: now, or after the one that is being answered. */
   async function ask(question) {
-    if (running || !question.trim()) return;
+    if (!question.trim() || send.disabled) return;
+    clearComplaint();
+    if (running) {
+      enqueue(question);
+      say(t("queue.said", { question }));
+      return empty(question);
+    }
     send.disabled = true;
     const turn = opened;
     try {
@@ -113,6 +136,7 @@ function chat() {
         const made = await call("/api/sessions", "POST", { kb: kb.value, system: system.value, model: model.value });
         if (turn !== opened) return; // somebody went elsewhere before anything was asked
         session = made.id;
+        openQueue(session);
         runs.replaceChildren();
         history.pushState(null, "", `/s/${session}`);
         document.title = question;
@@ -120,14 +144,21 @@ function chat() {
       const run = await call(`/api/sessions/${encodeURIComponent(session)}/questions`, "POST", { question });
       list();
       if (turn !== opened) return;
-      box.value = "";
-      grow();
-      show(run).element.scrollIntoView({ block: "start" });
+      empty(question);
+      newest(show(run));
     } catch (error) {
-      if (turn === opened) runs.append(h("p", { class: "problem", role: "alert" }, error.message));
+      if (turn !== opened) return;
+      complain(error.message);
+      box.value ||= question; // one that had waited is not lost
     } finally {
       send.disabled = false;
     }
+  }
+
+  /** Empty the box, unless something else was written into it meanwhile. */
+  function empty(question) {
+    if (box.value === question) box.value = "";
+    grow();
   }
 
   async function end() {
@@ -137,15 +168,18 @@ function chat() {
       await call(`/api/runs/${encodeURIComponent(running.view.run.id)}/stop`, "POST");
     } catch (error) {
       stop.disabled = false;
-      say(error.message);
+      complain(error.message);
     }
   }
 
   async function open(id) {
     running?.close();
     work(null);
+    hideLost();
+    clearComplaint();
     runs.replaceChildren();
     session = id;
+    openQueue(id);
     const turn = ++opened;
     const left = () => turn !== opened; // somebody went elsewhere, or away and back
     if (!id) return welcome();
@@ -155,9 +189,12 @@ function chat() {
       options(kb, offered.kbs.map((one) => one.key), found.kb);
       options(system, systems(), found.system, base().about);
       options(model, offered.models, found.model);
+      showBadge();
       document.title = found.title || "kbnav";
-      for (const run of found.runs) show(run);
-      runs.lastElementChild?.scrollIntoView({ block: "start" });
+      const views = found.runs.map(show);
+      if (views.length > 1) newest(views.at(-1));
+      const question = !running && next(); // it waited for one that was answered while nobody looked
+      if (question) ask(question);
     } catch (error) {
       if (!left()) runs.append(h("p", { class: "problem" }, error.message));
     }
@@ -173,9 +210,14 @@ function chat() {
   }
 
   async function remove(id) {
-    await call(`/api/sessions/${encodeURIComponent(id)}`, "DELETE").catch((error) => say(error.message));
+    try {
+      await call(`/api/sessions/${encodeURIComponent(id)}`, "DELETE");
+    } catch (error) {
+      return complain(error.message);
+    }
     if (id === session) location.assign("/");
     else list();
+    return undefined;
   }
 
   function grow() {
@@ -204,6 +246,8 @@ function chat() {
     }
   });
   window.addEventListener("popstate", () => open(location.pathname.startsWith("/s/") ? decodeURIComponent(location.pathname.slice(3)) : ""));
+  const bar = new ResizeObserver(() => document.documentElement.style.setProperty("--bar", `${form.offsetHeight}px`));
+  bar.observe(form);
   if (matchMedia("(max-width: 50rem)").matches) document.getElementById("sessions").open = false;
   open(session).then(list);
   box.focus({ preventScroll: true });

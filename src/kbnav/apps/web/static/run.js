@@ -1,8 +1,11 @@
-// One question: what was done, what came back, the answer.
+// One question: what is waited for, what was done, what came back, the answer.
 
+import { Awaited } from "./awaited.js";
 import { call, freshName } from "./client.js";
 import { h, link, s } from "./dom.js";
+import { complain } from "./notices.js";
 import { showResult } from "./result.js";
+import { Steps } from "./steps.js";
 import { t } from "./text.js";
 
 const HEADS = {
@@ -18,99 +21,99 @@ export class RunView {
   constructor(run, offered) {
     this.run = run;
     this.offered = offered;
-    this.calls = new Map();
     this.done = false;
-    this.count = h("span", {}, t("run.waiting"));
-    this.list = h("ol");
-    this.steps = h("details", { class: "steps", open: true }, h("summary", {}, this.count), this.list);
-    this.answer = h("div", { class: "answer" });
+    this.steps = new Steps();
+    this.awaited = new Awaited(thinking(run, offered), run.now - Date.now() / 1000);
+    this.words = h("div", { class: "words" });
+    this.found = h("div");
+    this.answer = h("div", { class: "answer" }, this.words, this.steps.element, this.found);
     this.element = h("section", { class: "run", id: run.id, "aria-label": run.question, "aria-busy": "true" },
       h("h2", { class: "question", dir: "auto" }, run.question),
-      h("p", { class: "soft" }, `${run.kb} · ${run.system} · ${run.model}`), this.steps, this.answer);
+      h("p", { class: "soft" }, `${run.kb} · ${run.system} · ${run.model}`, run.model === "offline" && offlineBadge()), this.awaited.element, this.answer);
+    if (run.status === "queued" || run.status === "running") this.awaited.begin(t("run.waiting"), run.made);
+    this.live = false;
     for (const event of run.events) this.apply(event);
+    this.live = true;
   }
 
   /** What a screen reader is told of an event. */
   apply(event) {
+    if (event.kind === "draft") return this.drafted(event);
+    if (event.kind === "waiting") this.awaited.begin(t("run.before", { n: event.before }), this.run.made);
+    if (event.kind === "started") this.think(event);
     if (event.kind === "call") return this.called(event);
-    if (event.kind === "step") return this.stepped(event);
-    if (event.kind === "dropped") return this.dropped(event);
-    if (event.kind === "resumed") return this.resumed();
-    if (event.kind === "waiting") this.count.textContent = t("run.before", { n: event.before });
-    if (event.kind === "started") this.count.textContent = t("run.working");
+    if (event.kind === "step") this.stepped(event);
+    if (event.kind === "dropped") this.steps.dropped(event);
+    if (event.kind === "resumed") {
+      this.steps.resumed();
+      this.think(event);
+    }
     if (event.kind === "end") return this.ended(event);
     if (event.kind === "gone") return this.gone();
     return "";
   }
 
+  think(event) {
+    this.steps.tell(t("run.working"));
+    this.awaited.think(event.at);
+  }
+
   called(event) {
-    const item = h("li", { class: "step pending" }, event.thought && h("p", { class: "thought", dir: "auto" }, event.thought), action(event));
-    this.calls.set(event.call, item);
-    this.list.append(item);
-    this.count.textContent = t("run.step", { n: this.list.children.length, tool: event.tool });
-    return this.count.textContent;
+    this.awaited.begin(t("await.tool", { tool: event.tool }), event.at);
+    return this.steps.called(event);
   }
 
   stepped(event) {
-    const item = this.calls.get(event.call);
-    if (!item) return "";
-    item.classList.remove("pending");
-    if (!event.ok) item.classList.add("odd");
-    item.append(observation(event.observation));
-    return "";
+    this.steps.stepped(event);
+    if (!this.steps.pending) this.awaited.think(event.at);
   }
 
-  dropped(event) {
-    for (const step of event.steps) {
-      let item = this.calls.get(step.call);
-      if (!item) {
-        item = h("li", { class: "step" }, action(step));
-        this.list.append(item);
-      }
-      item.classList.add("dropped");
-      item.append(h("p", { class: "reason" }, t("run.taken_back", { reason: step.reason })));
-    }
-    return "";
-  }
-
-  /** After a restart of the server, what was under way is done again. */
-  resumed() {
-    for (const item of this.list.querySelectorAll(".pending")) item.remove();
-    this.list.append(h("li", { class: "soft" }, t("run.resumed")));
+  /** What a model has written so far: of the answer, or of its next step. */
+  drafted(event) {
+    this.awaited.tell(t("await.writing", { model: this.run.model }));
+    this.steps.write(event.answer ? null : event);
+    this.words.replaceChildren(event.answer ? h("p", { class: "text draft", dir: "auto" }, event.answer) : "");
     return "";
   }
 
   /** Its session was deleted elsewhere. */
   gone() {
+    this.over();
+    return this.steps.tell(t("run.gone"));
+  }
+
+  over() {
     this.done = true;
+    this.awaited.end();
     this.element.setAttribute("aria-busy", "false");
-    this.count.textContent = t("run.gone");
-    return this.count.textContent;
   }
 
   ended(event) {
-    this.done = true;
-    this.element.setAttribute("aria-busy", "false");
-    for (const item of this.list.querySelectorAll(".pending")) item.classList.remove("pending");
+    this.over();
+    this.steps.ended(this.live);
     const answer = event.answer;
-    this.steps.open = false;
-    const steps = answer.actions ?? this.calls.size;
-    const parts = [t("run.steps", { n: steps })];
+    this.steps.tell(this.spent(answer));
+    const base = this.offered.share ? `/api/shared/${encodeURIComponent(this.offered.share)}` : answer.result && `/api/results/${encodeURIComponent(answer.result.id)}`;
+    this.words.replaceChildren(
+      HEADS[answer.status] ? h("p", { class: "head" }, HEADS[answer.status]) : "",
+      answer.text ? h("p", { class: "text", dir: "auto" }, answer.text) : "",
+      answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "");
+    this.found.replaceChildren(
+      answer.result ? showResult(answer.result, base, this.offered) : "",
+      answer.query ? this.query(answer) : "",
+      this.offered.share ? "" : this.foot());
+    return HEADS[answer.status] || t("answer.said", { text: answer.text });
+  }
+
+  /** What an answer took, on one line. */
+  spent(answer) {
+    const parts = [t("run.steps", { n: answer.actions ?? this.steps.calls.size })];
     if (answer.taken_back) parts.push(t("run.taken_back_count", { n: answer.taken_back }));
     if (answer.not_run) parts.push(t("run.not_run", { n: answer.not_run }));
     if (answer.seconds !== undefined) parts.push(t("run.seconds", { n: Number(answer.seconds.toFixed(1)) }));
     if (answer.tokens?.prompt) parts.push(t("run.tokens", { n: answer.tokens.prompt + answer.tokens.completion }));
     if (typeof answer.cost === "number") parts.push(`$${answer.cost.toFixed(4)}`);
-    this.count.textContent = parts.join(" · ");
-    const base = this.offered.share ? `/api/shared/${encodeURIComponent(this.offered.share)}` : answer.result && `/api/results/${encodeURIComponent(answer.result.id)}`;
-    this.answer.replaceChildren(
-      HEADS[answer.status] ? h("p", { class: "head" }, HEADS[answer.status]) : "",
-      answer.text ? h("p", { class: "text", dir: "auto" }, answer.text) : "",
-      answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
-      answer.result ? showResult(answer.result, base, this.offered) : "",
-      answer.query ? this.query(answer) : "",
-      this.offered.share ? "" : this.foot());
-    return HEADS[answer.status] || t("answer.said", { text: answer.text });
+    return parts.join(" · ");
   }
 
   /** The query with labels, to be changed and run again. */
@@ -190,8 +193,12 @@ export class RunView {
         const made = await call(`${path}/share`, "POST");
         const address = new URL(made.path, location.href).href;
         const unshare = h("button", { type: "button", onclick: async () => {
-          await call(`${path}/share`, "DELETE");
-          shared.replaceChildren(t("share.over"));
+          try {
+            await call(`${path}/share`, "DELETE");
+            shared.replaceChildren(t("share.over"));
+          } catch (error) {
+            complain(error.message);
+          }
         } }, t("share.unshare"));
         shared.replaceChildren(h("a", { href: address, class: "shared-link" }, address), " ", unshare);
       } catch (error) {
@@ -212,18 +219,14 @@ function hand(turned) {
     s("path", { transform: `rotate(${turned} 12 12)`, d: "M2 10h4v11H2z M8 21V10l4-8c2 0 3 1 2.6 3.4L14 9h6c1.5 0 2.2 1 1.9 2.3l-1.7 7.9c-.3 1.2-1.1 1.8-2.2 1.8z" }));
 }
 
-function action(call) {
-  const { query, ...others } = call.arguments;
-  const isQuery = call.tool === "execute_query" && typeof query === "string";
-  const unrestricted = { kind: "any", direction: "both" };
-  const told = Object.entries(isQuery ? others : call.arguments).filter(([name, value]) => unrestricted[name] !== value);
-  const given = told.map(([, value]) => value).filter((value) => !["", null, false, 0].includes(value));
-  const text = given.map((value) => typeof value === "string" ? value : JSON.stringify(value)).join(", ");
-  return [h("p", { class: "action" }, h("code", {}, call.tool), " ", h("span", { dir: "auto" }, text)), isQuery && h("pre", { class: "query" }, query)];
+/** What is waited for between the steps: a model, rules in its place, or a ranking, which asks none. */
+function thinking(run, offered) {
+  const ranks = offered.kbs?.find((one) => one.key === run.kb)?.rankings.includes(run.system);
+  if (ranks) return t("run.working");
+  return run.model === "offline" ? t("await.rules") : t("await.model", { model: run.model });
 }
 
-function observation(text) {
-  const lines = text.split("\n");
-  if (lines.length <= 8 && text.length < 900) return h("pre", { class: "observation", dir: "auto" }, text);
-  return h("details", { class: "long" }, h("summary", { "data-less": t("run.less") }, h("pre", { class: "observation", dir: "auto" }, `${lines.slice(0, 5).join("\n").slice(0, 600)} …`)), h("pre", { class: "observation", dir: "auto" }, text));
+/** What is said wherever no language model answers. */
+export function offlineBadge() {
+  return h("span", { class: "badge", title: t("offline.about") }, t("offline.badge"));
 }

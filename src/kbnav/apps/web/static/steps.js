@@ -1,0 +1,105 @@
+// The steps of a run, which read as a story while it goes on.
+
+import { h } from "./dom.js";
+import { t } from "./text.js";
+
+const READ = 1000; // milliseconds that the last step was on the screen, after which the steps may close
+
+/** A list of steps that stays open unless it could be read, and that a reader opens and closes as they like. */
+export class Steps {
+  constructor() {
+    this.calls = new Map();
+    this.shown = Infinity;
+    this.chosen = false;
+    this.count = h("span", {}, t("run.waiting"));
+    this.list = h("ol");
+    this.summary = h("summary", { onclick: () => { this.chosen = true; } }, this.count);
+    this.element = h("details", { class: "steps", open: true }, this.summary, this.list);
+  }
+
+  get pending() {
+    return this.list.querySelector(".pending");
+  }
+
+  /** What stands in the line above the steps. */
+  tell(text) {
+    this.count.textContent = text;
+    return text;
+  }
+
+  called(event) {
+    this.write(null);
+    const item = h("li", { class: "step pending" }, event.thought && h("p", { class: "thought", dir: "auto" }, event.thought), action(event));
+    this.calls.set(event.call, item);
+    this.list.append(item);
+    return this.tell(t("run.step", { n: this.list.children.length, tool: event.tool }));
+  }
+
+  stepped(event) {
+    const item = this.calls.get(event.call);
+    if (!item) return;
+    item.classList.remove("pending");
+    if (!event.ok) item.classList.add("odd");
+    item.append(observation(event.observation));
+    if (event.tool !== "finish") this.shown = performance.now();
+  }
+
+  dropped(event) {
+    this.write(null);
+    for (const step of event.steps) {
+      let item = this.calls.get(step.call);
+      if (!item) {
+        item = h("li", { class: "step" }, action(step));
+        this.list.append(item);
+      }
+      item.classList.add("dropped");
+      item.append(h("p", { class: "reason" }, t("run.taken_back", { reason: step.reason })));
+    }
+  }
+
+  /** After a restart of the server, what was under way is done again. */
+  resumed() {
+    this.write(null);
+    for (const item of this.list.querySelectorAll(".pending")) item.remove();
+    this.list.append(h("li", { class: "soft" }, t("run.resumed")));
+  }
+
+  /** What a model is writing, until it is a step. */
+  write(draft) {
+    if (!draft?.thought && !draft?.tool) {
+      this.writing?.remove();
+      this.writing = null;
+      return;
+    }
+    if (!this.writing) {
+      this.writing = h("li", { class: "step writing" }, h("p", { class: "thought", dir: "auto" }), h("p", { class: "action" }, h("code")));
+      this.list.append(this.writing);
+    }
+    this.writing.querySelector(".thought").textContent = draft.thought;
+    this.writing.querySelector("code").textContent = draft.tool;
+  }
+
+  /** No more will come. They close where they were read, or are those of long ago; a reader's choice stands. */
+  ended(live) {
+    this.write(null);
+    for (const item of this.list.querySelectorAll(".pending")) item.classList.remove("pending");
+    const read = !document.hidden && performance.now() - this.shown >= READ;
+    if (!this.chosen && (read || !live)) this.element.open = false;
+  }
+}
+
+function action(call) {
+  const { query, ...others } = call.arguments;
+  const isQuery = call.tool === "execute_query" && typeof query === "string";
+  const unrestricted = { kind: "any", direction: "both" };
+  const told = Object.entries(isQuery ? others : call.arguments).filter(([name, value]) => unrestricted[name] !== value);
+  const given = told.map(([, value]) => value).filter((value) => !["", null, false, 0].includes(value));
+  const text = given.map((value) => typeof value === "string" ? value : JSON.stringify(value)).join(", ");
+  return [h("p", { class: "action" }, h("code", {}, call.tool), " ", h("span", { dir: "auto" }, text)), isQuery && h("pre", { class: "query" }, query)];
+}
+
+function observation(text) {
+  const lines = text.split("\n");
+  if (lines.length <= 8 && text.length < 900) return h("pre", { class: "observation", dir: "auto" }, text);
+  return h("details", { class: "long" }, h("summary", { "data-less": t("run.less") }, h("pre", { class: "observation", dir: "auto" }, `${lines.slice(0, 5).join("\n").slice(0, 600)} …`)), h("pre", { class: "observation", dir: "auto" }, text));
+}
