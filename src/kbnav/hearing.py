@@ -119,11 +119,10 @@ class Pieces:
     def _add_to_call(self, piece: dict[str, Any]) -> None:
         """A piece belongs to the call of its index; without one, to the call of its id, or to the last."""
         key = piece.get("index", piece.get("id"))
-        if key is None or key not in self._places:
-            if key is not None or not self._calls:
-                self._places[key] = len(self._calls)
-                self._calls.append({"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
-        call = self._calls[self._places.get(key, len(self._calls) - 1)]
+        if not self._calls or (key is not None and key not in self._places):
+            self._places[key] = len(self._calls)
+            self._calls.append({"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
+        call = self._calls[-1 if key is None else self._places[key]]
         function = piece.get("function") or {}
         call["id"] = call["id"] or piece.get("id") or ""
         call["function"]["name"] = call["function"]["name"] or function.get("name") or ""

@@ -12,7 +12,7 @@ from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from tests.apps.web.parts import Explorer, Server, web_settings
-from tests.apps.web.test_page import ask, wait_for_the_end
+from tests.apps.web.test_page import ask, open_steps, wait_for_the_end
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -107,7 +107,7 @@ def test_question_labels_and_answers_are_text_in_the_page(page: Page, fresh_home
         ask(page, ALL)
         wait_for_the_end(page)
         page.wait_for_selector(".rows td")
-        page.click(".steps summary")
+        open_steps(page)
         shown = page.inner_text(".rows")
         assert all(text.split()[0][:8] in shown for text in CORPUS if text.isprintable())
         assert page.locator(".rows tbody tr").count() == len(CORPUS)
@@ -142,4 +142,4 @@ def test_names_types_relations_and_documents_of_nodes_are_text_in_the_page(
         page.goto(server.url)
         ask(page, f"Which thing leads to {CORPUS[0]}?")
         wait_for_the_end(page)
-        page.click(".steps summary")
+        open_steps(page)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from langchain_core.messages import AIMessage
 
 from kbnav.errors import BadResponse, PromptTooLong, ServiceError
 from kbnav.hearing import Draft, asking_for, heard_by
@@ -53,7 +54,11 @@ def heard(
 
 
 def facts(reply: object) -> tuple[object, ...]:
-    return (reply.text, reply.tool_calls, reply.invalid_tool_calls, reply.usage_metadata["output_tokens"], reply.response_metadata["finish_reason"])  # type: ignore[attr-defined]  # fmt: skip
+    """All that a policy reads of a reply."""
+    assert isinstance(reply, AIMessage)
+    assert reply.usage_metadata
+    end = reply.response_metadata["finish_reason"]
+    return reply.text, reply.tool_calls, reply.invalid_tool_calls, reply.usage_metadata["output_tokens"], end
 
 
 def test_a_reply_is_heard_piece_by_piece_and_is_in_the_end_what_it_is_without_a_stream():

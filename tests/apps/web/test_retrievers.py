@@ -14,6 +14,7 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.settings import Price
 from tests.apps.web.parts import Server, Visit, web_settings
+from tests.apps.web.test_page import open_steps
 from tests.models.stub import Canned, ModelStub, completion, silent_endpoint
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def test_a_rankings_steps_are_read_on_the_page(page: Page, server: Server, tmp_p
     page.wait_for_selector(".run .foot")
     assert page.inner_text(".answer .text").startswith("The Brown Eye")
     assert page.inner_text(".rows tbody tr >> nth=0").split("\t")[1].startswith("The Brown Eye")
-    page.click(".steps summary")
+    open_steps(page)
     tools = page.locator(".steps .action code").all_inner_texts()
     assert tools == ["bm25", "vss", "rrf"]
     page.screenshot(path=tmp_path / "ranking.png", full_page=True)

@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 import kbnav.apps.web
 from kbnav.apps.web.texts import Texts, books, language_of
 from tests.apps.web.parts import Server
-from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
+from tests.apps.web.test_page import MARIE, ask, open_steps, wait_for_the_end
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
@@ -155,7 +155,7 @@ def test_all_that_the_page_says_of_an_answer_and_its_rows_comes_from_the_texts(p
     page.fill("textarea.query", "SELECT ?element ?number { ?element wdt:P1086 ?number }")
     page.click(".again")
     page.wait_for_selector(".sparql .chart")
-    page.click(".steps summary")
+    open_steps(page)
     others = [
         (name, text)
         for name, text in page.evaluate(UNMARKED)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from kbnav.agents.common.agent import Agent
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.changes import Changes
+from kbnav.apps.web.drafts import EVERY, Writing
 from kbnav.apps.web.keeping import StoredResult
 from kbnav.apps.web.results import result_of
 from kbnav.apps.web.service import Service, line
@@ -26,6 +27,7 @@ from kbnav.apps.web.store import Session, Status, Store, StoredEvent, StoredRun,
 from kbnav.apps.web.telling import Tell, Teller, answer_data, failed_answer
 from kbnav.apps.web.watch import BROKEN, TICK, Live, Watch, delete_saved
 from kbnav.errors import Busy, DataError, KbnavError, LimitReached, NotOffered, Stopped, StopRun
+from kbnav.hearing import heard_by
 from kbnav.knowledge.service.watching import watched_by
 from kbnav.models.chat import cost_of
 from kbnav.question import checked_question
@@ -200,21 +202,23 @@ class Runner:
         self._saver.delete_thread(session.id)
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[StoredEvent | None]:
-        """The events of a run behind a number, as they happen, until its end; None now and then while nothing does."""
+        """The events of a run behind a number, as they happen, until its end; None now and then while nothing does.
+
+        What a model is writing here meanwhile comes as an event ``draft`` of number 0.
+        """
         with self._changes.listening(run_id) as news:
             while not self.closing.is_set():
                 news.clear()
+                live = self._live.get(run_id)
+                stored = live.writing.stored if live else 0
                 run = await asyncio.to_thread(self._store.run, run_id)
                 for event in await asyncio.to_thread(self._store.events, run_id, after):
                     after = event.number
                     yield event
                 if run is None or not run.under_way:
                     return
-                patience = 2 * TICK if run_id in self._live else TICK
-                try:
-                    await asyncio.wait_for(news.wait(), patience)
-                except TimeoutError:
-                    yield None
+                async for draft in _drafts(live, stored, news):
+                    yield draft
 
     def before(self, run_id: str) -> int:
         """How many questions come before one that waits here; 0 for all others."""
@@ -224,7 +228,8 @@ class Runner:
     def _put(self, run: StoredRun, history: Sequence[Turn] = ()) -> None:
         brake = Brake(self._models, self._budget(run.model))
         with self._news:
-            live = Live(run, brake, self._line.join(run.owner, run.kb), history)
+            writing = Writing(lambda: self._changes.tell(run.id), self._hide)
+            live = Live(run, brake, self._line.join(run.owner, run.kb), writing, history)
             self._live[run.id] = live
             self._news.notify_all()
 
@@ -302,7 +307,7 @@ class Runner:
         served = self._service.kb(run.kb)
         served.guard.check()
         system = self._service.system(run.kb, run.system, run.model)
-        with watched_by(served.guard):
+        with watched_by(served.guard), heard_by(live.writing.hear):
             if not isinstance(system, Agent):  # it ranks nodes for each question by itself, whatever was asked before
                 settings = served.asking(run.system, run.model)
                 return retrieve(system, served.kb, settings, run.question, on_step=teller.over, brake=brake)
@@ -332,11 +337,31 @@ class Runner:
         """Keeps events; a run that another worker has taken over, or that is gone, is left."""
 
         def tell(data: dict[str, Any]) -> None:
-            if not self._store.add_event(live.run.id, self.worker, self._hide.hidden_in(data)):
+            timed = {**data, "at": round(time.time(), 2)}
+            if not self._store.add_event(live.run.id, self.worker, self._hide.hidden_in(timed)):
                 live.brake.abandon()
+            live.writing.over()
             self._changes.tell(live.run.id)
 
         return tell
+
+
+async def _drafts(live: Live | None, stored: int, news: asyncio.Event) -> AsyncGenerator[StoredEvent | None]:
+    """What a model writes for a run until more than ``stored`` events may be kept; None where nothing happens."""
+    seen = 0
+    while True:
+        try:
+            await asyncio.wait_for(news.wait(), 2 * TICK if live else TICK)
+        except TimeoutError:
+            yield None
+            return
+        if live is None or live.writing.version == seen or live.writing.stored != stored:
+            return
+        news.clear()
+        seen = live.writing.version
+        if data := live.writing.data:
+            yield StoredEvent(0, data)
+            await asyncio.sleep(EVERY)
 
 
 def _check_resumptions(told: Sequence[StoredEvent]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.changes import Changes
+from kbnav.apps.web.drafts import Writing
 from kbnav.apps.web.line import Place
 from kbnav.apps.web.store import DAY, Store, StoredRun
 from kbnav.apps.web.telling import failed_answer
@@ -44,6 +45,7 @@ class Live:
     run: StoredRun
     brake: Brake
     place: Place
+    writing: Writing
     history: Sequence[Turn] = ()
     deadline: float = field(default=float("inf"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
@@ -74,7 +75,10 @@ class SessionData(BaseModel):
 
 
 class RunData(BaseModel):
-    """A question, how far it is, what happened, and the answer once there is one; ``before``: how many come first."""
+    """A question, how far it is, what happened, and the answer once there is one; ``before``: how many come first.
+
+    ``made``, ``now`` and ``at`` of an event are seconds by the server's clock.
+    """
 
     id: str
     session: str
@@ -84,6 +88,7 @@ class RunData(BaseModel):
     question: str
     status: Literal["queued", "running", "done", "failed", "stopped"]
     made: float
+    now: float = Field(default_factory=time.time)
     events: list[dict[str, Any]]
     answer: dict[str, Any] | None
     thumb: str = ""
@@ -253,7 +258,7 @@ def events(
 ) -> Response:
     """What happens, as it happens, up to the event ``end``: from the beginning, or behind an event's number.
 
-    An event ``waiting``, which has no number, says now and then how many questions come first.
+    Two have no number: ``waiting`` says now and then how many questions come first, ``draft`` what a model is writing.
 
     ``Last-Event-ID``, which browsers send when they connect again, wins over ``after``.
     """
@@ -265,7 +270,7 @@ def events(
         async with aclosing(runner.follow(found.id, last)) as told:
             async for event in told:
                 if event is not None:
-                    yield sse_event(event.data, event.number)
+                    yield sse_event(event.data, event.number or None)
                 else:
                     before = runner.before(found.id)
                     yield sse_event({"kind": "waiting", "before": before}) if before else ": waiting\n\n"

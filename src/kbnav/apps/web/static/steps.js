@@ -29,7 +29,7 @@ export class Steps {
 
   called(event) {
     this.write(null);
-    const item = h("li", { class: "step pending" }, event.thought && h("p", { class: "thought", dir: "auto" }, event.thought), action(event));
+    const item = h("li", { class: "step pending", "data-tool": event.tool }, event.thought && h("p", { class: "thought", dir: "auto" }, event.thought), action(event));
     this.calls.set(event.call, item);
     this.list.append(item);
     return this.tell(t("run.step", { n: this.list.children.length, tool: event.tool }));
@@ -41,7 +41,7 @@ export class Steps {
     item.classList.remove("pending");
     if (!event.ok) item.classList.add("odd");
     item.append(observation(event.observation));
-    if (event.tool !== "finish") this.shown = performance.now();
+    if (item.dataset.tool !== "finish") this.shown = performance.now();
   }
 
   dropped(event) {
