@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from kbnav.answers import AnswerTable, Term
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.datasets import FORMATS, NAMES, SOURCES, load_dataset, load_file, load_stark
+from kbnav.evaluation.datasets.own import read_jsonl
 from kbnav.evaluation.datasets.records import File
-from kbnav.evaluation.datasets.wikidata import read_jsonl
 from kbnav.evaluation.evaluate import find_dataset
 
 COUNTS = {  # questions, with a gold query, with a stored answer, boolean answers
@@ -103,7 +103,7 @@ def test_tempqa_dates_and_items_are_typed(shared_data: Path):
 
 def test_every_format_has_a_source_and_every_name_a_format():
     assert set(FORMATS) == set(SOURCES)
-    assert {form for form, _ in NAMES.values()} == set(FORMATS) - {"jsonl"}
+    assert {form for form, _ in NAMES.values()} == set(FORMATS) - {"jsonl", "table"}
     assert all(source.licence and source.citation for source in SOURCES.values())
 
 
@@ -170,9 +170,13 @@ def test_starks_published_folder_is_read_by_name(stark_folder: Path, tmp_path: P
     assert ids == {"test": ["7", "9"], "test-0.1": ["2"]}
     human = load_dataset("stark-prime-human", data)
     assert (human.name, [q.nodes for q in human.questions]) == ("stark-prime-human", [("8",)])
-    with pytest.raises(UsageError, match=r"val\.index: cannot be read"):
+    with pytest.raises(
+        UsageError, match=r"val\.index is not there; kbnav eval dataset fetch stark-prime-val downloads it"
+    ):
         load_dataset("stark-prime-val", data)
-    with pytest.raises(UsageError, match="stark-mag-human needs STaRK's questions as published, mag/stark_qa"):
+    with pytest.raises(
+        UsageError, match=r"stark/qa/mag/stark_qa/stark_qa_human_generated_eval\.csv is not there; kbnav"
+    ):
         load_dataset("stark-mag-human", data)
 
 
@@ -376,8 +380,12 @@ def test_wrong_csv_names_header_and_row(stark_folder: Path):
 
 
 def test_a_missing_broken_or_unknown_file_is_named(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"dev\.json: cannot be read"):
+    with pytest.raises(UsageError, match=r"spinach/dev\.json is not there; kbnav eval dataset fetch spinach-dev downl"):
         load_dataset("spinach-dev", tmp_path)
+    with pytest.raises(
+        UsageError, match=r"dev\.json is not there; download it by hand, from https://dki-lab\.github\.io"
+    ):
+        load_dataset("grailqa-dev", tmp_path)
     with pytest.raises(UsageError, match="no dataset 'spinach'"):
         load_dataset("spinach", tmp_path)
     with pytest.raises(UsageError, match="no dataset format 'csv'"):

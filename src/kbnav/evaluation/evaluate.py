@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from kbnav import systems
 from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
 from kbnav.evaluation.datasets import FORMATS, Dataset, Question, load_dataset, load_file
+from kbnav.evaluation.datasets.own import names_only
 from kbnav.evaluation.datasets.stark import HUMAN_TOP_V, is_human
 from kbnav.evaluation.giving import TOPICS, given_of_gold
 from kbnav.evaluation.records import GOLD, SCORES, RunInfo, SavedRun, read_gold, read_info, read_saved_run
@@ -20,11 +22,15 @@ from kbnav.evaluation.runner import Ended, Limits, Progress, begin_run, check_li
 from kbnav.evaluation.scoring import Scores, score_run
 from kbnav.evaluation.systems import System, build_system, kb_state
 from kbnav.journal import json_line, write_whole
-from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.base import KnowledgeBase, kb_kind
 from kbnav.knowledge.open import open_kb
 from kbnav.options import FromGold
 from kbnav.settings import Settings
 from kbnav.trajectory import to_json
+
+_log = logging.getLogger(__name__)
+
+OWN_TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 
 @dataclass(frozen=True)
@@ -57,12 +63,14 @@ class Plan:
 
 
 def find_dataset(name: str, folder: Path) -> Dataset:
-    """A dataset by its name, as ``FORMAT:FILE``, or from one's own JSONL file. Raises UsageError, DataError."""
+    """A dataset by its name, as ``FORMAT:FILE``, or from one's own JSONL, CSV or TSV. Raises UsageError, DataError."""
     form, colon, file = name.partition(":")
     if colon and form in FORMATS:
         return load_file(form, Path(file))
     if name.endswith((".jsonl", ".jsonl.gz")):
         return load_file("jsonl", Path(name))
+    if name.endswith(OWN_TABLES):
+        return load_file("table", Path(name))
     return load_dataset(name, folder)
 
 
@@ -117,6 +125,10 @@ def evaluate(
         questions = _with_gold(plan, candidates, kb, folder, stopped, on_gold)
         if questions is None:
             return "interrupted"
+        golden.refuse_unfit(list(read_gold(folder / GOLD)[1].values()), kb_kind(kb), ranks_only=system.ranks_only)
+        if named := sum(map(names_only, questions)):
+            what = f"{named} of {len(questions)} questions have names as stored answers"
+            _log.warning("%s: kbnav eval score %s --by labels compares names", what, folder)
         system.leave_out((question.id, question.text(plan.language)) for question in questions)
         given = None
         if options.from_gold:

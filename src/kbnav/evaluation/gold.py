@@ -8,13 +8,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kbnav.errors import FATAL, StopRun, TellModel, UsageError
+from kbnav.errors import FATAL, DataError, StopRun, TellModel, UsageError
 from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.evaluation.records import GoldAnswer, GoldInfo, read_gold
 from kbnav.evaluation.systems import kb_state
 from kbnav.evaluation.work import Patience, side_by_side
 from kbnav.journal import open_journal
-from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.base import KBKind, KnowledgeBase, kb_kind
 
 Listener = Callable[[int, int], None]
 """Hears how many gold answers there are, and of how many."""
@@ -49,7 +49,7 @@ def collect_gold(
             journal.append(head)
         todo = []
         for question in wanted:
-            at_once = _without_asking(question, stored, language)
+            at_once = _without_asking(question, stored, language, kb)
             if at_once:
                 known[question.id] = at_once
                 journal.append(at_once)
@@ -101,9 +101,51 @@ def _known(path: Path, head: GoldInfo) -> dict[str, GoldAnswer]:
     return answers
 
 
-def _without_asking(question: Question, stored: bool, language: str) -> GoldAnswer | None:
+def refuse_unfit(answers: Sequence[GoldAnswer], kind: KBKind, *, ranks_only: bool) -> None:
+    """Raise UsageError, DataError where no answer of a system on such a knowledge base could be scored against these.
+
+    Before anything is asked, for else all answers count as wrong, or the scoring fails at the end.
+    """
+    known = [one for one in answers if one.known]
+    nodes = next((one for one in known if one.nodes), None)
+    table = next((one for one in known if not one.nodes), None)
+    if nodes and table:
+        raise DataError(
+            f"the gold answer of {nodes.id} is nodes and that of {table.id} is a table: a run is scored in one way, so "
+            "give all in one, or take some of them by --only"
+        )
+    if nodes and kind in ("wikibase", "sparql"):
+        raise UsageError(
+            f"the gold answers are nodes of an SKB (of {nodes.id}: {nodes.nodes[0]}), and systems on this knowledge "
+            "base answer with tables: name the SKB by --kb, or give the gold as answers or sparql"
+        )
+    if table and ranks_only:
+        raise UsageError(
+            f"the gold answers are tables (of {table.id} too), and this system ranks nodes: give the gold as nodes"
+        )
+
+
+def _as_nodes(question: Question, kb: KnowledgeBase) -> tuple[str, ...]:
+    """Plain answers as nodes of an SKB, each by its id or by its name. Raises UsageError where it is neither."""
+    found = []
+    for one in question.plain:
+        labels = kb.labels([one], language="en")
+        if labels.get(one):
+            found.append(one)
+            continue
+        named = [entity.id for entity in kb.search_entities(one).entities if entity.label == one]
+        if len(named) != 1:
+            what = "is neither an id nor a name" if not named else f"is the name of {len(named)} nodes"
+            raise UsageError(f"question {question.id}: the answer {one!r} {what} in {kb.name}; give ids")
+        found += named
+    return tuple(found)
+
+
+def _without_asking(question: Question, stored: bool, language: str, kb: KnowledgeBase) -> GoldAnswer | None:
     """The gold answer, where no query must be run for it."""
     text, query = question.text(language), question.query
+    if question.plain and stored and not question.nodes and kb_kind(kb) == "skb":
+        return GoldAnswer(question.id, text, "stored", query, nodes=_as_nodes(question, kb))
     if question.nodes:
         return GoldAnswer(question.id, text, "stored", query, nodes=question.nodes)
     if stored and question.answers is not None:

@@ -35,6 +35,8 @@ class System:
     """SHA-256 of each prompt file."""
     ask_given: Callable[[str, Mapping[str, str]], Attempt] | None = None
     """The same with entities of the gold answer, labels by id; None where it cannot be given any."""
+    ranks_only: bool = False
+    """Whether it answers with rankings of nodes and never with a table."""
     leave_out: Callable[[Iterable[tuple[str, str]]], object] = lambda questions: None  # noqa: ARG005
     """Takes questions, by id and text, out of the examples in its prompts.
 
@@ -57,7 +59,8 @@ def retrieval_system(retriever: Retriever, kb: KnowledgeBase, settings: Settings
     """Any retriever as a system."""
     ask = partial(attempt_ranking, retriever, kb, settings, k=k)
     check = partial(refuse_seen, retriever)
-    return System(retriever.name, model_name(retriever, settings), ask, retriever.prompts, leave_out=check)
+    model = model_name(retriever, settings)
+    return System(retriever.name, model, ask, retriever.prompts, ranks_only=True, leave_out=check)
 
 
 def build_system(name: str, kb: KnowledgeBase, settings: Settings) -> System:

@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
+from kbnav.apps.cli import completion
 from kbnav.apps.cli.arguments import DataOption, DatasetGiven, JsonOption, KbOption, LanguageOption, load
+from kbnav.apps.cli.building import Progress
 from kbnav.apps.cli.evaluate import JobsOption, OnlyOption, RetryOption, ids_in
 from kbnav.apps.cli.help import Commands
 from kbnav.apps.cli.terminal import print_json
@@ -83,23 +85,70 @@ def _read(path: Path) -> str:
         raise UsageError(f"{path}: cannot be read: {error}") from error
 
 
-def dataset_list(as_json: JsonOption = False) -> None:
-    """The datasets known by name, with their licences, and the formats."""
+def dataset_list(data: DataOption = None, as_json: JsonOption = False) -> None:
+    """The datasets known by name, their licences, which are here and where, and the formats."""
     from kbnav.evaluation.datasets import ALIASES, FORMATS, NAMES, SOURCES
-    from kbnav.evaluation.datasets.load import GROUP
+    from kbnav.evaluation.datasets.load import GROUP, missing_file
+    from kbnav.evaluation.datasets.origins import ORIGINS, PAGES
     from kbnav.plugins import origin, points
 
+    folder = load(data=data).data
+    known = {
+        name: {
+            "file": path,
+            "licence": SOURCES[form].licence,
+            "here": missing_file(name, folder) is None,
+            "from": sorted({remote.url for remote in ORIGINS.get(name, ())}) or [PAGES.get(form, "")],
+            "fetch": name in ORIGINS,
+        }
+        for name, (form, path) in NAMES.items()
+    }
     if as_json:
-        known = {name: {"file": path, "licence": SOURCES[form].licence} for name, (form, path) in NAMES.items()}
-        print_json({"datasets": known, "other_names": dict(ALIASES), "formats": [*FORMATS]})
+        print_json({"folder": str(folder), "datasets": known, "other_names": dict(ALIASES), "formats": [*FORMATS]})
         return
-    for name, (form, path) in NAMES.items():
-        print(f"{name:<26} {path:<55} {SOURCES[form].licence}")
+    for name, one in known.items():
+        state = "here" if one["here"] else "fetch" if one["fetch"] else "by hand"
+        print(f"{name:<26} {state:<8} {one['file']:<55} {one['licence']}")
     for name, full in ALIASES.items():
         print(f"{name:<26} another name of {full}")
     for point in points(GROUP):
         print(f"{point.name:<26} {point.value:<55} {origin(point)}")
+    print(f"here: in {folder}; fetch: kbnav eval dataset fetch NAME downloads it; by hand: the same says from where")
     print(f"formats: {', '.join(FORMATS)}")
+
+
+def dataset_fetch(
+    datasets: Annotated[
+        list[str],
+        typer.Argument(metavar="DATASET", autocompletion=completion.datasets, help="Names (eval dataset list)."),
+    ],
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Download datasets from their publishers into --data; stopped, it goes on where it was."""
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from kbnav.evaluation.datasets import ALIASES, NAMES, SOURCES
+    from kbnav.evaluation.datasets.fetch import fetch
+
+    settings = load(data=data)
+    with Progress(Console(stderr=True)) as progress:
+        found = {
+            name: fetch(name, settings.data, timeout=settings.limits.request_timeout, progress=progress)
+            for name in datasets
+        }
+    sources = {name: SOURCES[NAMES[ALIASES.get(name, name)][0]] for name in found}
+    if as_json:
+        files = {name: [asdict(file) | {"path": str(file.path)} for file in found[name]] for name in found}
+        print_json({name: {"files": files[name], **asdict(sources[name])} for name in found})
+        return
+    for name, source in sources.items():
+        for file in found[name]:
+            state = "downloaded" if file.new else "was here"
+            print(f"{file.path}: {state}, {file.size:,} bytes, SHA-256 {file.sha256}")
+        print(f"{name}: {source.licence}; cite {source.citation}")
 
 
 def freeze(
@@ -158,5 +207,6 @@ def freeze(
 
 
 app.add(dataset_list, "list")
+app.add(dataset_fetch, "fetch")
 app.add(dataset_stats, "stats")
 app.add(dataset_words, "words")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -152,25 +153,52 @@ def replay(
 
 def import_(
     predictions: Annotated[
-        Path, typer.Argument(metavar="PREDICTIONS", help="The published predictions of SPINACH (JSON, also .gz).")
+        Path,
+        typer.Argument(
+            metavar="PREDICTIONS",
+            help="A table of questions (id, or question) and sparql, answers or nodes: .csv, .tsv, .jsonl, .json; or "
+            "the published predictions of SPINACH.",
+        ),
     ],
     dataset: DatasetGiven,
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of the run.")],
     data: DataOption = None,
+    system: Annotated[
+        str, typer.Option("--system", metavar="NAME", help="What the system is called; default: the file's name.")
+    ] = "",
+    kb: Annotated[
+        str | None,
+        typer.Option("--kb", metavar="KB", help="What the queries of a table, and the gold's, are asked of."),
+    ] = None,
+    gold: Annotated[Path | None, typer.Option("--gold", metavar="PATH", help="Frozen gold answers.")] = None,
+    jobs: Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=256, help="Queries at once.")] = 1,
     trajectories: Annotated[
-        Path | None, typer.Option("--trajectories", metavar="FILE", help="Its published trajectories.")
+        Path | None, typer.Option("--trajectories", metavar="FILE", help="SPINACH's published trajectories.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a run of answers that another program recorded, to be scored and compared."""
+    """Make a run of what another program answered, to be scored and compared."""
     from kbnav.evaluation.evaluate import find_dataset
     from kbnav.evaluation.importing import import_spinach
+    from kbnav.evaluation.predictions import import_table, is_table
+    from kbnav.knowledge.open import open_kb
 
-    info = import_spinach(predictions, find_dataset(dataset.name, load(data=data).data), out, trajectories=trajectories)
-    if as_json:
-        print_json({"out": str(out), "dataset": info.dataset, "questions": len(info.questions)})
+    settings = load(data=data, kb=kb)
+    questions = find_dataset(dataset.name, settings.data)
+    failed, unanswered = 0, 0
+    if is_table(predictions):
+        with open_kb(settings) if kb else nullcontext() as base:
+            name = system or predictions.name.split(".")[0]
+            done = import_table(predictions, questions, out, system=name, kb=base, gold=gold, jobs=jobs)
+        info, failed, unanswered = done.info, done.failed, len(questions) - done.predicted
     else:
-        print(f"{out}: {len(info.questions)} questions of {info.dataset}")
+        info = import_spinach(predictions, questions, out, trajectories=trajectories)
+    if as_json:
+        print_json({"out": str(out), "dataset": info.dataset, "questions": len(info.questions), "failed": failed})
+    else:
+        more = f", {failed} queries failed" if failed else ""
+        more += f", {unanswered} without a prediction" if unanswered else ""
+        print(f"{out}: {len(info.questions)} questions of {info.dataset}{more}")
 
 
 def show_comparison(a: Path, b: Path) -> None:

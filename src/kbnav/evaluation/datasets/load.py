@@ -10,7 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from kbnav.errors import UsageError
-from kbnav.evaluation.datasets import composed, stark, text2sparql, wikidata
+from kbnav.evaluation.datasets import composed, own, stark, text2sparql, wikidata
+from kbnav.evaluation.datasets.origins import how_to_get
 from kbnav.evaluation.datasets.question import Dataset, Question, Source
 from kbnav.evaluation.datasets.records import File
 from kbnav.evaluation.datasets.sources import SOURCES
@@ -44,7 +45,8 @@ FORMATS: Mapping[str, Reader] = MappingProxyType(
         "stark-mag": stark.read_stark,
         "stark-prime": stark.read_stark,
         "text2sparql": text2sparql.read_text2sparql,
-        "jsonl": wikidata.read_jsonl,
+        "jsonl": own.read_jsonl,
+        "table": own.read_table,
     }
 )
 """Reader of each dataset's file; SOURCES has the same keys."""
@@ -103,12 +105,12 @@ def load_dataset(name: str, folder: Path) -> Dataset:
         _log.warning("%s is %s by its full name", name, ALIASES[name])
     if (full := ALIASES.get(name, name)) not in NAMES:
         return own_dataset(name, folder)
+    if (missing := missing_file(full, folder)) is not None:
+        raise UsageError(f"{name}: {missing} is not there; {how_to_get(full, NAMES[full][0])}")
     if match := _STARK.fullmatch(full):
         kb, split = match.groups()
         if published := _published(folder, kb):
             return load_stark(kb, published, split=split, human=split == "human")
-        if split in ("human", "test-0.1"):
-            raise UsageError(f"{name} needs STaRK's questions as published, {kb}/stark_qa and {kb}/split in {folder}")
     form, relative = NAMES[full]
     if full == "qald-10-tog":
         return _tog_subset(load_dataset("qald-10", folder), File.open(_there(folder / relative)))
@@ -137,10 +139,27 @@ def own_dataset(name: str, folder: Path) -> Dataset:
     return Dataset(name, questions, Source(name, "its own", "none"), digest)
 
 
+def missing_file(name: str, folder: Path) -> Path | None:
+    """The first file of a dataset known by name that is not in a folder of benchmarks; None where all are."""
+    name = ALIASES.get(name, name)
+    if match := _STARK.fullmatch(name):
+        kb, split = match.groups()
+        published = _published(folder, kb)
+        if published or split in ("human", "test-0.1"):
+            place = published or folder / "stark" / "qa" / kb
+            needed = [stark.table(place / "stark_qa", human=split == "human")]
+            needed += [] if split == "human" else [stark.split_file(place / "split", split)[0]]
+            return next((path for path in needed if not path.exists()), None)
+    path = folder / NAMES[name][1]
+    return None if _there(path).exists() else path
+
+
 def _there(plain: Path) -> Path:
-    """A file, or what it was packed into."""
-    packed = plain.with_name(plain.name + ".gz")
-    return packed if packed.exists() and not plain.exists() else plain
+    """A file, or what it was packed into; of JSON lines the list that others publish too."""
+    others = [plain.with_name(plain.name + ".gz")]
+    if plain.suffix == ".jsonl":
+        others.append(plain.with_suffix(".json"))
+    return next((path for path in (plain, *others) if path.exists()), plain)
 
 
 def _published(folder: Path, kb: str) -> Path | None:

@@ -12,6 +12,8 @@ _STARK = (
     "Wu et al. (2024). STaRK: Benchmarking LLM Retrieval on Textual and Relational Knowledge Bases. NeurIPS 2024.",
 )
 
+_OWN = Source("own questions", "not stated", "not stated")
+
 SOURCES: Mapping[str, Source] = MappingProxyType(
     {
         "spinach": Source(
@@ -104,6 +106,7 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
             "Tramp et al. (2025). First International TEXT2SPARQL Challenge, co-located with Text2KG at ESWC 2025. "
             "CK25: eccenca GmbH.",
         ),
-        "jsonl": Source("own questions", "not stated", "not stated"),
+        "jsonl": _OWN,
+        "table": _OWN,
     }
 )

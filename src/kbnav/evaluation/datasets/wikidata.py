@@ -67,8 +67,12 @@ def _qald_answer(record: Record) -> AnswerTable | None:
 
 
 def read_wikiwebquestions(file: File) -> Iterator[Question]:
-    """WikiWebQuestions: JSON lines with ``id``, ``question``, ``sparql``; answers in ``info.results`` where stored."""
-    for record in file.json_lines():
+    """WikiWebQuestions: JSON lines with ``id``, ``question``, ``sparql``; answers in ``info.results`` where stored.
+
+    SPINACH's authors pass it on as a list.
+    """
+    is_list = file.data.lstrip().startswith(b"[")
+    for record in file.records(file.json()) if is_list else file.json_lines():
         info = record.get("info", dict) if "info" in record.value else {}
         answers = None
         if "results" in info:
@@ -163,43 +167,6 @@ def read_simplequestions(file: File) -> Iterator[Question]:
             query=f"SELECT DISTINCT ?x WHERE {{ {pattern} . }}",
             answers=AnswerTable(("x",), ((Term("uri", ENTITY + answer),),)),
         )
-
-
-def read_jsonl(file: File) -> Iterator[Question]:
-    """One's own questions: JSON lines with ``id`` and ``question`` (a text, or texts by language).
-
-    Optional: ``sparql``; ``answers`` (SPARQL JSON bindings, a SPARQL JSON result, or a boolean); ``nodes`` (node ids of
-    an SKB); ``meta`` (an object).
-    """
-    for record in file.json_lines():
-        question = record.get("question", str, dict)
-        texts = {"en": record.text("question")} if isinstance(question, str) else question
-        if not texts or not all(isinstance(text, str) and text.strip() for text in texts.values()):
-            raise record.error("'question' needs a text, or texts by language")
-        yield Question(
-            id=record.identifier("id"),
-            texts=texts,
-            query=record.get("sparql", str) if "sparql" in record.value else "",
-            answers=_jsonl_answers(record),
-            nodes=_jsonl_nodes(record),
-            meta=record.get("meta", dict) if "meta" in record.value else {},
-        )
-
-
-def _jsonl_answers(record: Record) -> AnswerTable | None:
-    if "answers" not in record.value:
-        return None
-    answers = record.get("answers", list, dict, bool)
-    if isinstance(answers, bool):
-        return AnswerTable(boolean=answers)
-    return record.rows(answers) if isinstance(answers, list) else record.table(answers)
-
-
-def _jsonl_nodes(record: Record) -> tuple[str, ...]:
-    nodes = record.get("nodes", list) if "nodes" in record.value else []
-    if not all(isinstance(node, (str, int)) and not isinstance(node, bool) for node in nodes):
-        raise record.error("'nodes' must be ids, strings or whole numbers")
-    return tuple(map(str, nodes))
 
 
 def _plain(record: Record, meta: dict[str, Any], answers: AnswerTable | None = None) -> Question:

@@ -1,0 +1,168 @@
+"""``kbnav eval`` with what people bring themselves: questions in a spreadsheet, and answers of other systems."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from kbnav.apps.cli import main
+from kbnav.evaluation.records import read_saved_run
+from kbnav.evaluation.scoring import score_run
+
+QUESTIONS = """\
+id;question;sparql;answers;topic
+polonium;Who discovered polonium?;;Q7186|Q37463;people
+tungsten;What is the atomic number of tungsten?;SELECT ?n { wd:Q743 wdt:P1086 ?n };;numbers
+gas;Which gas glows red?;;neon;names
+"""
+
+
+@pytest.fixture
+def kbnav(mini_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "home").mkdir()
+    (mini_home / "mirrors").mkdir(exist_ok=True)
+    (tmp_path / "home" / "mirrors").symlink_to(mini_home / "mirrors")
+    monkeypatch.setenv("KBNAV_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.csv").write_text(QUESTIONS, encoding="utf-16")
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["kbnav", "eval", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, error = capsys.readouterr()
+        return int(ended.value.code or 0), out, error
+
+    return call
+
+
+def scores(folder: str) -> dict[str, float]:
+    return {one.id: one.values["f1"] for one in score_run(read_saved_run(Path(folder))).questions}
+
+
+def test_questions_of_a_spreadsheet_with_plain_ids_are_run_and_scored(kbnav, caplog):
+    code, out, error = kbnav("run", "mine.csv", "--kb", "mini", "--out", "runs/a")
+    assert code == 0, error
+    assert "3 questions" in out
+    assert scores("runs/a")["polonium"] == 1.0
+    assert "1 of 3 questions have names as stored answers: kbnav eval score runs/a --by labels" in caplog.text
+    assert read_saved_run(Path("runs/a")).gold["gas"].table.rows[0][0].value == "neon"
+
+
+PREDICTED = """\
+id,predicted_sparql
+polonium,SELECT ?who { wd:Q979 wdt:P61 ?who }
+tungsten,SELECT nonsense
+"""
+
+
+def test_queries_of_another_system_are_executed_and_scored(kbnav, tmp_path):
+    (tmp_path / "theirs.csv").write_text(PREDICTED)
+    code, out, error = kbnav(
+        "import", "theirs.csv", "mine.csv", "--kb", "mini", "--system", "theirs", "--out", "runs/t"
+    )
+    assert (code, out) == (0, "runs/t: 3 questions of mine, 1 queries failed, 1 without a prediction\n"), error
+    assert scores("runs/t") == {"polonium": 1.0, "tungsten": 0.0, "gas": 0.0}
+    saved = read_saved_run(Path("runs/t"))
+    assert (saved.info.system, saved.info.origin) == ("theirs", "theirs.csv")
+    assert "QuerySyntaxError" in saved.records["tungsten"].run.outcome.note
+    assert kbnav("run", "mine.csv", "--kb", "mini", "--out", "runs/a")[0] == 0
+    code, out, _ = kbnav("compare", "runs/a", "runs/t")
+    assert code == 0
+    code, _, error = kbnav("import", "theirs.csv", "mine.csv", "--kb", "mini", "--out", "runs/t")
+    assert (code, "choose another folder" in error) == (2, True)
+
+
+def test_answers_of_another_system_need_no_knowledge_base(kbnav, tmp_path):
+    questions = (
+        '{"id": "a", "question": "Who?", "answers": ["Q1", "Q2"]}\n{"id": "b", "question": "Is it?", "answers": true}\n'
+    )
+    (tmp_path / "q.jsonl").write_text(questions)
+    (tmp_path / "theirs.json").write_text(
+        json.dumps([{"question": "Who?", "answers": ["Q2"]}, {"id": "b", "answers": False}])
+    )
+    code, out, error = kbnav("import", "theirs.json", "q.jsonl", "--out", "runs/t")
+    assert (code, out) == (0, "runs/t: 2 questions of q\n"), error
+    assert scores("runs/t") == {"a": pytest.approx(2 / 3), "b": 0.0}
+
+
+def test_ranked_nodes_of_another_system_are_scored_as_a_ranking(kbnav, tmp_path):
+    (tmp_path / "q.csv").write_text("id,question,nodes\n1,Which?,n1|n2\n2,What?,n3\n")
+    (tmp_path / "theirs.tsv").write_text("id\tanswers\n1\tn9|n1\n2\tn3\n")
+    assert kbnav("import", "theirs.tsv", "q.csv", "--out", "runs/t")[0] == 0
+    found = {one.id: one.values["mrr"] for one in score_run(read_saved_run(Path("runs/t"))).questions}
+    assert found == {"1": 0.5, "2": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("id,sparql\npolonium,SELECT ?x {}\n", "theirs.csv has queries: name by --kb what they are asked of"),
+        ("id,answers\npolonum,Q1\n", "record 1: mine has no question 'polonum'; did you mean 'polonium'?"),
+        ("id,answers\npolonium,Q1\npolonium,Q2\n", "record 2: question polonium was predicted before"),
+        (
+            "id,prediction\npolonium,Q1\n",
+            "record 1: a prediction has one of sparql, answers, nodes; it has id, prediction",
+        ),
+        ("id,answers\n", "no predictions"),
+        ("id,answers\npolonium,Q1\n", "the gold of tungsten is a query: give --gold, or --kb to run it on"),
+        ('id,answers\npolonium,"[1, {}]"\n', "answers are texts and numbers, or SPARQL JSON bindings; one is dict"),
+    ],
+)
+def test_predictions_that_cannot_be_taken_are_one_line_and_exit_code_2(kbnav, tmp_path, content, message):
+    (tmp_path / "theirs.csv").write_text(content)
+    code, out, error = kbnav("import", "theirs.csv", "mine.csv", "--out", "runs/t")
+    assert (code, out) == (2, "")
+    assert message in error
+    assert len(error.splitlines()) == 1
+
+
+def test_gold_that_answers_could_not_be_scored_against_ends_a_run_before_it_begins(kbnav, tmp_path):
+    (tmp_path / "nodes.jsonl").write_text('{"id": "1", "question": "Which?", "nodes": ["n1"]}\n')
+    code, _, error = kbnav("run", "nodes.jsonl", "--kb", "mini", "--out", "runs/n")
+    assert code == 2
+    assert "the gold answers are nodes of an SKB (of 1: n1)" in error
+    (tmp_path / "both.csv").write_text("id,question,nodes,answers\n1,Which?,n1,\n2,What?,,Q7186\n")
+    code, _, error = kbnav("run", "both.csv", "--kb", "mini", "--out", "runs/b")
+    assert (code, "of 1 is nodes and that of 2 is a table" in error) == (2, True)
+    (tmp_path / "tables.jsonl").write_text('{"id": "1", "question": "Is it?", "answers": true}\n')
+    code, _, error = kbnav("run", "tables.jsonl", "--kb", "demo", "--system", "bm25", "--out", "runs/t")
+    assert (code, "this system ranks nodes: give the gold as nodes" in error) == (2, True)
+    assert not any(Path(folder, "questions.jsonl").exists() for folder in ("runs/n", "runs/b", "runs/t"))
+
+
+def test_plain_answers_are_nodes_on_an_skb_by_id_or_name(kbnav, tmp_path):
+    from kbnav.knowledge.bundled import bundled_skb
+    from kbnav.knowledge.skb.store import SKB
+
+    with SKB.open(bundled_skb(tmp_path / "home")) as skb:
+        ids, names = list(skb.nodes.ids)[:5], list(skb.nodes.names)[:5]
+        one = next(n for n in range(5) if list(skb.nodes.names).count(names[n]) == 1)
+    (tmp_path / "q.csv").write_text(f"id,question,answers\n1,Which?,{ids[0]}\n2,What?,{names[one]}\n")
+    assert kbnav("run", "q.csv", "--kb", "demo", "--system", "bm25", "--out", "runs/s")[0] == 0
+    gold = read_saved_run(Path("runs/s")).gold
+    assert (gold["1"].nodes, gold["2"].nodes) == ((ids[0],), (ids[one],))
+    (tmp_path / "q.csv").write_text("id,question,answers\n1,Which?,nobody at all\n")
+    code, _, error = kbnav("run", "q.csv", "--kb", "demo", "--system", "bm25", "--out", "runs/u")
+    assert (code, "the answer 'nobody at all' is neither an id nor a name in demo" in error) == (2, True)
+
+
+def test_the_list_says_what_is_here_and_how_the_rest_is_got(kbnav, tmp_path):
+    (tmp_path / "data" / "spinach").mkdir(parents=True)
+    (tmp_path / "data" / "spinach" / "dev.json").write_text("[]")
+    code, out, _ = kbnav("dataset", "list", "--data", "data")
+    states = {line.split()[0]: " ".join(line.split()[1:3]) for line in out.splitlines()}
+    assert code == 0
+    assert (states["spinach-dev"].split()[0], states["qald-10"].split()[0]) == ("here", "fetch")
+    assert states["grailqa-dev"] == "by hand"
+    code, _, error = kbnav("run", "qald-10", "--kb", "mini", "--data", "data", "--out", "runs/q")
+    assert (code, "kbnav eval dataset fetch qald-10 downloads it" in error) == (2, True)
+    code, _, error = kbnav("dataset", "fetch", "grailqa-dev", "--data", "data")
+    assert code == 2
+    assert (
+        "by hand, from https://dki-lab.github.io/GrailQA/, and put it there: data/grailqa/grailqa_v1.0_dev.json"
+        in error
+    )
