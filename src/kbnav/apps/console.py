@@ -21,6 +21,7 @@ from kbnav.answers import AnswerTable, Ranking
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.sparql.present import comment_labels, page_for, query_link, state_for
+from kbnav.knowledge.sparql.words.query import answer_in_words
 from kbnav.tools.show import cell_text
 from kbnav.trajectory import Call, Run, Step
 
@@ -151,6 +152,8 @@ def _answer_lines(run: Run) -> RenderableType:
         parts.append(table_lines(outcome.table))
     if outcome.ranking is not None and outcome.ranking.nodes:
         parts.append(ranking_lines(outcome.ranking))
+    if words := answer_in_words(outcome.query, outcome.table, run.language):
+        parts.append(Text(printable(words.text())))
     if outcome.query:
         parts.append(query_lines(labelled_query(run)))
     return Group(*parts)
@@ -255,6 +258,7 @@ def _run_lines(run: Run) -> Iterable[RenderableType]:
 def run_record(run: Run) -> dict[str, Any]:
     """What every program is told of a run, beside the answer itself: how it ended, its query, and what it cost."""
     outcome = run.outcome
+    words = answer_in_words(outcome.query, outcome.table, run.language)
     return {
         "run": run.id,
         "language": run.language,
@@ -264,6 +268,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "error": outcome.error,
         "query": outcome.query,
         "query_labelled": labelled_query(run),
+        "query_words": words.to_document() if words else None,
         "actions": len(run.steps),
         **{how.replace(" ", "_"): count for how, count in off_path(run).items()},
         "tokens": {"prompt": run.usage.prompt, "completion": run.usage.completion},

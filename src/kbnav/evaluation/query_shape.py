@@ -88,7 +88,7 @@ def _fields(read: Query) -> tuple[str, ...]:
     if read.select is None:
         return ()
     names = read.select.visible if read.select.star is None else sorted(read.select.visible)
-    unnamed = (f"_{number}" for number in range(1, read.select.unnamed + 1))
+    unnamed = (f"_{number}" for number in range(1, read.select.computed.count("") + 1))
     return tuple(dict.fromkeys((*(name[1:] for name in names), *unnamed)))
 
 
@@ -115,7 +115,7 @@ class _Found:
         self.clauses["SELECT"] += 1
         for expression in select.expressions:
             self._expression(expression)
-        for named in select.named:
+        for _, named in select.named:
             self._select(named)
         self._group(select.where)
         self._tail(select.tail)

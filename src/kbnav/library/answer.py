@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbnav.extras import needs
 from kbnav.knowledge.sparql.present import page_for, query_link
+from kbnav.knowledge.sparql.words.query import answer_in_words
 from kbnav.trajectory import Run, Status, Step, Turn
 
 if TYPE_CHECKING:
@@ -56,6 +57,13 @@ class Answer:
     def query(self) -> str:
         """The SPARQL query whose result the answer is; empty where there is none."""
         return self.run.outcome.query
+
+    @property
+    def query_words(self) -> str:
+        """What the query asks, in plain words (English, German or French); empty where there is none."""
+        outcome = self.run.outcome
+        words = answer_in_words(outcome.query, outcome.table, self.run.language)
+        return words.text() if words else ""
 
     @property
     def link(self) -> str:

@@ -10,6 +10,7 @@ from kbnav.apps.console import answer_record, labelled_query, printable, spent_w
 from kbnav.errors import UsageError
 from kbnav.evaluation.markdown import table
 from kbnav.knowledge.sparql.present import page_for, query_link
+from kbnav.knowledge.sparql.words.query import answer_in_words
 from kbnav.tools.show import cell_text
 from kbnav.trajectory import Run
 
@@ -43,6 +44,8 @@ def _markdown(run: Run, query_page: str) -> str:
     if outcome.table is not None and outcome.table.columns:
         rows = [[printable(cell_text(cell, outcome.table, 200)) for cell in row] for row in outcome.table.rows]
         parts.append(table(list(outcome.table.columns), rows).rstrip())
+    if words := answer_in_words(outcome.query, outcome.table, run.language):
+        parts.append(f"```text\n{printable(words.text())}\n```")
     if outcome.query:
         parts.append(f"```sparql\n{labelled_query(run)}\n```")
         if page := page_for(run.kb, query_page, run.outcome.query):

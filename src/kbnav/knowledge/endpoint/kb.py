@@ -31,7 +31,6 @@ from kbnav.knowledge.endpoint import entries, neighbors, published, search, shap
 from kbnav.knowledge.endpoint import index as naming
 from kbnav.knowledge.endpoint.known import Address, Data
 from kbnav.knowledge.endpoint.labels import Select, described, told_query
-from kbnav.knowledge.endpoint.names import words_of
 from kbnav.knowledge.endpoint.vocabulary import Word
 from kbnav.knowledge.service.exchange import Request
 from kbnav.knowledge.service.http import HttpClient
@@ -40,7 +39,7 @@ from kbnav.knowledge.service.query_replies import ACCEPT_ROWS, ACCEPT_TRIPLES, r
 from kbnav.knowledge.sparql.check import QueryForm
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.limits import outer_limit
-from kbnav.knowledge.sparql.prefixes import add_prefixes, names_in
+from kbnav.knowledge.sparql.prefixes import add_prefixes, names_in, words_of
 from kbnav.knowledge.sparql.rewriting import prepare
 
 if TYPE_CHECKING:

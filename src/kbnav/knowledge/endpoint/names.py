@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from urllib.parse import unquote
 
 from kbnav.answers import short_name
 from kbnav.errors import UnknownId
@@ -57,7 +56,6 @@ SUBCLASS = "http://www.w3.org/2000/01/rdf-schema#subClassOf"
 _IRI = re.compile(r"<?([A-Za-z][A-Za-z0-9+.-]*:(?://|[^\s<>/])[^\s<>\"{}|\\^`]*)>?")
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,30}")
 _PARTS = re.compile(r"[^A-Za-z0-9]+")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _ESCAPE = re.compile(r"\\([_~.\-!$&'()*+,;=/?#@%])")
 _VAGUE = frozenset(
     {"ontology", "resource", "vocab", "ns", "schema", "id", "data", "core", "rdf", "owl", "www", "instance"}
@@ -108,13 +106,6 @@ class Names:
             if prefix:
                 own[prefix] = namespace
         return Names(own)
-
-
-def words_of(iri: str) -> str:
-    """The last part of an IRI as words: ``hasManager`` as ``has manager``, ``weight_g`` as ``weight g``."""
-    local = re.split(r"[/#:]", iri.rstrip("/#"))[-1]
-    plain = _CAMEL.sub(" ", re.sub(r"[_\-+.]+", " ", unquote(local)))
-    return " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in plain.split())
 
 
 def namespace_of(iri: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from urllib.parse import unquote
 
 from kbnav.knowledge.sparql.tokens import Token, tokenize
 
@@ -70,6 +71,7 @@ SKB_PREFIXES: Mapping[str, str] = MappingProxyType(
 )
 """What queries to an SKB need not declare; see ``kbnav.knowledge.skb.rdf``."""
 
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _APART = re.compile(r"[/#?]")
 _ENTITY = re.compile(r"/(?:entity|prop(?:/[a-z-]+)*)/([QPL][1-9][0-9]*(?:-[FS][1-9][0-9]*)?)")
 
@@ -78,6 +80,13 @@ def entity_page(entity_id: str) -> str:
     """The title of an entity's page: ``Q1``, ``Property:P31``, ``Lexeme:L7#F2`` for a form or sense of a lexeme."""
     space = {"P": "Property:", "L": "Lexeme:"}.get(entity_id[:1], "")
     return space + entity_id.replace("-", "#", 1)
+
+
+def words_of(iri: str) -> str:
+    """The last part of an IRI as words: ``hasManager`` as ``has manager``, ``weight_g`` as ``weight g``."""
+    local = re.split(r"[/#:]", iri.rstrip("/#"))[-1]
+    plain = _CAMEL.sub(" ", re.sub(r"[_\-+.]+", " ", unquote(local)))
+    return " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in plain.split())
 
 
 def add_prefixes(query: str, prefixes: Mapping[str, str] = STANDARD_PREFIXES) -> str:

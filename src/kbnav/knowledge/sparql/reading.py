@@ -70,8 +70,8 @@ class _Found:
         self.groups: list[Group] = []
         self.literals: list[str] = []
 
-    def expression(self) -> Expression:
-        return Expression(tuple(self.variables), tuple(self.groups), tuple(self.literals))
+    def expression(self, place: Place) -> Expression:
+        return Expression(tuple(self.variables), tuple(self.groups), tuple(self.literals), place)
 
 
 class _Reader(Cursor):
@@ -143,12 +143,12 @@ class _Reader(Cursor):
 
     def _select(self) -> Select:
         self._expect("SELECT")
-        self._accept("DISTINCT", "REDUCED")
+        distinct = self._accept("DISTINCT", "REDUCED")
         variables: list[str] = []
         expressions: list[Expression] = []
-        named: list[Select] = []
+        computed: list[str] = []
+        named: list[tuple[str, Select]] = []
         star: Place | None = None
-        unnamed = 0
         while not self._is("WHERE", "FROM", "{", "WITH"):
             if self._is("*"):
                 token = self._take()
@@ -158,12 +158,13 @@ class _Reader(Cursor):
             else:
                 expression, name = self._computed()
                 expressions.append(expression)
+                computed.append(name)
                 variables += [name] if name else []
-                unnamed += not name
         while self._accept("WITH"):
             named.append(self._subquery())
         where = self._where()
-        return Select(where, tuple(variables), star, tuple(expressions), unnamed, tuple(named), self._tail())
+        tail, shown = self._tail(), tuple(variables)
+        return Select(where, shown, star, tuple(expressions), tuple(computed), tuple(named), tail, distinct)
 
     def _computed(self) -> tuple[Expression, str]:
         """``(… AS ?name)``, or as Blazegraph takes it, without a name; the expression and the variable."""
@@ -171,17 +172,18 @@ class _Reader(Cursor):
         self._operand(found)
         read = self._tokens[start : self._at]
         aliased = len(read) > 3 and read[-3].is_word("AS") and read[-2].kind == "variable"
-        return found.expression(), found.variables[-1] if aliased else ""
+        return found.expression(self._since(read[0].start)), found.variables[-1] if aliased else ""
 
-    def _subquery(self) -> Select:
+    def _subquery(self) -> tuple[str, Select]:
         """A named subquery, behind WITH."""
         self.beyond.add(_NAMED)
         self._expect("{")
         select = self._select()
         self._expect("}")
         self._expect("AS")
-        self._named[self._take().text] = select.visible
-        return select
+        name = self._take().text
+        self._named[name] = select.visible
+        return name, select
 
     def _tail(self) -> Tail:
         modifiers: list[Modifier] = []
@@ -194,12 +196,13 @@ class _Reader(Cursor):
             if kind in ("GROUP", "ORDER"):
                 self._expect("BY")
                 kind += " BY"
+            start, number = self._next().start, 0
             if kind in ("LIMIT", "OFFSET"):
-                self._take()
+                number = self._number()
             else:
                 while self._at < len(self._tokens) and not self._is("}", *_MODIFIERS):
                     self._operand(found)
-            modifiers.append(Modifier(kind, found.expression()))
+            modifiers.append(Modifier(kind, found.expression(self._since(start)), number))
         return Tail(tuple(modifiers), tuple(values))
 
     # Groups
@@ -241,19 +244,19 @@ class _Reader(Cursor):
             case "INCLUDE":
                 self.beyond.add(_NAMED)
                 name = self._take().text
-                return Include(self._since(start), self._named.get(name, ()))
+                return Include(self._since(start), self._named.get(name, ()), name)
         self._at -= 1
         raise self._unexpected("a pattern")
 
     def _expression(self, kind: str, start: int) -> Filter | Bind:
-        found = _Found()
+        found, opened = _Found(), self._next().start
         self._operand(found)
-        place = self._since(start)
+        place, expression = self._since(start), found.expression(self._since(opened))
         if kind == "FILTER":
-            return Filter(place, found.expression())
+            return Filter(place, expression)
         if not found.variables:
             raise syntax_error(self._text, start, "BIND sets no variable: write BIND(… AS ?name)")
-        return Bind(place, found.variables[-1], found.expression())
+        return Bind(place, found.variables[-1], expression)
 
     def _operand(self, found: _Found) -> None:
         """One operand and the bracket behind it, if any: ``?x``, ``(…)``, ``year(…)``, ``NOT EXISTS {…}``."""
@@ -270,6 +273,10 @@ class _Reader(Cursor):
                 found.variables.append("?" + taken.text[1:])
             if taken.is_word("NOT") or (taken.kind in ("word", "name", "iri") and self._is("(")):
                 self._operand(found)
+
+    def _number(self) -> int:
+        token = self._take()
+        return int(token.text) if token.kind == "number" and token.text.isdecimal() else 0
 
     def _values(self) -> Values:
         start = self._take().start

@@ -88,11 +88,15 @@ class Values:
 
 @dataclass(frozen=True)
 class Expression:
-    """What is read of an expression: its variables, the groups of its EXISTS, and its literals outside of those."""
+    """What is read of an expression: its variables, the groups of its EXISTS, and its literals outside of those.
+
+    ``kbnav.knowledge.sparql.expressions`` reads the rest, from its place.
+    """
 
     variables: tuple[str, ...] = ()
     groups: tuple[Group, ...] = ()
     literals: tuple[str, ...] = ()
+    place: Place = Place(0, 0)
 
 
 @dataclass(frozen=True)
@@ -142,10 +146,11 @@ class Nested:
 
 @dataclass(frozen=True)
 class Include:
-    """Blazegraph's INCLUDE of a named subquery, with the variables that this shows."""
+    """Blazegraph's INCLUDE of a named subquery (``name``: ``%name``), with the variables that this shows."""
 
     place: Place
     variables: tuple[str, ...]
+    name: str = ""
 
 
 Element = Triples | Values | Filter | Bind | Nested | Include
@@ -153,10 +158,11 @@ Element = Triples | Values | Filter | Bind | Nested | Include
 
 @dataclass(frozen=True)
 class Modifier:
-    """GROUP BY, HAVING, ORDER BY, LIMIT or OFFSET."""
+    """GROUP BY, HAVING, ORDER BY, LIMIT or OFFSET; ``number`` is that of the last two."""
 
     kind: str
     expression: Expression = Expression()
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -171,17 +177,19 @@ class Tail:
 class Select:
     """A SELECT, the query's own or a subquery's; ``star`` is the place of its ``*``, which ``variables`` is without.
 
-    ``expressions`` are those it computes, ``unnamed`` how many of them have no name (Blazegraph takes that), ``named``
-    its named subqueries (``WITH { … } AS %name``, Blazegraph's too).
+    ``expressions`` are those it computes, ``computed`` the variables they set, empty for one without a name (Blazegraph
+    takes that), ``named`` its named subqueries by name (``WITH { … } AS %name``, Blazegraph's too). ``distinct`` also
+    where it is REDUCED.
     """
 
     where: Group
     variables: tuple[str, ...]
     star: Place | None
     expressions: tuple[Expression, ...] = ()
-    unnamed: int = 0
-    named: tuple[Select, ...] = ()
+    computed: tuple[str, ...] = ()
+    named: tuple[tuple[str, Select], ...] = ()
     tail: Tail = Tail()
+    distinct: bool = False
 
     @property
     def visible(self) -> tuple[str, ...]:
@@ -239,6 +247,28 @@ def subqueries(group: Group) -> Iterator[Select]:
         if isinstance(element, Filter | Bind | Nested):
             for inner in element.groups:
                 yield from subqueries(inner)
+
+
+def groups_of(group: Group) -> Iterator[Group]:
+    """A group and all in it, those of subqueries and of EXISTS too."""
+    yield group
+    if group.select is not None:
+        for select in (*(one for _, one in group.select.named), group.select):
+            yield from groups_of(select.where)
+    for element in group.elements:
+        if isinstance(element, Filter | Bind | Nested):
+            for inner in element.groups:
+                yield from groups_of(inner)
+
+
+def bound_variables(query: Query) -> Iterator[str]:
+    """The variables that something in a query gives a value; some more than once."""
+    selects = [select for _, select in query.select.named] if query.select else []
+    for where in (query.where, *(select.where for select in selects)):
+        for group in groups_of(where):
+            yield from group.visible
+    for select in (*((query.select,) if query.select else ()), *selects, *subqueries(query.where)):
+        yield from filter(None, select.computed)
 
 
 def is_variable(text: str) -> bool:

@@ -88,7 +88,7 @@ def divide(query: str, scholarly: Collection[str] = CLASSES, *, guess: bool = Fa
         read = read_query(query, named=True)
     except UnreadQuery:
         return None
-    wheres = [*(one.where for one in read.select.named), read.where] if read.select else [read.where]
+    wheres = [*(one.where for _, one in read.select.named), read.where] if read.select else [read.where]
     patterns = [one for where in wheres for one in _patterns(where)]
     articles = _articles(patterns, scholarly, guess=guess)
     if not articles:
@@ -106,7 +106,7 @@ def _groups(group: Group) -> Iterator[Group]:
     """A group and all in it but what is in another service already."""
     yield group
     if group.select is not None:
-        for select in (*group.select.named, group.select):
+        for select in (*(one for _, one in group.select.named), group.select):
             yield from _groups(select.where)
     for element in group.elements:
         if isinstance(element, Filter | Bind) or (isinstance(element, Nested) and element.kind != "SERVICE"):

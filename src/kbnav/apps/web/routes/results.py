@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +25,7 @@ from kbnav.apps.web.telling import query_data, result_data
 from kbnav.errors import KbnavError, QueryTimeout, Stopped, StopRun
 from kbnav.knowledge.base import asked_by
 from kbnav.knowledge.sparql.present import comment_labels
+from kbnav.knowledge.sparql.words.query import answer_in_words
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -121,11 +123,14 @@ def _run_query(asked: SparqlQuery, parts: Any, served: Any, owner: str, count: C
         count()
         base = asked_by(served.kb, asked.query)
         labels = base.labels(ids_in(base, asked.query), language=asked.language)
-    labelled = comment_labels(asked.query, {**table.labels, **labels})
+    table = replace(table, labels={**table.labels, **labels})
+    labelled = comment_labels(asked.query, table.labels)
+    words = answer_in_words(asked.query, table, asked.language)
     result = table_result(table)
     head = StoredResult(unguessable("result"), owner, served.key, asked.language, "", result.to_document())
     result = result.first(parts.store.results.keep(head, result, parts.settings.web.result_bytes))
-    return {**query_data(asked.query, labelled, served), "result": result_data(head.id, result)}
+    told = {"query_words": words.to_document() if words else None, "result": result_data(head.id, result)}
+    return {**query_data(asked.query, labelled, served), **told}
 
 
 @router.get("/queries/{name}")

@@ -1,0 +1,1 @@
+"""A query in plain words, by rule from its structure."""
