@@ -9,7 +9,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.apps.web.parts import Server, web_settings
-from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
+from tests.apps.web.test_page import MARIE, ask, wait_for_the_end, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ def test_axe_finds_nothing_from_the_empty_page_to_an_answer_and_its_sharing(look
     ask(look, MARIE)
     wait_for_the_end(look)
     look.click(".steps summary")
-    look.fill("textarea.query", QUERY)
+    write(look, QUERY)
     look.click(".again")
     look.wait_for_selector(".sparql .map")
     look.click("text=Share")
@@ -56,7 +56,7 @@ def test_axe_finds_nothing_from_the_empty_page_to_an_answer_and_its_sharing(look
     look.evaluate("document.getElementById('sessions').open = true")
     look.wait_for_selector("#sessions li")
     assert faults(look) == []
-    look.fill("textarea.query", "SELECT ?element {")
+    write(look, "SELECT ?element {")
     look.click(".again")
     look.wait_for_selector(".sparql .problem:visible")
     assert faults(look) == []

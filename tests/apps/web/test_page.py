@@ -49,6 +49,19 @@ def open_steps(page: Page) -> None:
         page.click(".steps summary >> nth=0")
 
 
+def write(page: Page, query: str) -> None:
+    """Put a query into the editor in place of the one that is there."""
+    page.click(".cm-content")
+    page.keyboard.press("Control+a")
+    page.keyboard.press("Delete")
+    page.keyboard.insert_text(query)
+
+
+def written(page: Page) -> str:
+    """The query in the editor."""
+    return "\n".join(page.locator(".cm-line").all_inner_texts())
+
+
 @pytest.fixture
 def held_server(fresh_home: Path) -> Iterator[tuple[Server, Explorer]]:
     """A server whose model waits before its second action until it is told to go on."""
@@ -87,15 +100,16 @@ def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page: Page, server
             ["http://www.wikidata.org/entity/Q1128"],
         ]
 
-    assert "Q7186: Marie Curie" in page.input_value("textarea.query")
+    assert "Q7186: Marie Curie" in page.inner_text(".sparql .meaning")
+    assert not written(page).startswith("#")
     assert page.get_attribute(".sparql a.out", "href").startswith("https://query.wikidata.org/#SELECT")
-    page.fill("textarea.query", "SELECT ?element ?number { ?element wdt:P1086 ?number }")
+    write(page, "SELECT ?element ?number { ?element wdt:P1086 ?number }")
     page.click("text=Run the query")
     page.wait_for_selector(".sparql .rows td.number")
-    assert "P1086: atomic number" in page.input_value("textarea.query")
+    assert page.inner_text(".sparql .meaning") == "P1086: atomic number"
     assert page.locator(".sparql .chart rect").count() > 10
     warsaw, paris = ('"Point(21.0 52.2)"^^geo:wktLiteral', '"Point(2.4 48.9)"^^geo:wktLiteral')
-    page.fill("textarea.query", f"SELECT * {{ VALUES (?element ?at) {{ (wd:Q979 {warsaw}) (wd:Q1128 {paris}) }} }}")
+    write(page, f"SELECT * {{ VALUES (?element ?at) {{ (wd:Q979 {warsaw}) (wd:Q1128 {paris}) }} }}")
     page.click("text=Run the query")
     page.wait_for_selector(".sparql .map")
     assert page.locator(".sparql .map .place").all_text_contents() == ["polonium", "radium"]
@@ -103,7 +117,7 @@ def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page: Page, server
         "all => all.map(one => Number(one.getAttribute('cx')))"
     )
     assert east > west
-    page.fill("textarea.query", "SELECT ?element { ?element wdt:P1086 ")
+    write(page, "SELECT ?element { ?element wdt:P1086 ")
     page.click("text=Run the query")
     assert re.search("line 1", page.inner_text(".sparql .problem:visible"))
 
@@ -120,7 +134,7 @@ def test_thousands_of_rows_are_sorted_and_paged_by_the_server(page: Page, server
     page.goto(server.url)
     ask(page, MARIE)
     wait_for_the_end(page)
-    page.fill("textarea.query", "SELECT ?n ?s { ?n ?p ?s . FILTER(isLiteral(?s)) } LIMIT 4000")
+    write(page, "SELECT ?n ?s { ?n ?p ?s . FILTER(isLiteral(?s)) } LIMIT 4000")
     page.click("text=Run the query")
     page.wait_for_selector("text=Rows 1 to 50 of")
     where = page.locator(".sparql .where")
@@ -282,7 +296,7 @@ def test_a_shared_run_is_read_by_others_and_no_longer_when_it_is_taken_back(page
     other.wait_for_selector(".rows a")
     assert other.inner_text(".answer .text") == "polonium, radium"
     assert other.locator("#ask, .foot, .again").count() == 0
-    assert other.locator("textarea.query").get_attribute("readonly") is not None
+    assert other.locator(".cm-content").get_attribute("aria-readonly") == "true"
     page.click("text=Unshare")
     page.wait_for_selector("text=No longer shared.")
     assert other.goto(address).status == 404

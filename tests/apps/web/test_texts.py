@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 import kbnav.apps.web
 from kbnav.apps.web.texts import Texts, books, language_of
 from tests.apps.web.parts import Server
-from tests.apps.web.test_page import MARIE, ask, open_steps, wait_for_the_end
+from tests.apps.web.test_page import MARIE, ask, open_steps, wait_for_the_end, write
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Route
@@ -142,7 +142,7 @@ UNMARKED = """() => {
       if (one.hasAttribute(name)) texts.push([name, one.getAttribute(name)]);
   return texts.filter(([, text]) => /\\p{L}{2}/u.test(text) && !text.includes("⟦"));
 }"""
-DATA = {"query", "question", "thought", "action", "observation", "text", "note", "sort", "rows"}
+DATA = {"meaning", "query", "question", "thought", "action", "observation", "text", "note", "sort", "rows"}
 """Classes of what comes from the question, the model, and the knowledge base."""
 SAME = {"SPARQL", "CSV", "TSV", "JSON", "Excel", "mini · spinach · offline", MARIE, "element", "number"}
 
@@ -152,7 +152,7 @@ def test_all_that_the_page_says_of_an_answer_and_its_rows_comes_from_the_texts(p
     page.goto(server.url)
     ask(page, MARIE)
     wait_for_the_end(page)
-    page.fill("textarea.query", "SELECT ?element ?number { ?element wdt:P1086 ?number }")
+    write(page, "SELECT ?element ?number { ?element wdt:P1086 ?number }")
     page.click(".again")
     page.wait_for_selector(".sparql .chart")
     open_steps(page)

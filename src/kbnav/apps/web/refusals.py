@@ -18,6 +18,7 @@ from kbnav.errors import (
     NotAnswering,
     NotOffered,
     Overdue,
+    QuerySyntaxError,
     ServiceError,
     Stopped,
 )
@@ -61,14 +62,15 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 
 async def _went_wrong(request: Request, error: Exception) -> Response:
-    return _answer(request, next(status for kind, status in _STATUS if isinstance(error, kind)), str(error))
+    place = {"line": error.line, "column": error.column} if isinstance(error, QuerySyntaxError) else {}
+    return _answer(request, next(status for kind, status in _STATUS if isinstance(error, kind)), str(error), **place)
 
 
-def _answer(request: Request, status: int, why: str) -> Response:
+def _answer(request: Request, status: int, why: str, **more: int) -> Response:
     hide: Secrets = request.app.state.parts.hide
     path, why = request.url.path, hide.hidden(why)
     if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
-        return JSONResponse(problem(path, status, why), status)
+        return JSONResponse({**problem(path, status, why), **more}, status)
     missing = _MISSING.get(path.split("/")[1], ("problem.page", "problem.page_why"))
     head, body = missing if status == 404 else ("problem.other", "problem.other_why")
     return page(request, "problem.html", status, head=head, body=body, why=why)

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kbnav.apps.web import keeping, logouts, opinions
+from kbnav.apps.web import edits, keeping, logouts, opinions
 from kbnav.apps.web.database import Database, Rows, Run
+from kbnav.apps.web.edits import Edits
 from kbnav.apps.web.keeping import Results, forget_rows
 from kbnav.apps.web.logouts import Logouts
 from kbnav.apps.web.opinions import Opinions
@@ -42,6 +43,7 @@ _SCHEMA = (
     "CREATE INDEX IF NOT EXISTS web_asked_owner ON web_asked (owner, made)",
     *keeping.SCHEMA,
     *opinions.SCHEMA,
+    *edits.SCHEMA,
     *logouts.SCHEMA,
 )
 
@@ -106,6 +108,7 @@ class Store:
     def __init__(self, database: Database) -> None:
         self._run, self._together = database.run, database.together
         self.results, self.opinions, self.logouts = Results(database), Opinions(database), Logouts(database)
+        self.edits = Edits(database)
 
     def set_up(self) -> None:
         """Make the tables that are missing."""
@@ -151,7 +154,7 @@ class Store:
         with self._together(f"owner {session.owner}") as run:
             runs = run("DELETE FROM web_runs WHERE session = ? RETURNING id, answer", (session.id,))
             for run_id, _ in runs:
-                for table in ("web_events", "web_opinions"):
+                for table in ("web_events", "web_opinions", "web_edits"):
                     run(f"DELETE FROM {table} WHERE run = ?", (run_id,))
             for result in run("DELETE FROM web_results WHERE session = ? RETURNING id", (session.id,)):
                 forget_rows(run, result[0])
@@ -243,7 +246,12 @@ class Store:
 
     def forget_run(self, run_id: str) -> None:
         """Forget what a run has left behind, whose session was deleted meanwhile."""
-        for table, column in (("web_events", "run"), ("web_opinions", "run"), ("web_results", "id")):
+        for table, column in (
+            ("web_events", "run"),
+            ("web_opinions", "run"),
+            ("web_edits", "run"),
+            ("web_results", "id"),
+        ):
             self._run(f"DELETE FROM {table} WHERE {column} = ?", (run_id,))
         forget_rows(self._run, run_id)
 
@@ -314,7 +322,8 @@ class Store:
             run(f"DELETE FROM web_sessions WHERE {_EMPTY} AND made < ?", before)
             runs = run(f"DELETE FROM web_runs WHERE {old} AND NOT ({_UNDER_WAY}) RETURNING id, answer", before)
             for run_id, _ in runs:
-                run("DELETE FROM web_events WHERE run = ?", (run_id,))
+                for table in ("web_events", "web_edits"):
+                    run(f"DELETE FROM {table} WHERE run = ?", (run_id,))
             run("DELETE FROM web_asked WHERE made < ?", before)
         return _saved(runs)
 

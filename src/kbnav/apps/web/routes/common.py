@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, HTTPException, Request
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from kbnav.apps.web.runner import Runner
 from kbnav.apps.web.security import Visitor
@@ -45,6 +45,8 @@ class Problem(BaseModel):
     """Why a request was refused."""
 
     detail: str
+    line: int | None = Field(None, description="Of a query that cannot be read, where it goes wrong, from 1 on.")
+    column: int | None = None
 
 
 REFUSALS: dict[int | str, dict[str, Any]] = {

@@ -31,6 +31,7 @@ def front_page(request: Request, parts: Any, visitor: Any, session: str = "", sh
             "about": {one.name: one.about for one in service.systems(kb)},
             "rankings": [one.name for one in service.systems(kb) if one.kind == "retriever"],
             "examples": service.examples(kb.key),
+            "seconds": kb.settings.limits.query_timeout,
         }
         for kb in service.kbs.values()
     ]

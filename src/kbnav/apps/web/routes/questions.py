@@ -78,6 +78,7 @@ class RunData(BaseModel):
     """A question, how far it is, what happened, and the answer once there is one; ``before``: how many come first.
 
     ``made``, ``now`` and ``at`` of an event are seconds by the server's clock.
+    ``edited`` is the answer's query as its reader changed and ran it last, as ``POST /api/queries`` gave it.
     """
 
     id: str
@@ -91,6 +92,7 @@ class RunData(BaseModel):
     now: float = Field(default_factory=time.time)
     events: list[dict[str, Any]]
     answer: dict[str, Any] | None
+    edited: dict[str, Any] | None = None
     thumb: str = ""
     note: str = ""
     share: str | None = None
@@ -157,6 +159,7 @@ def run_data(parts: Any, run: StoredRun, *, shared: bool = False, before: int = 
         made=run.made,
         events=[{"id": event.number, **_event(event.data, share)} for event in parts.store.events(run.id)],
         answer=_answer(run.answer, share) if run.answer else None,
+        edited=_edited(parts.store.edits.of(run.id), share),
         thumb=thumb,
         note=note,
         share=run.share,
@@ -175,6 +178,10 @@ def _answer(answer: Mapping[str, Any], share: str | None) -> dict[str, Any]:
         return dict(answer)
     result = answer.get("result")
     return {**answer, "run": "", "result": {**result, "id": share} if result else None}
+
+
+def _edited(edited: dict[str, Any] | None, share: str | None) -> dict[str, Any] | None:
+    return {**edited, "result": {**edited["result"], "id": share}} if edited and share else edited
 
 
 def _offered(key: str, systems: Sequence[SystemEntry]) -> Offered:

@@ -17,10 +17,10 @@ from kbnav.agents.common.answering import ids_in
 from kbnav.apps.web.downloads import MEDIA, Form, download
 from kbnav.apps.web.keeping import StoredResult
 from kbnav.apps.web.results import Kept, Row, table_result
-from kbnav.apps.web.routes.common import REFUSALS, PartsOf, RunnerOf, VisitorOf
+from kbnav.apps.web.routes.common import REFUSALS, PartsOf, RunnerOf, VisitorOf, own_run
 from kbnav.apps.web.routes.questions import Body
 from kbnav.apps.web.service import missing_labels
-from kbnav.apps.web.store import unguessable
+from kbnav.apps.web.store import StoredRun, unguessable
 from kbnav.apps.web.telling import query_data, result_data
 from kbnav.errors import KbnavError, QueryTimeout, Stopped, StopRun
 from kbnav.knowledge.base import asked_by
@@ -42,6 +42,7 @@ Start = Annotated[int, Query(ge=0, le=1_000_000)]
 Count = Annotated[int, Query(ge=1, le=MOST_ROWS_A_PAGE)]
 Name = Annotated[str, Path(max_length=100)]
 FileName = Annotated[str, Query(max_length=100, description="By it the download can be looked after, as a query.")]
+Edited = Annotated[bool, Query(description="Of the query as its reader changed it, instead of the answer's own.")]
 Exact = Annotated[bool, Query(description="CSV and TSV as SPARQL has them; what looks like a formula is left so.")]
 _FILES: dict[int | str, dict[str, Any]] = {200: {"content": {kind.partition(";")[0]: {} for kind in MEDIA.values()}}}
 Column = Annotated[str, Query(max_length=200, description="Name of the column to sort by; empty: as it came.")]
@@ -54,6 +55,7 @@ class SparqlQuery(Body):
     query: str = Field(min_length=1, max_length=LONGEST_QUERY)
     language: str = Field("en", max_length=20, pattern=r"^[a-z]{2,12}(-[a-z0-9]{2,12})*$")
     name: str = Field("", max_length=100, description="By it the query can be looked after; yours to choose.")
+    run: str = Field("", max_length=100, description="A run of yours, with which the query and its result are kept.")
 
 
 class Waiting(BaseModel):
@@ -93,7 +95,7 @@ class Rows(BaseModel):
 async def run_query(
     asked: SparqlQuery, request: Request, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf
 ) -> dict[str, Any]:
-    """Run a read-only SPARQL query; its result is kept for a day, and it counts as a question.
+    """Run a read-only SPARQL query; its result is kept for a day, or with a run, and it counts as a question.
 
     Hanging up stops it, and so does ``DELETE /api/queries/{name}`` where it has a name.
     """
@@ -101,10 +103,11 @@ async def run_query(
     if "execute_query" not in served.kb.capabilities:
         raise HTTPException(422, f"{served.key} cannot be queried")
     web = parts.settings.web
+    run = await asyncio.to_thread(own_run, parts, visitor, asked.run) if asked.run else None
     await asyncio.to_thread(runner.may_ask, visitor.owner)
     # A query that waits at the knowledge base, and then takes its time there, is not late.
     seconds = 2 * served.settings.limits.query_timeout + web.page_seconds
-    call = partial(_run_query, asked, parts, served, visitor.owner, partial(runner.count, visitor.owner))
+    call = partial(_run_query, asked, parts, served, visitor.owner, run, partial(runner.count, visitor.owner))
     document: dict[str, Any] = await parts.service.queries.run(
         visitor.owner, served.key, call, gone=request.is_disconnected, seconds=seconds, wait=web.wait_seconds,
         refuse=served.guard.refuse, name=asked.name,
@@ -112,7 +115,9 @@ async def run_query(
     return document
 
 
-def _run_query(asked: SparqlQuery, parts: Any, served: Any, owner: str, count: Callable[[], None]) -> dict[str, Any]:
+def _run_query(
+    asked: SparqlQuery, parts: Any, served: Any, owner: str, run: StoredRun | None, count: Callable[[], None]
+) -> dict[str, Any]:
     """Run a query; one that is refused, or cannot be read, is not counted, because it costs nothing."""
     with served.guard.watching():
         try:
@@ -127,10 +132,14 @@ def _run_query(asked: SparqlQuery, parts: Any, served: Any, owner: str, count: C
     labelled = comment_labels(asked.query, table.labels)
     words = answer_in_words(asked.query, table, asked.language)
     result = table_result(table)
-    head = StoredResult(unguessable("result"), owner, served.key, asked.language, "", result.to_document())
+    session = run.session if run else ""
+    head = StoredResult(unguessable("result"), owner, served.key, asked.language, session, result.to_document())
     result = result.first(parts.store.results.keep(head, result, parts.settings.web.result_bytes))
     told = {"query_words": words.to_document() if words else None, "result": result_data(head.id, result)}
-    return {**query_data(asked.query, labelled, served), **told}
+    document = {**query_data(asked.query, labelled, served), **told}
+    if run:
+        parts.store.edits.keep(run.id, document)
+    return document
 
 
 @router.get("/queries/{name}")
@@ -192,16 +201,19 @@ async def shared_rows(
     count: Count = 50,
     sort: Column = "",
     descending: bool = False,
+    edited: Edited = False,
 ) -> Rows:
     """As for one's own, of a run that is shared."""
-    found = await asyncio.to_thread(_shared, parts, share_id)
+    found = await asyncio.to_thread(_shared, parts, share_id, edited)
     return await _rows(parts, request, _reader(request), found, start, count, sort, descending)
 
 
 @router.get("/shared/{share_id}/{form}", responses=_FILES)
-async def shared_file(share_id: str, form: Form, request: Request, parts: PartsOf, exact: Exact = False) -> Response:
+async def shared_file(
+    share_id: str, form: Form, request: Request, parts: PartsOf, exact: Exact = False, edited: Edited = False
+) -> Response:
     """As for one's own, of a run that is shared."""
-    found = await asyncio.to_thread(_shared, parts, share_id)
+    found = await asyncio.to_thread(_shared, parts, share_id, edited)
     return _download(parts, request, _reader(request), found[1], form, exact)
 
 
@@ -218,9 +230,11 @@ def _own(parts: Any, visitor: Any, result_id: str) -> tuple[StoredResult, Kept]:
     return found  # type: ignore[no-any-return]
 
 
-def _shared(parts: Any, share_id: str) -> tuple[StoredResult, Kept]:
+def _shared(parts: Any, share_id: str, edited: bool) -> tuple[StoredResult, Kept]:
     run = parts.store.shared(share_id)
-    found = parts.store.results.find(run.id) if run and parts.store.results.owner(run.id) else None
+    edit = parts.store.edits.of(run.id) if run and edited else None
+    result_id = edit["result"]["id"] if edit else run.id if run else ""
+    found = parts.store.results.find(result_id) if result_id else None
     if found is None:
         raise HTTPException(404, "nothing is shared here, or no longer")
     return found  # type: ignore[no-any-return]

@@ -18,13 +18,14 @@ export async function call(path, method = "GET", body = undefined) {
   if (response.status === 401) location.assign("/login");
   const text = await response.text();
   if (!response.ok) {
-    let reason = "";
+    let problem = {};
     try {
-      reason = JSON.parse(text).detail;
+      problem = JSON.parse(text);
     } catch {
-      reason = text.slice(0, 200);
+      problem.detail = text.slice(0, 200);
     }
-    throw new Error(reason || t("connection.status", { status: String(response.status) }));
+    const { detail, line, column } = problem;
+    throw Object.assign(new Error(detail || t("connection.status", { status: String(response.status) })), { line, column });
   }
   return text ? JSON.parse(text) : null;
 }

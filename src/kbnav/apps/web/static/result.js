@@ -8,8 +8,8 @@ import { number, t } from "./text.js";
 
 const PAGE = 50;
 
-/** A view of a result; `base` is the address that its rows and files are under. */
-export function showResult(result, base, offered) {
+/** A view of a result; `base` is the address that its rows and files are under, `edited` says of which of a run that is shared. */
+export function showResult(result, base, offered, { edited = false } = {}) {
   const state = { start: 0, sort: "", descending: false };
   const body = h("tbody");
   const heads = result.columns.map((name) => h("th", { scope: "col" },
@@ -19,13 +19,13 @@ export function showResult(result, base, offered) {
   const back = h("button", { type: "button", onclick: () => move(-PAGE) }, t("rows.previous"));
   const on = h("button", { type: "button", onclick: () => move(PAGE) }, t("rows.next"));
   const told = h("span", { class: "soft", role: "status" });
-  const file = (form) => h("a", { href: `${base}/${form}`, download: `kbnav.${form}`, onclick: (event) => fetchFile(event.target, form) },
+  const file = (form) => h("a", { href: `${base}/${form}${edited ? "?edited=true" : ""}`, download: `kbnav.${form}`, onclick: (event) => fetchFile(event.target, form) },
     form === "xlsx" ? "Excel" : form.toUpperCase());
   const pager = h("div", { class: "pager", role: "group", "aria-label": t("rows.label") }, where, result.rows > PAGE && [back, on], ["csv", "tsv", "json", "xlsx"].map(file), told);
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
 
   async function load() {
-    const query = new URLSearchParams({ start: state.start, count: PAGE, sort: state.sort, descending: state.descending });
+    const query = new URLSearchParams({ start: state.start, count: PAGE, sort: state.sort, descending: state.descending, ...(edited && { edited }) });
     try {
       const page = await call(`${base}/rows?${query}`);
       body.replaceChildren(...page.rows.map((row) => h("tr", {}, row.map(cell))));

@@ -1,9 +1,10 @@
 // One question: what is waited for, what was done, what came back, the answer.
 
 import { Awaited } from "./awaited.js";
-import { call, freshName } from "./client.js";
-import { h, link, s } from "./dom.js";
+import { call } from "./client.js";
+import { h, s } from "./dom.js";
 import { complain } from "./notices.js";
+import { QueryView } from "./query.js";
 import { showResult } from "./result.js";
 import { Steps } from "./steps.js";
 import { t } from "./text.js";
@@ -100,7 +101,7 @@ export class RunView {
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "");
     this.found.replaceChildren(
       answer.result ? showResult(answer.result, base, this.offered) : "",
-      answer.query ? this.query(answer) : "",
+      answer.query ? new QueryView(this.run, answer, this.offered).element : "",
       this.offered.share ? "" : this.foot());
     return HEADS[answer.status] || t("answer.said", { text: answer.text });
   }
@@ -114,49 +115,6 @@ export class RunView {
     if (answer.tokens?.prompt) parts.push(t("run.tokens", { n: answer.tokens.prompt + answer.tokens.completion }));
     if (typeof answer.cost === "number") parts.push(`$${answer.cost.toFixed(4)}`);
     return parts.join(" · ");
-  }
-
-  /** The query with labels, to be changed and run again. */
-  query(answer) {
-    const text = answer.query_labelled || answer.query;
-    const rows = Math.min(16, text.split("\n").length + 2);
-    const editor = h("textarea", { class: "query", rows, spellcheck: "false", "aria-label": t("query.label"), dir: "ltr" });
-    editor.value = text;
-    const shown = h("div");
-    const address = h("span", {}, answer.link && out(answer.link));
-    const problem = h("p", { class: "problem", role: "alert", hidden: true });
-    const button = h("button", { type: "button", class: "again" }, t("query.run"));
-    const told = h("span", { class: "soft", role: "status" });
-    button.addEventListener("click", async () => {
-      button.disabled = true;
-      problem.hidden = true;
-      const name = freshName();
-      const path = `/api/queries/${name}`;
-      const stop = h("button", { type: "button", class: "stop-query", onclick: () => call(path, "DELETE").catch(() => null) }, t("ask.stop"));
-      const ticking = setInterval(async () => {
-        const line = await call(path).catch(() => null);
-        if (line && button.disabled) told.textContent = line.before ? t("run.before", { n: line.before }) : t("query.running");
-      }, 1000);
-      button.after(stop);
-      try {
-        const found = await call("/api/queries", "POST", { kb: this.run.kb, query: editor.value, language: answer.language || "en", name });
-        editor.value = found.query_labelled;
-        address.replaceChildren(found.link ? out(found.link) : "");
-        shown.replaceChildren(showResult(found.result, `/api/results/${encodeURIComponent(found.result.id)}`, this.offered));
-      } catch (error) {
-        problem.textContent = error.message;
-        problem.hidden = false;
-        shown.replaceChildren();
-      }
-      clearInterval(ticking);
-      stop.remove();
-      told.textContent = "";
-      button.disabled = false;
-    });
-    if (this.offered.share) editor.readOnly = true;
-    return h("details", { class: "sparql", open: true }, h("summary", {}, "SPARQL"), editor,
-      h("p", { class: "tools" }, !this.offered.share && button, told, address, answer.link_note && h("span", { class: "soft" }, t("query.live"))),
-      problem, shown);
   }
 
   /** Thumbs, a note, a link to share. */
@@ -207,10 +165,6 @@ export class RunView {
     });
     return h("div", { class: "foot" }, up, down, note, said, share, shared);
   }
-}
-
-function out(address) {
-  return link(t("query.out"), address, { class: "out" });
 }
 
 /** A thumb; not every machine has a font with one. */

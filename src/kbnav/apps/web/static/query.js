@@ -1,0 +1,113 @@
+// An answer's query: what its ids mean, an editor, and what it gives when it is run again.
+
+import { call, freshName } from "./client.js";
+import { h } from "./dom.js";
+import { QueryEditor } from "./editor.js";
+import { showResult } from "./result.js";
+import { t } from "./text.js";
+
+/** A view of a run's query, or of what its reader made of it; those who read a shared run change nothing. */
+export class QueryView {
+  constructor(run, answer, offered) {
+    Object.assign(this, { run, answer, offered });
+    const shared = Boolean(offered.share);
+    const base = offered.kbs.find((one) => one.key === run.kb);
+    this.seconds = base?.seconds;
+    this.meaning = h("ul", { class: "meaning", dir: "auto" });
+    this.address = h("a", { class: "out", target: "_blank", rel: "noopener noreferrer", hidden: true }, t("query.out"));
+    this.problem = h("div", { class: "problem", role: "alert", hidden: true });
+    this.original = h("button", { type: "button", class: "original", onclick: () => this.restore() }, t("query.original"));
+    this.editor = new QueryEditor({ kb: run.kb, query: (run.edited || answer).query, label: t("query.label"), readOnly: shared, change: () => this.changed(), run: () => this.ask() });
+    this.button = h("button", { type: "button", class: "again", title: t("query.run_keys"), onclick: () => this.ask() }, t("query.run"));
+    this.stop = h("button", { type: "button", class: "stop-query", hidden: true, onclick: () => call(this.path, "DELETE").catch(() => null) }, t("ask.stop"));
+    this.layout = h("button", { type: "button", class: "format", onclick: () => this.format() }, t("query.format"));
+    this.told = h("span", { class: "soft", role: "status" });
+    this.shown = h("div");
+    this.element = h("details", { class: "sparql", open: true }, h("summary", {}, "SPARQL"), this.meaning, this.editor.element,
+      h("p", { class: "tools" }, !shared && [this.button, this.stop, this.layout, this.original], this.address, answer.link_note && h("span", { class: "soft" }, t("query.live")), this.told),
+      this.problem, this.shown);
+    this.explain(run.edited || answer);
+    this.changed();
+    if (run.edited) this.show(run.edited.result);
+  }
+
+  /** What the ids of a query mean, which the server has put in front of it as comments. */
+  explain({ query_labelled: labelled, query }) {
+    const above = labelled.endsWith(query) ? labelled.slice(0, labelled.length - query.length) : "";
+    this.meaning.replaceChildren(...above.split("\n").filter(Boolean).map((line) => h("li", {}, line.replace(/^# /, ""))));
+  }
+
+  /** The link opens what stands in the editor. */
+  changed() {
+    const query = this.editor.value;
+    const page = (this.answer.link || "").split("#")[0];
+    this.problem.hidden = true;
+    this.original.hidden = query === this.answer.query;
+    this.address.hidden = !page;
+    if (page) this.address.href = `${page}#${encodeURIComponent(query)}`;
+  }
+
+  restore() {
+    this.editor.value = this.answer.query;
+    this.explain(this.answer);
+  }
+
+  show(result) {
+    const base = this.offered.share ? `/api/shared/${encodeURIComponent(this.offered.share)}` : `/api/results/${encodeURIComponent(result.id)}`;
+    this.shown.replaceChildren(showResult(result, base, this.offered, { edited: Boolean(this.offered.share) }));
+  }
+
+  fail(error) {
+    const [why, ...place] = error.message.split("\n");
+    this.problem.replaceChildren(why, place.length ? h("pre", { tabindex: 0 }, place.join("\n")) : "");
+    this.problem.hidden = false;
+    if (error.line) this.editor.mark(error.line, error.column);
+  }
+
+  async format() {
+    this.problem.hidden = true;
+    try {
+      this.editor.value = (await call("/api/queries/format", "POST", { query: this.editor.value })).query;
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  async ask() {
+    if (this.button.disabled || this.offered.share) return;
+    this.button.disabled = true;
+    this.stop.hidden = false;
+    this.problem.hidden = true;
+    const name = freshName();
+    this.path = `/api/queries/${name}`;
+    const ticking = this.clock();
+    const query = this.editor.value;
+    try {
+      const found = await call("/api/queries", "POST", { kb: this.run.kb, query, language: this.answer.language || "en", name, run: this.run.id });
+      this.run.edited = found;
+      this.explain(found);
+      this.show(found.result);
+    } catch (error) {
+      this.shown.replaceChildren();
+      this.fail(error);
+    }
+    clearInterval(ticking);
+    this.stop.hidden = true;
+    this.told.textContent = "";
+    this.button.disabled = false;
+  }
+
+  /** Seconds since a query was sent, and how many it may take; or how many are before it. */
+  clock() {
+    const began = Date.now();
+    const tell = (before) => {
+      const n = Math.round((Date.now() - began) / 1000);
+      this.told.textContent = before ? t("run.before", { n: before }) : t("query.clock", { n, most: this.seconds });
+    };
+    tell(0);
+    return setInterval(async () => {
+      const line = await call(this.path).catch(() => null);
+      if (this.button.disabled) tell(line?.before);
+    }, 1000);
+  }
+}

@@ -1,0 +1,122 @@
+"""The editor of queries: it completes, explains and lays out, and what was changed is kept and shared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.apps.web.parts import Server, Visit
+from tests.apps.web.test_page import MARIE, ask, wait_for_the_end, write, written
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+NUMBERS = "SELECT ?element ?number { ?element wdt:P1086 ?number }"
+
+
+@pytest.fixture
+def answered(page: Page, server: Server) -> Page:
+    """A page with an answer, its query in the editor."""
+    page.goto(server.url)
+    ask(page, MARIE)
+    wait_for_the_end(page)
+    page.wait_for_selector(".cm-content")
+    return page
+
+
+def test_ids_are_completed_by_labels_and_prefixes_by_their_beginning(answered: Page):
+    page = answered
+    write(page, "")
+    page.locator(".cm-content").press_sequentially("SELECT * { ?x wdt:discov")
+    page.wait_for_selector(".cm-tooltip-autocomplete >> text=discoverer or inventor (P61)")
+    page.keyboard.press("Enter")
+    page.locator(".cm-content").press_sequentially(" wd:Marie Curie")
+    page.wait_for_selector(".cm-tooltip-autocomplete li >> text=Marie Curie (Q7186)")
+    page.keyboard.press("Enter")
+    assert written(page).startswith("SELECT * { ?x wdt:P61 wd:Q7186")
+    page.locator(".cm-content").press_sequentially(" ; skos")
+    page.wait_for_selector(".cm-tooltip-autocomplete >> text=http://www.w3.org/2004/02/skos/core#")
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+a")
+    page.keyboard.press("Delete")
+    assert written(page).strip() == ""
+
+
+def test_the_pointer_is_told_what_an_id_stands_for(answered: Page):
+    answered.hover(".cm-line span >> text=wd:Q7186")
+    assert answered.inner_text(".cm-tooltip.label, .cm-tooltip .label") == "Marie Curie (Q7186)"
+
+
+def test_a_query_is_laid_out_and_its_comments_stay(answered: Page):
+    write(answered, "SELECT ?x { # all\n ?x wdt:P31 wd:Q11344 . FILTER(?x != wd:Q1) }")
+    answered.click("text=Lay out")
+    answered.wait_for_selector(".cm-line:nth-child(3) >> text=FILTER")
+    assert written(answered).split("\n") == [
+        "SELECT ?x { # all", "  ?x wdt:P31 wd:Q11344 .", "  FILTER(?x != wd:Q1)", "}"
+    ]  # fmt: skip
+
+
+def test_the_caret_stands_under_what_is_wrong_here_and_in_the_editor(answered: Page):
+    write(answered, "SELECT ?x {\n  ?x wdt:P31 wd:Q5 ;; FILTR(?x) }")
+    answered.keyboard.press("Control+Enter")
+    answered.wait_for_selector(".sparql .problem:visible")
+    assert answered.inner_text(".cm-content .wrong") == "F"
+    shown, caret = answered.inner_text(".sparql .problem").split("\n")[-2:]
+    assert shown[caret.index("^") :].startswith("FILTR")
+    font = answered.eval_on_selector(".sparql .problem pre", "one => getComputedStyle(one).fontFamily")
+    assert "monospace" in font
+    answered.locator(".cm-content").press_sequentially("x")
+    assert answered.locator(".cm-content .wrong").count() == 0
+    assert "xFILTR" in written(answered)  # the cursor stood there
+
+
+def test_a_changed_query_is_kept_shared_and_opened_by_its_link(answered: Page, server: Server):
+    page = answered
+    write(page, NUMBERS)
+    assert page.get_attribute(".sparql a.out", "href").endswith("#SELECT%20%3Felement%20%3Fnumber%20%7B%20%3Felement%20"
+                                                                "wdt%3AP1086%20%3Fnumber%20%7D")  # fmt: skip
+    page.click(".again")
+    page.wait_for_selector(".sparql .rows td.number")
+    page.reload()
+    page.wait_for_selector(".sparql .rows td.number")
+    assert written(page) == NUMBERS
+    assert page.inner_text(".meaning") == "P1086: atomic number"
+    page.click("text=Share")
+    address = page.get_attribute(".shared-link", "href")
+    other = page.context.browser.new_context().new_page()
+    other.goto(address)
+    other.wait_for_selector(".sparql .rows td.number")
+    assert written(other) == NUMBERS
+    assert other.locator(".rows >> nth=0 >> css=tbody tr").count() == 2  # the answer's own
+    other.context.close()
+    page.click("text=Back to the answer's query")
+    assert "wdt:P61" in written(page)
+    assert page.locator(".original:visible").count() == 0
+
+
+def test_keys_of_the_page_are_letters_in_the_editor(answered: Page):
+    write(answered, "SELECT")
+    answered.keyboard.press("/")
+    assert written(answered) == "SELECT/"
+
+
+def test_names_of_an_skb_are_written_as_its_queries_write_them(visit: Visit):
+    found = visit("GET", "/api/kbs/demo/names?text=Brown Eye&kind=item").json()
+    assert found[0]["label"].startswith("The Brown Eye")
+    query = f"SELECT ?p {{ {found[0]['written']} ?p ?o }}"
+    assert visit("POST", "/api/queries", {"kb": "demo", "query": query}).json()["result"]["rows"] > 0
+    assert visit("GET", "/api/kbs/demo/prefixes").json()["rel"] == "urn:kbnav:relation/"
+
+
+def test_what_another_user_made_of_a_query_is_not_kept_with_a_run(visit: Visit, server: Server):
+    session = visit.session(kb="mini")
+    run = visit.answered(session, MARIE)
+    stranger = Visit(server.url)
+    asked = {"kb": "mini", "query": NUMBERS, "run": run["id"]}
+    assert stranger("POST", "/api/queries", asked).status_code == 404
+    assert visit("GET", f"/api/runs/{run['id']}").json()["edited"] is None
+    kept = visit("POST", "/api/queries", asked).json()
+    assert visit("GET", f"/api/runs/{run['id']}").json()["edited"] == kept
+    visit("DELETE", f"/api/sessions/{session}")
+    assert visit("GET", f"/api/results/{kept['result']['id']}/rows").status_code == 404
