@@ -25,8 +25,8 @@ from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.sparql.tokens import tokenize
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.knowledge.wikidata.mirror.endpoint import MIRROR
+from kbnav.knowledge.wikidata.mirror.pool import QueryError, QueryPool
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES
-from kbnav.knowledge.wikidata.mirror.worker import QueryError, QueryPool
 from kbnav.settings import Settings
 from tests.knowledge.sparql.real import examples
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import socket
 from pathlib import Path
 
 import pytest
 
 from kbnav.apps.cli.serve import opinions
+from kbnav.apps.web.server import listening
 from kbnav.apps.web.service import open_service
 from kbnav.errors import UsageError
 from tests.apps.web.parts import Server, Visit, web_settings
@@ -144,3 +146,10 @@ def test_the_text2sparql_interface_gives_the_query(visit: Visit):
 def test_the_server_says_when_it_is_ready(visit: Visit):
     assert visit("GET", "/health").json() == {"status": "ok"}
     assert visit("GET", "/ready").json() == {"status": "ok", "kbs": ["mini", "demo"]}
+
+
+def test_no_piece_of_a_reply_waits_for_word_of_the_one_before():
+    with listening("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -111,7 +111,7 @@ def serve(settings: Settings, *, ready: Ready) -> None:
     import uvicorn
     from uvicorn.supervisors import Multiprocess
 
-    with _listening(web.host, web.port) as listener, contextlib.suppress(KeyboardInterrupt):
+    with listening(web.host, web.port) as listener, contextlib.suppress(KeyboardInterrupt):
         ready(_address(web.host, listener))
         config = uvicorn.Config(partial(_worker_app, settings), factory=True, workers=web.workers, **_OPTIONS)
         Multiprocess(config, sockets=[listener]).run()
@@ -130,7 +130,7 @@ def run_app(make: Callable[[], Any], web: Web, *, ready: Ready) -> None:
     import uvicorn
 
     _prepare_process()
-    with _listening(web.host, web.port) as listener, contextlib.suppress(KeyboardInterrupt):
+    with listening(web.host, web.port) as listener, contextlib.suppress(KeyboardInterrupt):
         server = uvicorn.Server(uvicorn.Config(make(), **_OPTIONS))
         ready(_address(web.host, listener))
         server.run([listener])
@@ -161,12 +161,14 @@ def _worker_app(settings: Settings) -> FastAPI:
         sys.exit(error.exit_code)
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def listening(host: str, port: int) -> socket.socket:
     """A socket that listens. Raises UsageError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # A reply goes out in two pieces, of which the second would wait 40 ms for word of the first.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.bind((host, port))
         listener.listen(256)
     except OSError as error:

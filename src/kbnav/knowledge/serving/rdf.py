@@ -23,7 +23,7 @@ from kbnav.errors import DataError, KbnavError, UsageError
 from kbnav.knowledge.serving.http import PLAIN, Asked, Listening, Reply, failure
 from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
 from kbnav.knowledge.wikidata.mirror.endpoint import sparql_protocol
-from kbnav.knowledge.wikidata.mirror.worker import QueryPool
+from kbnav.knowledge.wikidata.mirror.pool import QueryPool
 
 FORMATS: Mapping[str, RdfFormat] = {
     ".ttl": RdfFormat.TURTLE,

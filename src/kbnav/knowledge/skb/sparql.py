@@ -15,7 +15,7 @@ from kbnav.knowledge.sparql.check import check
 from kbnav.knowledge.sparql.guard import guard
 from kbnav.knowledge.sparql.prefixes import SKB_PREFIXES, add_prefixes, declared_prefixes, expand
 from kbnav.knowledge.sparql.tokens import refuse_oversized, syntax_error, tokenize
-from kbnav.knowledge.wikidata.mirror.worker import MOST_BYTES, QueryError, QueryPool
+from kbnav.knowledge.wikidata.mirror.pool import MOST_BYTES, QueryError, QueryPool
 
 _LISTED = 50
 LABELLED = 100

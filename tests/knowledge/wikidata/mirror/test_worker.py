@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import socket
 import threading
 import time
@@ -16,9 +17,9 @@ import requests
 
 from kbnav.errors import Stopped
 from kbnav.knowledge.wikidata.kb import WikidataKB
+from kbnav.knowledge.wikidata.mirror.pool import QueryError, QueryPool
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES
-from kbnav.knowledge.wikidata.mirror.worker import QueryError, QueryPool
 from kbnav.settings import Settings
 from kbnav.stopping import Brake
 
@@ -148,3 +149,30 @@ def test_a_query_is_answered_however_many_files_the_process_has_open(mini: Path)
         for one in held:
             os.close(one)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_look_at_whether_a_query_is_wanted_that_comes_late_leaves_the_next_one_alone(one: QueryPool):
+    looking, answered, looks = threading.Event(), threading.Event(), list[threading.Thread]()
+
+    def gone() -> bool:
+        looks.append(threading.current_thread())
+        looking.set()
+        answered.wait(30)
+        return True  # by now the client has its answer, and has hung up
+
+    with ThreadPoolExecutor(1) as threads:
+        slower = SLOWER.replace("wdt:P61", "<http://www.wikidata.org/prop/direct/P61>")
+        first = threads.submit(one.query, slower, "json", "json", gone=gone)
+        assert looking.wait(30)
+        assert b"bindings" in first.result(30).body
+    answered.set()
+    looks[0].join(30)
+    assert one.query(QUICK, "json", "json").body == b'{"head":{},"boolean":true}'
+
+
+def test_a_child_that_ended_while_it_waited_costs_no_query(one: QueryPool):
+    one.query(QUICK, "json", "json")
+    (child,) = one._idle
+    os.kill(child._process.pid, signal.SIGKILL)
+    child._process.wait()
+    assert one.query(QUICK, "json", "json").body == b'{"head":{},"boolean":true}'

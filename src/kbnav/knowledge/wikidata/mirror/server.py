@@ -19,9 +19,9 @@ from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.api import ActionApi
 from kbnav.knowledge.wikidata.mirror.documents import Documents
 from kbnav.knowledge.wikidata.mirror.endpoint import sparql_protocol
+from kbnav.knowledge.wikidata.mirror.pool import QueryPool
 from kbnav.knowledge.wikidata.mirror.search import Index
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES, MirrorInfo, open_store, read_info
-from kbnav.knowledge.wikidata.mirror.worker import QueryPool
 from kbnav.settings import Endpoints
 
 DEFAULT_PORT = 7878

@@ -1,30 +1,17 @@
-"""Queries in child processes, each with a hard limit of time and memory.
+"""The child of a pool of queries, which runs one after another.
 
-The store's engine does not stop a query by itself, and running out of memory would end the process. So a query runs in
-a child: past its time the child is killed, past its memory it dies, and the pool starts another. Waiting for a child
-does not count as the query's time, and has its own limit. A query that takes long gives way to others.
-
-Run as a module this file is the child: ``python -m … STORE MEMORY_BYTES``, requests on its input and replies on
-its output, both as frames of a length and JSON or bytes.
+Run as a module: ``python -m … STORE MEMORY_BYTES``, requests on its input as frames of JSON, replies on its output.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import os
-import struct
-import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
-Form = Literal["json", "xml", "csv", "tsv", "ntriples", "turtle", "rdfxml"]
+from kbnav.knowledge.wikidata.mirror.frames import BROKEN, FAILED, RESULT, SIZE, SYNTAX, read_frame, write_frame
+
 _GRAPH_FORMS = frozenset({"ntriples", "turtle", "rdfxml"})
 _MEDIA = {
     "json": "application/sparql-results+json;charset=utf-8",
@@ -35,266 +22,7 @@ _MEDIA = {
     "turtle": "text/turtle;charset=utf-8",
     "rdfxml": "application/rdf+xml;charset=utf-8",
 }
-_LENGTH = struct.Struct("!BQ")
-_RESULT, _SYNTAX, _FAILED, _BROKEN, _SIZE, _GONE = range(6)
-_REASONS = {_SYNTAX: "syntax", _FAILED: "failed", _BROKEN: "broken", _SIZE: "size"}
 _GRACE_SECONDS = 5.0
-MOST_BYTES = 64 << 20
-"""Bytes of a result; as much as is taken from a query service."""
-LONG = 1.0
-"""Seconds after which a query gives way to others."""
-_NICE = 10
-_LOOK = 0.2
-"""Seconds between looks at whether a query is still wanted."""
-_KEPT_SECONDS = 30.0
-"""Seconds for which a child is kept that no query needs."""
-
-
-class QueryError(Exception):
-    """A query without a result.
-
-    ``reason`` is ``syntax``, ``timeout``, ``memory``, ``size``, ``failed``, ``broken``, ``busy`` or ``stopped``. One
-    that failed is at fault itself; where the store is broken no query may work, and where it is busy any may later.
-    """
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
-@dataclass(frozen=True)
-class Result:
-    """A result as it goes over the wire."""
-
-    media_type: str
-    body: bytes
-
-
-class QueryPool:
-    """Child processes that answer queries over one store. Threads may share a pool."""
-
-    def __init__(
-        self,
-        store: Path,
-        *,
-        size: int,
-        timeout: float,
-        memory_limit: int,
-        union: bool = False,
-        patience: float | None = None,
-    ) -> None:
-        """Keep up to ``size`` children; they start when first needed.
-
-        Args:
-            store: folder of the store.
-            size: queries that run at once; further ones wait for their turn.
-            timeout: seconds that a query may take, its turn not counted.
-            memory_limit: bytes of address space for each child; 0: no limit.
-            union: whether queries see all named graphs as one, beside the default graph.
-            patience: seconds that a query may wait for its turn; as long as ``timeout`` unless given.
-        """
-        self._union = union
-        self._timeout = timeout
-        self._patience = timeout if patience is None else patience
-        self._waiting = 0
-        self._command = [sys.executable, "-P", "-m", __name__, str(store), str(memory_limit)]
-        self._turns = threading.Semaphore(size)
-        self._lock = threading.Lock()
-        self._idle: list[_Child] = []
-        self._busy: set[_Child] = set()
-        self._closed = False
-
-    def query(
-        self,
-        text: str,
-        form: Form,
-        graph_form: Form,
-        *,
-        graph: str = "",
-        most_bytes: int = MOST_BYTES,
-        gone: Gone | None = None,
-    ) -> Result:
-        """Run a query; SELECT and ASK come in ``form``, CONSTRUCT and DESCRIBE in ``graph_form``.
-
-        ``graph`` is the IRI of the graph that the query is about; empty: the default graph. The query is stopped when
-        the run that it belongs to ends, and when ``gone`` says that nobody waits for it any more. Raises QueryError.
-        """
-        request = {"query": text, "form": form, "graph_form": graph_form, "most_bytes": most_bytes}
-        request |= {"union": self._union, "graph": graph}
-        stopped = threading.Event()
-        from kbnav.stopping import current_brake  # the child, which has this file too, need not load it
-
-        brake = current_brake()
-        with brake.telling(stopped.set) if brake else nullcontext():
-            self._wait(lambda: stopped.is_set() or (gone is not None and gone()))
-            try:
-                child = self._take()
-                try:
-                    return child.ask(request, self._timeout, lambda: stopped.is_set() or (gone is not None and gone()))
-                finally:
-                    self._give_back(child)
-            finally:
-                self._turns.release()
-
-    def _wait(self, unwanted: Gone) -> None:
-        """Wait for a turn. Raises QueryError where that takes too long."""
-        if self._turns.acquire(blocking=False):
-            return
-        end = time.monotonic() + self._patience
-        with self._lock:
-            before = self._waiting
-            self._waiting += 1
-        try:
-            while not self._turns.acquire(timeout=max(0.0, min(_LOOK, end - time.monotonic()))):
-                if unwanted():
-                    raise QueryError("stopped", STOPPED)
-                if time.monotonic() >= end:
-                    raise QueryError(
-                        "busy",
-                        f"it is too busy: the query waited {self._patience:g} s for its turn, {before} before it",
-                    )
-        finally:
-            with self._lock:
-                self._waiting -= 1
-
-    def _take(self) -> _Child:
-        with self._lock:
-            if self._closed:
-                raise QueryError("broken", "the server is being stopped")
-            try:
-                child = self._idle.pop() if self._idle else _Child(self._command)
-            except OSError as error:
-                raise QueryError("broken", f"no process can be started for the query: {error}") from error
-            self._busy.add(child)
-            return child
-
-    def _give_back(self, child: _Child) -> None:
-        with self._lock:
-            self._busy.discard(child)
-            now, ended = time.monotonic(), []
-            if child.fresh() and not self._closed:
-                child.idle_since = now
-                self._idle.append(child)
-            else:
-                ended.append(child)
-            while self._idle and self._idle[0].idle_since < now - _KEPT_SECONDS:  # the last is taken first
-                ended.append(self._idle.pop(0))
-        for one in ended:
-            one.end()
-
-    def close(self) -> None:
-        """End all children; a query that one of them runs fails."""
-        with self._lock:
-            self._closed = True
-            idle, self._idle = self._idle, []
-            for child in self._busy:  # the thread that uses it does the rest
-                child.kill()
-        for child in idle:
-            child.end()
-
-
-Gone = Callable[[], bool]
-"""Whether nobody waits for a query any more."""
-STOPPED = "the query was stopped"
-
-
-class _Child:
-    """One child process, used by one thread at a time."""
-
-    def __init__(self, command: list[str]) -> None:
-        # What its engine prints when memory runs out would only clutter the server's output.
-        self._killed = self._behind = False
-        self.idle_since = 0.0
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            process_group=0,  # a Ctrl-C in the terminal is for the process that serves, which may end in good order
-        )
-
-    def fresh(self) -> bool:
-        """Whether it lives and did not have to give way, which cannot be taken back."""
-        return not (self._killed or self._behind) and self._process.poll() is None
-
-    def ask(self, request: dict[str, Any], timeout: float, unwanted: Gone) -> Result:
-        done, why = threading.Event(), list[QueryError]()
-        watch = threading.Thread(target=self._watch, args=(done, timeout, unwanted, why), daemon=True)
-        watch.start()
-        kind, body = self._exchange(request | {"timeout": timeout})
-        done.set()
-        if kind == _RESULT:
-            media_type, _, rest = body.partition(b"\n")
-            return Result(media_type.decode(), rest)
-        if why:
-            raise why[0]
-        if kind == _GONE:
-            # Out of memory it ends by a signal, or by itself in good order.
-            if self._process.wait() > 0:
-                raise QueryError("broken", "the process that was to run the query ended unexpectedly")
-            raise QueryError("memory", "the query needed more memory than it may have")
-        raise QueryError(_REASONS[kind], body.decode(errors="replace"))
-
-    def _watch(self, done: threading.Event, timeout: float, unwanted: Gone, why: list[QueryError]) -> None:
-        """End a query that takes too long or is not wanted any more, and put one that takes long behind others."""
-        began = time.monotonic()
-        while not done.wait(max(0.0, min(_LOOK, began + timeout - time.monotonic()))):
-            taken = time.monotonic() - began
-            if taken >= timeout:
-                why.append(QueryError("timeout", f"the query took longer than {timeout:g} s"))
-            elif unwanted():
-                why.append(QueryError("stopped", STOPPED))
-            if why:
-                self.kill()
-                return
-            if taken >= LONG and not self._behind:
-                self._give_way()
-
-    def _give_way(self) -> None:
-        self._behind = True
-        if sys.platform != "win32":
-            with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, self._process.pid, _NICE)
-
-    def kill(self) -> None:
-        self._killed = True  # the system may take a moment
-        self._process.kill()
-
-    def end(self) -> None:
-        """Kill the process, where it still lives, and let go of what belongs to it."""
-        self._process.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            try:
-                if pipe is not None:
-                    pipe.close()
-            except OSError:  # what was not yet sent can no longer be
-                continue
-        self._process.wait()
-
-    def _exchange(self, request: dict[str, Any]) -> tuple[int, bytes]:
-        if self._process.stdin is None or self._process.stdout is None:
-            return _GONE, b""
-        try:
-            _write(self._process.stdin, 0, json.dumps(request).encode())
-            return _read(self._process.stdout) or (_GONE, b"")
-        except OSError:  # the pipe broke
-            return _GONE, b""
-
-
-def _write(stream: IO[bytes], kind: int, body: bytes) -> None:
-    stream.write(_LENGTH.pack(kind, len(body)))
-    stream.write(body)
-    stream.flush()
-
-
-def _read(stream: IO[bytes]) -> tuple[int, bytes] | None:
-    """One frame; None where the other side is gone."""
-    head = stream.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        return None
-    kind, length = _LENGTH.unpack(head)
-    body = stream.read(length)
-    return (kind, body) if len(body) == length else None
 
 
 def _serve(path: str, memory_limit: int) -> None:
@@ -303,28 +31,28 @@ def _serve(path: str, memory_limit: int) -> None:
 
     requests, replies = sys.stdin.buffer, sys.stdout.buffer
     store = None
-    while (frame := _read(requests)) is not None:
+    while (frame := read_frame(requests)) is not None:
         request = json.loads(frame[1])
         _stop_after(request["timeout"] + _GRACE_SECONDS)
         try:
             if store is None:
                 store = Store.read_only(path)
                 _limit_memory(memory_limit)
-            reply = _RESULT, _run(store, request)
+            reply = RESULT, _run(store, request)
         except SyntaxError as error:
-            reply = _SYNTAX, str(error.msg).encode()
+            reply = SYNTAX, str(error.msg).encode()
         except _TooLarge:
-            reply = _SIZE, too_large(request["most_bytes"]).encode()
+            reply = SIZE, _too_large(request["most_bytes"]).encode()
         except MemoryError:
             return
         except RuntimeError as error:  # a function that is not there, found before the query runs; or a damaged store
             unknown = "custom function" in str(error)
-            reply = (_SYNTAX if unknown else _BROKEN), str(error).encode()
+            reply = (SYNTAX if unknown else BROKEN), str(error).encode()
         except OSError as error:
-            reply = _BROKEN, str(error).encode()
+            reply = BROKEN, str(error).encode()
         except ValueError as error:
-            reply = _FAILED, str(error).encode()
-        _write(replies, *reply)
+            reply = FAILED, str(error).encode()
+        write_frame(replies, *reply)
         _stop_after(0)
 
 
@@ -348,7 +76,7 @@ class _TooLarge(Exception):
     """A result that grows beyond what may be sent."""
 
 
-def too_large(most_bytes: int) -> str:
+def _too_large(most_bytes: int) -> str:
     """What a result is told to be that is."""
     return f"the result is larger than {most_bytes >> 20} MiB: add a LIMIT, or count instead of listing"
 
