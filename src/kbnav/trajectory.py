@@ -292,6 +292,12 @@ def new_id(prefix: str) -> str:
 
 def versions() -> dict[str, str]:
     """Versions of what a run depends on."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> Mapping[str, str]:
+    """Read from the packages' files, which takes longer than much else of a run."""
     packages = ("kbnav", "langgraph", "langchain-core", "langchain-openai", "openai")
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 

@@ -211,14 +211,19 @@ class Runner:
                 news.clear()
                 live = self._live.get(run_id)
                 stored = live.writing.stored if live else 0
-                run = await asyncio.to_thread(self._store.run, run_id)
-                for event in await asyncio.to_thread(self._store.events, run_id, after):
+                events, over = await asyncio.to_thread(self._since, run_id, after)
+                for event in events:
                     after = event.number
                     yield event
-                if run is None or not run.under_way:
+                if over:
                     return
                 async for draft in _drafts(live, stored, news):
                     yield draft
+
+    def _since(self, run_id: str, after: int) -> tuple[list[StoredEvent], bool]:
+        """The events of a run behind a number, and whether it is over: looked at first, so that none is missed."""
+        over = not self._store.under_way(run_id)
+        return self._store.events(run_id, after), over
 
     def before(self, run_id: str) -> int:
         """How many questions come before one that waits here; 0 for all others."""

@@ -202,6 +202,10 @@ class Store:
         """A run by its id."""
         return next(self._runs("id = ?", run_id), None)
 
+    def under_way(self, run_id: str) -> bool:
+        """Whether there is such a run, and it has not ended."""
+        return bool(self._run(f"SELECT id FROM web_runs WHERE id = ? AND {_UNDER_WAY}", (run_id,)))
+
     def shared(self, share: str) -> StoredRun | None:
         """The run that a link shares."""
         return next(self._runs("share = ?", share), None)

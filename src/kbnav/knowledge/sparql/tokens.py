@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from kbnav.errors import QuerySyntaxError
@@ -58,6 +59,8 @@ _OPERATORS = ("!", "+", "-", "*", "/", "|", "^", "||", "&&")
 _MOST_OPERATORS = 1000
 _LONGEST_SIGN = 100
 _LONGEST_QUERY = 100_000
+_SHORT = 5_000
+"""Characters of a query whose tokens are kept at hand."""
 
 _CLOSES = {"(": ")", "{": "}", "[": "]"}
 
@@ -103,6 +106,10 @@ def tokenize(query: str) -> list[Token]:
 
 def tokenize_all(query: str) -> list[Token]:
     """Tokens of a query, comments among them. Raises QuerySyntaxError at a string that is never closed."""
+    return list(_at_hand(query) if len(query) <= _SHORT else _read(query))
+
+
+def _read(query: str) -> tuple[Token, ...]:
     tokens = []
     for match in _TOKEN.finditer(query):
         kind = match.lastgroup
@@ -110,7 +117,11 @@ def tokenize_all(query: str) -> list[Token]:
             raise syntax_error(query, match.start(), "the string that begins here is never closed")
         if kind != "space":
             tokens.append(Token(kind, match.group(), match.start()))  # type: ignore[arg-type]  # the groups are kinds
-    return tokens
+    return tuple(tokens)
+
+
+_at_hand = lru_cache(64)(_read)
+"""The checks and the rewriting of one query each begin with its tokens."""
 
 
 def nesting(query: str, tokens: Sequence[Token]) -> Nesting:

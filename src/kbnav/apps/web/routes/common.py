@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,22 +15,24 @@ from pydantic import BaseModel, Field
 from kbnav.apps.web.runner import Runner
 from kbnav.apps.web.security import Visitor
 from kbnav.apps.web.store import Session, StoredRun
+from kbnav.apps.web.watch import TICK
 
 if TYPE_CHECKING:
     from kbnav.apps.web.parts import Parts
 
 
-def _parts(request: Request) -> Parts:
+# Coroutines, because FastAPI has plain functions called in another thread, for each request.
+async def _parts(request: Request) -> Parts:
     parts: Parts = request.app.state.parts
     return parts
 
 
-def _runner(request: Request) -> Runner:
+async def _runner(request: Request) -> Runner:
     runner: Runner = request.app.state.runner
     return runner
 
 
-def _visitor(request: Request) -> Visitor:
+async def _visitor(request: Request) -> Visitor:
     visitor: Visitor | None = request.state.visitor
     if visitor is None:
         raise HTTPException(401, "log in first")
@@ -90,11 +93,14 @@ def sse_event(data: Mapping[str, Any] | str, number: int | None = None) -> str:
 
 async def finished(runner: Runner, run: StoredRun, request: Request) -> dict[str, Any]:
     """The last event's answer; a client that hangs up meanwhile stops the run."""
+    looked = time.monotonic()
     async with aclosing(runner.follow(run.id)) as events:
         async for event in events:
             if event is not None and event.data["kind"] == "end":
                 answer: dict[str, Any] = event.data["answer"]
                 return answer
-            if await request.is_disconnected():
-                runner.stop_soon(run)
+            if event is None or time.monotonic() > looked + TICK:
+                looked = time.monotonic()
+                if await request.is_disconnected():
+                    runner.stop_soon(run)
     raise HTTPException(503, "the server is shutting down")
