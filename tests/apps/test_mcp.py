@@ -28,10 +28,13 @@ from kbnav.apps.web.database import open_sqlite
 from kbnav.apps.web.desk import DATABASE, open_desk
 from kbnav.apps.web.store import Store
 from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.programs.candidates import FirstStage
 from kbnav.settings import Price, Settings
 from kbnav.systems import find
 from tests.apps.web.parts import Explorer, served_process, until, web_settings
 from tests.models.stub import ModelStub, completion, failure
+from tests.programs.parts import LAST, frozen_programs
 
 MARIE = "Which elements were discovered by Marie Curie?"
 QUERY = "SELECT ?who { wd:Q979 wdt:P61 ?who }"
@@ -293,6 +296,28 @@ def test_a_retriever_by_itself_offers_no_more(demo_kb: KnowledgeBase, tmp_path: 
     asyncio.run(talk())
     with served(web_settings(tmp_path, options={"of": ["bm25"]}), demo_kb, "rrf") as url:
         assert asyncio.run(called(url, RETRIEVE, RANKED))[0][1].startswith("1. The Brown Eye")
+
+
+def test_frozen_programs_rank_over_http(demo_kb: KnowledgeBase, tmp_path: Path):
+    """The program turns the first stage's ranking round."""
+    assert isinstance(demo_kb, SkbKB)
+    folder = tmp_path / "programs"
+    frozen_programs(demo_kb, Settings(kb="demo", home=tmp_path), folder, LAST)
+    settings = web_settings(tmp_path, options={"trained": str(folder)})
+    last = FirstStage(demo_kb, settings).retrieve("love letter").ids[-1]
+
+    async def talk(url: str) -> None:
+        async with Client(f"{url}/mcp") as client:
+            (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == RETRIEVE]
+            assert tool.input_schema["properties"].get("system", {}).get("enum") in (None, ["agent-retriever"])
+            data = (await client.call_tool(RETRIEVE, {**RANKED, "k": 3})).structured_content
+            assert (data["status"], data["system"]) == ("answered", "agent-retriever")
+            assert data["ranking"][0]["id"] == last
+            assert data["steps"][0]["tool"] == "route"
+            assert "program" in [step["tool"] for step in data["steps"]]
+
+    with served(settings, demo_kb, "agent-retriever") as url:
+        asyncio.run(talk(url))
 
 
 def test_no_key_is_in_what_a_client_is_told(mini_kb: KnowledgeBase, tmp_path: Path):

@@ -4,14 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.programs.contrast import Contrast
+from kbnav.programs.frozen import Description, GroupRecord, freeze
+from kbnav.programs.groups import Centroids
 from kbnav.programs.loop import Plan, Workshop
+from kbnav.programs.open import bound_to, open_parts
 from kbnav.programs.program import Failure, Outcome, Parameter, Program
 from kbnav.programs.trials import Bench, TrainingQuery
 from kbnav.programs.writer import Advice, Brief, Draft, Shown
+from kbnav.settings import Settings
 from kbnav.trace import Trace
+from kbnav.trained import kept
+
+FAILS = "def score(query, candidates):\n    return {candidates[0]: 1 / 0}\n"
+LAST = "def score(query, candidates):\n    return {node: place for place, node in enumerate(candidates)}\n"
+"""Turns the candidates round."""
+SEEN = "a question that was learned from"
+KINDS = ("red apples", "blue birds")
+
+
+def frozen_programs(kb: SkbKB, settings: Settings, folder: Path, *sources: str) -> None:
+    """Write a folder of frozen programs, a group for each source, whose queries are of ``KINDS``; "" for no program."""
+    kinds = KINDS[: max(1, len(sources))]
+    centroids = Centroids.of([[kind, f"all {kind}", kind] for kind in kinds])
+    records = [
+        GroupRecord(
+            id=f"g{number}",
+            pattern=kind,
+            training=("t",),
+            validation=("v",),
+            **({"program": f"g{number}.py", "sha256": Program.read(source).sha256} if source else {}),  # type: ignore[arg-type]
+        )
+        for number, (kind, source) in enumerate(zip(kinds, sources, strict=True), 1)
+    ]
+    about = Description(
+        skb=kb.name,
+        bound=bound_to(kb, open_parts(kb, settings)),
+        training=kept([("t", SEEN)]),
+        validation=kept([("v", "another")]),
+        words=centroids.words,
+        centroids=centroids.vectors,
+        groups=tuple(records),
+    )
+    freeze(folder, about, {f"g{n}": Program.read(source) for n, source in enumerate(sources, 1) if source})
+
 
 NODES = [f"n{number}" for number in range(30)]
 

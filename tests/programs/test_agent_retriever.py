@@ -23,16 +23,13 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.scripted import ScriptedModel
 from kbnav.programs.build import described
 from kbnav.programs.candidates import FirstStage
-from kbnav.programs.frozen import Description, GroupRecord, freeze
-from kbnav.programs.groups import Centroids
-from kbnav.programs.open import bound_to, open_parts
-from kbnav.programs.program import Program
+from kbnav.programs.open import open_parts
 from kbnav.programs.retriever import AgentRetriever, AgentRetrieverOptions, build_agent_retriever
 from kbnav.settings import Settings
 from kbnav.trace import Trace
-from kbnav.trained import kept
 from tests.apps.parts import Cli
 from tests.models.stub import silent_endpoint
+from tests.programs.parts import FAILS, LAST, SEEN, frozen_programs
 
 ASKED = {"made by": "Which instrument was made by {}?", "composed by": "Name a tune that {} composed."}
 
@@ -203,34 +200,8 @@ def test_one_ctrl_c_ends_a_training_whose_model_is_silent(sets: Path, demo_home:
 def _retriever(kb: KnowledgeBase, folder: Path, *sources: str, settings: Settings, **options: object) -> AgentRetriever:
     """Frozen programs, one a group, whose queries are about as many kinds of words."""
     assert isinstance(kb, SkbKB)
-    kinds = ["red apples", "blue birds"][: max(1, len(sources))]
-    centroids = Centroids.of([[kind, f"all {kind}", kind] for kind in kinds])
-    parts = open_parts(kb, settings)
-    records = [
-        GroupRecord(
-            id=f"g{number}",
-            pattern=kind,
-            training=("t",),
-            validation=("v",),
-            **({"program": f"g{number}.py", "sha256": Program.read(source).sha256} if source else {}),
-        )
-        for number, (kind, source) in enumerate(zip(kinds, sources, strict=True), 1)
-    ]
-    about = Description(
-        skb=kb.name,
-        bound=bound_to(kb, parts),
-        training=kept([("t", "a question that was learned from")]),
-        validation=kept([("v", "another")]),
-        words=centroids.words,
-        centroids=centroids.vectors,
-        groups=tuple(records),
-    )
-    freeze(folder, about, {f"g{n}": Program.read(source) for n, source in enumerate(sources, 1) if source})
+    frozen_programs(kb, settings, folder, *sources)
     return build_agent_retriever(kb, settings, AgentRetrieverOptions(trained=str(folder), **options))  # type: ignore[arg-type]
-
-
-FAILS = "def score(query, candidates):\n    return {candidates[0]: 1 / 0}\n"
-LAST = "def score(query, candidates):\n    return {node: place for place, node in enumerate(candidates)}\n"
 
 
 def test_a_program_that_fails_leaves_the_first_stages_ranking_and_its_step_says_so(
@@ -269,7 +240,7 @@ def test_a_model_routes_by_one_call_and_where_it_says_none_the_nearest_group_ans
     assert len(model.seen) == 2
     assert "agent_retriever/assign.md" in retriever.prompts
     with pytest.raises(UsageError, match="were used to train"):
-        retriever.refuse_seen([("1", "A question that was learned from!")])
+        retriever.refuse_seen([("1", f"{SEEN.upper()}!")])
 
 
 def test_the_writer_is_told_of_every_type_relation_field_and_function(demo_kb: KnowledgeBase, demo_home: Path):

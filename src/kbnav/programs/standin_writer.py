@@ -107,7 +107,10 @@ class StandInWriter:
         return MappingProxyType({})
 
     def write(self, brief: Brief, trace: Trace) -> Draft:  # noqa: ARG002 - as the protocol has it
-        """Each template once, those that learn twice; from then on the best program with one parameter changed."""
+        """Each template once, those that learn twice; then the program best in validation with one parameter changed.
+
+        That need not be one that was accepted: a small sure gain would else keep it from what may gain much more.
+        """
         learned = self._learned(brief)
         first = [Draft(source.replace(_MARK, Learned().literal())) for source in self._sources.values()]
         again = [
@@ -116,7 +119,7 @@ class StandInWriter:
         opening = [*first, *again]
         if brief.number <= len(opening):
             return opening[brief.number - 1]
-        best = brief.history.best or _leader(brief)
+        best = next(iter(brief.history.leaders(1)), None) or _leader(brief)
         if best is None:
             return opening[brief.number % len(opening)]
         if brief.number % 4 == 0 and "QUERIES = " in best.source:  # what was learned since
@@ -157,7 +160,7 @@ class StandInWriter:
 
 
 def _leader(brief: Brief) -> Step | None:
-    """While nothing is accepted: the program that did best on its batch beside the first stage."""
+    """While none was run on all validation queries: the program that did best on its batch beside the first stage."""
     ran = [step for step in brief.history.steps if step.metrics]
     return max(ran, key=lambda step: (step.metrics["mrr"] - (step.best_on_batch or 0.0), -step.number), default=None)
 

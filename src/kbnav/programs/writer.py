@@ -149,7 +149,9 @@ class ModelWriter:
     def write(self, brief: Brief, trace: Trace) -> Draft:
         """See ``Writer``."""
         history, anew = brief.history, brief.action == "anew"
+        instruction = "" if anew else history.pending
         lessons = history.lessons() if brief.memory else {}
+        lessons.pop(instruction, None)
         prompt = render(
             "agent_retriever/write.md",
             setting=self._setting,
@@ -160,7 +162,7 @@ class ModelWriter:
                 for kind, words in _LED_TO.items()
             },
             last=None if anew or brief.rejected else history.last,
-            instruction="" if anew else history.pending,
+            instruction=instruction,
         )
         return Draft(program_in(self._calls.ask(prompt, trace, purpose=brief.action)))
 

@@ -12,10 +12,13 @@ import pytest
 from kbnav.apps.web.service import offered
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.settings import Price
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.programs.candidates import FirstStage
+from kbnav.settings import Price, Settings
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.apps.web.test_page import open_steps
 from tests.models.stub import Canned, ModelStub, completion, silent_endpoint
+from tests.programs.parts import FAILS, LAST, frozen_programs
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -83,6 +86,29 @@ def test_chat_front_ends_and_the_challenge_get_what_a_ranking_has(server: Server
     with Server(web_settings(fresh_home, "demo", web_systems=("bm25",))) as one:
         answer = Visit(one.url)("GET", f"/?question={QUERY}&dataset=demo")
         assert (answer.status_code, "no query answers this question" in answer.text) == (422, True)
+
+
+def test_frozen_programs_answer_on_the_server_and_one_that_fails_says_so(demo_kb: KnowledgeBase, fresh_home: Path):
+    """The program of birds turns the first stage's ranking round; that of apples fails, so that it stands."""
+    folder = fresh_home / "programs"
+    settings = Settings(kb="demo", home=fresh_home)
+    assert isinstance(demo_kb, SkbKB)
+    frozen_programs(demo_kb, settings, folder, FAILS, LAST)
+    chosen = {"web_systems": ("agent-retriever",), "options": {"trained": str(folder)}}
+    with Server(web_settings(fresh_home, "demo", **chosen)) as server:
+        visit = Visit(server.url)
+        assert visit("GET", "/api/options").json()["kbs"][0]["systems"] == ["agent-retriever"]
+        first = FirstStage(demo_kb, settings)
+        for query, group in (("red apples", "g1"), ("blue birds", "g2")):
+            ended = visit.answered(visit.session(), query)
+            assert ended["status"] == "done"
+            expected = [demo_kb.skb.nodes.label(demo_kb.skb.number(node)) for node in first.retrieve(query).ids]
+            expected = expected if group == "g1" else expected[::-1]
+            rows = visit("GET", f"/api/results/{ended['answer']['result']['id']}/rows").json()["rows"]
+            assert [row[1]["text"] for row in rows] == expected[: len(rows)]
+            told = "\n".join(str(event.get("observation", "")) for event in ended["events"])
+            assert f"{group}: {query}" in told
+            assert ("first stage's ranking stands" in told) == (group == "g1")
 
 
 def test_a_silent_model_is_given_up_and_the_steps_before_it_are_kept(fresh_home: Path):

@@ -297,7 +297,9 @@ def _case(kb: SkbKB, settings: Settings, built: AgentRetriever, asked: Sequence[
 
 def _told(group: Group, step: Step) -> None:
     """A line for each step, on standard error."""
-    ran = f"batch {step.metrics['mrr']:.3f}, best {step.best_on_batch or 0:.3f}" if step.metrics else "did not run"
+    best = "" if step.best_on_batch is None else f", best {step.best_on_batch:.3f}"
+    ran = f"batch {step.metrics['mrr']:.3f}{best}" if step.metrics else "did not run"
+    ran += f", failed on {step.failed}" if step.failed else ""
     wrong = f"; {step.error.splitlines()[0][:120]}" if step.error else ""
     spent = step.paid.calls + step.api_paid.calls
     paid = f"; {spent} calls, {step.cost:.4f} $" if spent else ""
