@@ -103,6 +103,13 @@ def test_where_the_test_can_be_won_it_must_be():
     assert race(scored([1.0] * 120), QUERIES, before).ground == "test"
 
 
+def test_what_could_be_won_just_so_must_be_won():
+    """Four are left, and winning all four would give just the 0.125 that is asked for."""
+    before = best(*[0.5] * 4)
+    assert race(scored([1.0] + [0.5] * 3 + [1.0] * 116), QUERIES, before, significance=0.125).ground is None
+    assert race(scored([1.0] * 120), QUERIES, before, significance=0.125).ground == "test"
+
+
 def test_few_queries_far_from_the_ceiling_are_no_reason_to_be_lenient():
     """Four queries at 0.5: the test cannot be won, but 0.5 is no ceiling. Of 0.9 it is, of a hair less it is not."""
     assert race(scored([1.0] * 4), QUERIES[:4], flat(0.5)).ground is None

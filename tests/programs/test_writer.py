@@ -115,6 +115,15 @@ def test_advice_is_told_apart_by_what_it_led_to():
         assert "Advice" not in after.splitlines()[0]
 
 
+def test_a_program_that_was_taken_for_its_batch_is_not_called_better_in_validation():
+    author, model = writer("```python\nx\n```")
+    step = Step(1, "write", program("good"), {}, "a", batch=("t1",), accepted=True, ground="batch")
+    step = replace(step, validation={"mrr": 0.7, "hit@1": 0.2}, validated=(1.0, 0.4))
+    author.write(Brief("improve", 2, "books", [], {"mrr": 0.3, "hit@1": 0.1}, History((step,))), Trace())
+    (told,) = prompts(model)
+    assert "accepted as the same as the best before it in validation and better in training." in told
+
+
 def test_types_asked_for_are_told_with_their_shares_and_the_sandbox_with_its_language():
     author, model = writer("```python\nx\n```", "```python\nx\n```")
     brief = Brief(
