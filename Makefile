@@ -23,13 +23,13 @@ test: $(READY)  ## every test
 long-test: $(READY)  ## the wiki bot killed at random while it answers 200 questions
 	$(BIN)/python -m pytest -q tests/long
 
-train-test: .venv-train/.ready  ## the tests of the planner that trains a language model, in an environment with torch
+train-test: .venv-train/.ready  ## the tests of what is trained with torch, in an environment with it
 	.venv-train/bin/python -m pytest -q -o filterwarnings=default tests/training
 
 .venv-train/.ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv-train
 	.venv-train/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
-	.venv-train/bin/python -m pip install --quiet torch==2.13.0 'transformers>=4.56' 'peft>=0.17'
+	.venv-train/bin/python -m pip install --quiet torch==2.13.0 'transformers>=4.56' 'peft>=0.17' 'sentence-transformers[train]>=6.2'
 	.venv-train/bin/python -m pip install --quiet --no-deps -e .
 	touch $@
 

@@ -181,6 +181,9 @@ BUILT_IN: tuple[SystemEntry, ...] = (
         uses=("model",),
     ),
     _retriever("rrf", "Fuses several systems by their ranks.", "rrf:build_rrf", "RRFOptions", "vectors"),
+    _retriever(
+        "dense", "As vss, by encoders trained on questions of the SKB.", "dense:build_dense", "DenseOptions", "training"
+    ),
     SystemEntry(
         "plan-rank", "Follows a planner's relation paths, each end by its probability.",
         "kbnav.planning.plan_rank:build_plan_rank", "retriever", "kbnav.planning.plan_rank:PlanRankOptions", ("skb",),

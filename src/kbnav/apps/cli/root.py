@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from kbnav.apps.cli import bot, endpoint, evaluation, mirror, planner, programs, skb, sparql
+from kbnav.apps.cli import bot, endpoint, evaluation, mirror, planner, programs, skb, sparql, train
 from kbnav.apps.cli.ask import ask
 from kbnav.apps.cli.chat import chat
 from kbnav.apps.cli.check import check
@@ -44,6 +44,7 @@ app.add_typer(sparql.app, name="sparql", rich_help_panel="Knowledge bases")
 app.add_typer(evaluation.app, name="eval", rich_help_panel="Evaluation")
 app.add_typer(planner.app, name="planner", rich_help_panel="Evaluation")
 app.add_typer(programs.app, name="programs", rich_help_panel="Evaluation")
+app.add_typer(train.app, name="train", rich_help_panel="Evaluation")
 app.add(config, section="This program")
 app.add(completion, section="This program")
 

@@ -99,7 +99,8 @@ def build(
         typer.Option(
             "--encoder",
             metavar="ENCODER",
-            help="What embeds the texts: minilm, lsa, openai:<model>, sentence-transformers:<model> or none; "
+            help="What embeds the texts: minilm, lsa, openai:<model>, sentence-transformers:<model>, "
+            "trained:<folder> or none; "
             "default: minilm where it is installed, else lsa.",
         ),
     ] = "",

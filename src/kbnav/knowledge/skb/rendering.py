@@ -96,10 +96,10 @@ def indexed_texts(skb: SKB, *, relations: bool = False) -> Iterator[NodeText]:
         yield _indexed(skb, node, fields, relations=relations)
 
 
-def indexed_text(skb: SKB, node: int) -> str:
-    """What the indexes hold of one node, without relations."""
+def indexed_text(skb: SKB, node: int, *, relations: bool = False) -> str:
+    """What the indexes hold of one node, with ``relations`` or without."""
     names = NodeText(node, skb.nodes.type_of(node), str(skb.nodes.names[node]), skb.nodes.aliases(node), "")
-    return _indexed(skb, names, skb.documents[node], relations=False).document
+    return _indexed(skb, names, skb.documents[node], relations=relations).document
 
 
 def _indexed(skb: SKB, node: NodeText, fields: Fields, *, relations: bool) -> NodeText:

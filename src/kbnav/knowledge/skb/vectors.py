@@ -74,10 +74,13 @@ class VectorIndex:
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder queries need; minilm and lsa are loaded when first asked for. Raises UsageError for others."""
+        """The encoder queries need; minilm, lsa and trained ones are loaded when first asked for.
+
+        Raises UsageError for others.
+        """
         if self._encoder is None:
             kind = self.encoder_name.partition(":")[0]
-            if kind not in ("lsa", "minilm"):
+            if kind not in ("lsa", "minilm", "trained"):
                 raise UsageError(
                     f"{self._folder}: made by the encoder {self.encoder_name}, which must be given to search"
                 )

@@ -1,0 +1,258 @@
+"""``kbnav train``: retrieval that learns from questions and their answers. Needs the extra ``train``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, get_args
+
+import typer
+
+from kbnav.apps.cli.arguments import DataOption, JsonOption, load
+from kbnav.apps.cli.building import Progress
+from kbnav.apps.cli.help import Commands
+from kbnav.apps.cli.terminal import print_json
+
+if TYPE_CHECKING:
+    from kbnav.evaluation.datasets import Dataset
+    from kbnav.knowledge.skb.kb import SkbKB
+    from kbnav.settings import Settings
+    from kbnav.trained import Card
+    from kbnav.training.course import Point, Schedule
+    from kbnav.training.data import Example, Split
+
+app = Commands("Train what retrieves: on questions with their answers, for one SKB (extra train).")
+
+KbOption = Annotated[str, typer.Option("--kb", metavar="KB", help="Folder of the SKB, or demo.")]
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What is learned from."""
+
+    kb: KbOption
+    dataset: Annotated[
+        str, typer.Option("--dataset", "--questions", metavar="DATASET", help="Questions to learn from, with answers.")
+    ]
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of what is trained.")]
+    validation: Annotated[
+        str | None,
+        typer.Option("--validation", metavar="DATASET", help="Questions that the best state is chosen by."),
+    ] = None
+    held_out: Annotated[
+        float,
+        typer.Option(
+            "--held-out", metavar="SHARE", min=0.01, max=0.9, help="Without --validation: held out of --dataset."
+        ),
+    ] = 0.1
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first so many training questions.")
+    ] = None
+    data: DataOption = None
+
+    def settings(self) -> Settings:
+        """The settings under these options. Raises UsageError."""
+        return load(kb=self.kb, data=self.data)
+
+    def split(self, kb: SkbKB, settings: Settings, seed: int) -> Split:
+        """The questions of both parts. Raises UsageError where one has no answers in the SKB."""
+        from kbnav.evaluation.evaluate import find_dataset
+        from kbnav.training.data import split
+
+        learned = find_dataset(self.dataset, settings.data)
+        apart = find_dataset(self.validation, settings.data) if self.validation else None
+        parts = [_answered(one, kb) if one else [] for one in (learned, apart)]
+        hashes = {one.name: one.sha256 for one in (learned, apart) if one}
+        return split(parts[0][: self.limit], parts[1], hashes, held_out=self.held_out, seed=seed)
+
+
+@dataclass(frozen=True)
+class Course:
+    """How the training goes."""
+
+    epochs: Annotated[int, typer.Option("--epochs", metavar="N", min=1, help="At most.")] = 10
+    rate: Annotated[float, typer.Option("--rate", metavar="RATE", min=0, help="Of learning, at its highest.")] = 2e-5
+    batch: Annotated[int, typer.Option("--batch", metavar="N", min=1, help="Questions of a step, in each process.")] = (
+        16
+    )
+    every: Annotated[
+        int,
+        typer.Option("--every", metavar="STEPS", min=0, help="Validate after so many steps; 0: after each epoch."),
+    ] = 0
+    patience: Annotated[
+        int, typer.Option("--patience", metavar="N", min=1, help="Validations without gain before it ends.")
+    ] = 3
+    steps: Annotated[
+        int, typer.Option("--steps", metavar="N", min=0, help="End after so many steps, for a trial; 0: never.")
+    ] = 0
+    mini_batch: Annotated[
+        int, typer.Option("--mini-batch", metavar="N", min=0, help="Texts in memory at once; 0: as many as fit.")
+    ] = 0
+    device: Annotated[
+        str, typer.Option("--device", metavar="DEVICE", help="As cpu, cuda:1; auto: a GPU if there is one.")
+    ] = "auto"
+    dtype: Annotated[
+        str, typer.Option("--dtype", metavar="TYPE", help="float32, bfloat16 or float16; auto: bfloat16 on a GPU.")
+    ] = "auto"
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of all that is drawn.")] = 0
+
+    def schedule(self) -> Schedule:
+        """The same as the training takes it. Raises UsageError for a type that there is not."""
+        from dataclasses import asdict
+
+        from kbnav.errors import UsageError
+        from kbnav.training.course import DTypeName, Schedule
+
+        if self.dtype not in get_args(DTypeName):
+            raise UsageError(f"no type {self.dtype!r}; there are {', '.join(get_args(DTypeName))}")
+        return Schedule(**asdict(self))
+
+
+BaseOption = Annotated[
+    str,
+    typer.Option(
+        "--base", metavar="MODEL", help="Name on the hub, a folder, or minilm (of its package); roberta-base as STaRK."
+    ),
+]
+RelationsOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--relations/--no-relations", help="Documents with relations; default: where the SKB was built with them."
+    ),
+]
+LongestOption = Annotated[
+    int, typer.Option("--longest", metavar="TOKENS", min=8, help="Of a text that are read; what follows is not.")
+]
+
+
+def dense(
+    learned: Learned,
+    course: Course,
+    base: BaseOption = "roberta-base",
+    shared: Annotated[
+        bool, typer.Option("--shared", help="One encoder for questions and documents, and not two.")
+    ] = False,
+    negatives: Annotated[
+        str,
+        typer.Option(
+            "--negatives",
+            metavar="SYSTEM=N",
+            help="Hard negatives of a question, with commas: of a retrieval system, or paths=N, ends of the answer's "
+            "relation path.",
+        ),
+    ] = "vss=20",
+    positives: Annotated[
+        int, typer.Option("--positives", metavar="N", min=1, help="Answers of a question at most.")
+    ] = 5,
+    longest: LongestOption = 256,
+    relations: RelationsOption = None,
+    pool: Annotated[
+        int,
+        typer.Option("--pool", metavar="N", min=0, help="Documents that a validation question is asked of; 0: all."),
+    ] = 2000,
+    vectors: Annotated[bool, typer.Option(help="Make the SKB's vectors with it at the end.")] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Train the dense retriever (STaRK): encoders of questions and documents. Killed, the same command goes on."""
+    from kbnav.training.dense import DenseOptions, train_dense
+    from kbnav.training.negatives import read_sources
+
+    settings = learned.settings()
+    with _open(settings) as kb, _progress() as progress:
+        options = DenseOptions(
+            base=base,
+            two=not shared,
+            negatives=tuple(read_sources(negatives).items()),
+            positives=positives,
+            longest=longest,
+            relations=kb.skb.relational_vectors is not None if relations is None else relations,
+            pool=pool,
+        )
+        split = learned.split(kb, settings, course.seed)
+        card = train_dense(
+            kb, split, learned.out, options, course.schedule(), settings, listener=_told, progress=progress
+        )
+        if card is None:
+            return
+        if vectors:
+            _embed(learned.out, kb, progress)
+    _print(learned.out, card, as_json)
+
+
+def embed(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What kbnav train dense wrote.")],
+    kb: KbOption,
+    as_json: JsonOption = False,
+) -> None:
+    """Make the vectors of an SKB by a trained encoder, beside it, as after an update. Killed, it goes on."""
+    with _open(load(kb=kb)) as opened, _progress() as progress:
+        count = _embed(folder, opened, progress)
+    if as_json:
+        print_json({"folder": str(folder), "vectors": count})
+    else:
+        print(f"{folder}: vectors of {count:,} nodes")
+
+
+def _embed(folder: Path, kb: SkbKB, progress: Progress) -> int:
+    from kbnav.encoders.trained import Trained
+    from kbnav.retrieval.dense import embed as make
+
+    encoder = Trained.load(folder)
+    make(folder, kb.skb, encoder, encoder.card, progress)
+    return kb.skb.meta.nodes
+
+
+def _answered(dataset: Dataset, kb: SkbKB) -> list[Example]:
+    """The questions of a dataset that have answers in the SKB. Raises UsageError where none has."""
+    from kbnav.errors import UsageError
+    from kbnav.training.data import examples
+
+    found = examples(((one.id, one.text(), one.nodes, one.meta) for one in dataset.questions), kb.skb)
+    if not found:
+        raise UsageError(f"no question of {dataset.name} has an answer in {kb.name}")
+    if left_out := len(dataset) - len(found):
+        print(f"{left_out:,} questions of {dataset.name} left out: no answer of them is in {kb.name}", file=sys.stderr)
+    return found
+
+
+def _told(point: Point) -> None:
+    loss = "before training" if point.loss is None else f"loss {point.loss:.3f}"
+    scores = ", ".join(f"{name} {value:.3f}" for name, value in point.scores.items())
+    print(f"epoch {point.epoch:g}, {point.step:,} steps: {loss}; {scores}", file=sys.stderr, flush=True)
+
+
+def _print(out: Path, card: Card, as_json: bool) -> None:
+    if as_json:
+        print_json({"out": str(out), **card.model_dump(mode="json", exclude={"training", "validation", "files"})})
+        return
+    questions = f"{len(card.training):,} questions, {card.epochs:g} epochs in {card.seconds:,.0f} s"
+    print(f"{out}: {card.kind} trained on {questions}; the best after {card.best_epoch:g}")
+    print(f"on {len(card.validation):,} validation questions among {card.pool:,} documents, before and after:")
+    for name, value in card.after.items():
+        print(f"  {name} {card.before[name]:.3f} {value:.3f}")
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """What is seen meanwhile; of several processes the first one alone shows it."""
+    from rich.console import Console
+
+    with Progress(Console(stderr=True, quiet=os.environ.get("RANK", "0") != "0")) as progress:
+        yield progress
+
+
+@contextmanager
+def _open(settings: Settings) -> Iterator[SkbKB]:
+    from kbnav.knowledge.open import open_kb
+    from kbnav.knowledge.skb.kb import as_skb
+
+    with open_kb(settings) as kb:
+        yield as_skb(kb, "kbnav train")
+
+
+app.add(dense)
+app.add(embed)

@@ -1,0 +1,115 @@
+"""Bases that are trained on, by name or folder, and how many texts fit into memory. Needs the extra ``train``."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from kbnav.encoders.minilm import find_files
+from kbnav.errors import UsageError
+
+MINILM = "minilm"
+_MOST_AT_ONCE = 256
+_ON_CPU = 32
+"""Texts at once where memory is not a device's own: more are no faster."""
+
+
+def base_folder(base: str) -> str:
+    """Where a base is: ``minilm`` in its package, a folder, or a name of the hub. Raises UsageError."""
+    if base == MINILM:
+        return str(find_files()[0].parent)
+    if base.startswith((".", "/", "~")) and not Path(base).expanduser().is_dir():
+        raise UsageError(f"no base {base!r}: there is no such folder")
+    return base
+
+
+def bi_encoder(base: str, device: str, *, two: bool, longest: int) -> Any:
+    """An encoder of questions and documents from one base: two of them, or one for both (STaRK, section 3.1).
+
+    It reads ``longest`` tokens of a text. Raises UsageError where the base cannot be had.
+    """
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Router
+
+    model = _loaded(SentenceTransformer, base, device)
+    positions = model.max_seq_length or longest
+    if two:
+        parts = list(model.children())
+        router = Router.for_query_document(query_modules=parts, document_modules=deepcopy(parts))
+        model = SentenceTransformer(modules=[router], device=device)
+    model.max_seq_length = min(longest, positions)
+    return model
+
+
+def _loaded(kind: Any, base: str, device: str, **more: Any) -> Any:
+    """A base as a model of some ``kind``, in float32. Raises UsageError where it cannot be had."""
+    try:
+        model = kind(base_folder(base), device=device, **more)
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        raise UsageError(f"no base {base!r}: {str(error).strip().splitlines()[0]}") from error
+    return model.float()
+
+
+def weights_sha256(model: Any) -> str:
+    """Of the values of all weights, in the order of their names."""
+    digest = hashlib.sha256()
+    for name, values in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(values.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def mini_batch(device: str, asked: int, attempt: Callable[[int], object]) -> int:
+    """How many texts are in memory at once: ``asked``, or on a GPU the most that ``attempt`` goes well with.
+
+    Raises UsageError where not even one fits.
+    """
+    if asked:
+        return asked
+    if not device.startswith("cuda"):
+        return _ON_CPU
+    return most_that_fits(attempt)
+
+
+def most_that_fits(attempt: Callable[[int], object], most: int = _MOST_AT_ONCE) -> int:
+    """The largest of ``most`` and its halves that ``attempt`` does not run out of memory with. Raises UsageError."""
+    from accelerate.utils import find_executable_batch_size
+
+    size = 2 * most
+
+    def halved() -> int:
+        nonlocal size
+        size //= 2
+        return size
+
+    @find_executable_batch_size(starting_batch_size=halved(), reduce_batch_size_fn=halved)  # type: ignore[untyped-decorator]
+    def tried(count: int) -> int:
+        attempt(count)
+        return count
+
+    try:
+        return int(tried())
+    except RuntimeError as error:
+        if "No executable batch size" not in str(error):
+            raise
+        raise UsageError(
+            "the device has not enough memory for a single text: shorten what is read by --longest, take a smaller "
+            "base, or --device cpu"
+        ) from error
+
+
+def there_and_back(model: Any, texts: Sequence[str]) -> Callable[[int], object]:
+    """A step with so many of the longest texts, forward and backward, as ``mini_batch`` tries it."""
+    longest = max(texts, key=len)
+
+    def attempt(count: int) -> None:
+        from sentence_transformers.util import batch_to_device
+
+        features = batch_to_device(model.preprocess([longest] * count, task="document"), model.device)
+        model(features)["sentence_embedding"].sum().backward()
+        model.zero_grad(set_to_none=True)
+
+    return attempt

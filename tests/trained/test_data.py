@@ -1,0 +1,170 @@
+"""What retrieval learns from: no torch is needed to know it."""
+
+from __future__ import annotations
+
+import random
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.store import SKB
+from kbnav.settings import Settings
+from kbnav.trained import read_card
+from kbnav.training.batches import Row, batches
+from kbnav.training.data import Documents, Example, Split, draw_pool, split
+from kbnav.training.folder import WORK, Workshop
+from kbnav.training.negatives import Miner, read_sources
+from tests.apps.parts import Cli
+from tests.trained.shop import examples, write_questions
+
+
+def test_negatives_are_never_answers_nor_documents_that_equal_one(shop: SkbKB, shop_split: Split):
+    documents = Documents(shop.skb, relations=False)
+    sources = {"vss": 3, "bm25": 2, "paths": 2}
+    miner = Miner(shop, documents, Settings(), sources)
+    for one in shop_split.training:
+        found = miner.negatives(one)
+        assert len(found) == len(set(found)) == 7
+        answers = {documents.text(node) for node in one.answers}
+        assert set(found).isdisjoint(one.answers)
+        assert answers.isdisjoint(map(documents.text, found))
+    again = Miner(shop, documents, Settings(), sources)
+    assert again.negatives(shop_split.training[3]) == miner.negatives(shop_split.training[3])
+
+
+def test_a_twin_of_an_answer_is_no_negative(tmp_path: Path):
+    (tmp_path / "n.csv").write_text("id,type,name,text\na,t,one,red\nb,t,one,red\nc,t,two,blue\nd,t,three,green\n")
+    (tmp_path / "e.csv").write_text("source,relation,target\na,r,c\n")
+    build(TableSource([tmp_path / "n.csv"], [tmp_path / "e.csv"]), tmp_path / "x.skb", Options(sparql=False))
+    with SKB.open(tmp_path / "x.skb") as skb:
+        kb = SkbKB(skb)
+        one = Example("q", "which is red", (skb.number("a"),))
+        miner = Miner(kb, Documents(skb, relations=False), Settings(), {"bm25": 2})
+        assert sorted(map(skb.id, miner.negatives(one))) == ["c", "d"]
+        with pytest.raises(UsageError, match="has not 3 documents that differ from the answers'"):
+            Miner(kb, Documents(skb, relations=False), Settings(), {"bm25": 3}).negatives(one)
+
+
+def test_ends_of_the_answers_own_path_are_negatives(shop: SkbKB):
+    maker = "Which goods of maker 2 are about something?"
+    one = Example("q", maker, tuple(map(shop.skb.number, ("g2-0", "g2-1"))))
+    found = Miner(shop, Documents(shop.skb, relations=False), Settings(), {"paths": 6}).negatives(one)
+    made = shop.skb.graph.neighbors(shop.skb.number("m2"))
+    assert set(found) <= set(made.tolist())
+
+
+def test_the_first_false_positives_of_the_system_are_taken(shop: SkbKB, shop_split: Split):
+    from kbnav.retrieval.build import build_retriever
+
+    miner = Miner(shop, Documents(shop.skb, relations=False), Settings(), {"vss": 5})
+    vss = build_retriever("vss", shop, Settings(), {})
+    one = shop_split.training[0]
+    ranking = [shop.skb.number(node) for node in vss.retrieve(one.text, 60).ids]
+    assert miner.negatives(one) == [node for node in ranking if node not in one.answers][:5]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_batch_has_an_answer_of_one_question_among_the_documents_of_another(seed: int):
+    chance = random.Random(seed)
+    rows = []
+    for _ in range(chance.randint(1, 25)):
+        answers = frozenset(chance.sample(range(30), chance.randint(1, 4)))
+        wrong = [key for key in chance.sample(range(30), chance.randint(0, 4)) if key not in answers]
+        rows.append(Row((min(answers), *wrong), answers))
+    size = chance.randint(1, 6)
+    found = batches(rows, chance.sample(range(len(rows)), len(rows)), size)
+    assert sorted(place for batch in found for place in batch) == list(range(len(rows)))
+    for batch in found:
+        assert len(batch) <= size
+        for one in batch:
+            for other in batch:
+                assert one == other or rows[one].answers.isdisjoint(rows[other].documents)
+
+
+def test_validation_questions_are_not_learned_from(shop: SkbKB):
+    both = examples(shop, range(2))
+    found = split(both, [Example("other id", both[0].text.upper(), both[0].answers)], {})
+    assert [one.id for one in found.training] == [one.id for one in both[1:]]
+    held = split(both, [], {}, held_out=0.25, seed=1)
+    assert (len(held.training), len(held.validation)) == (45, 15)
+    assert {one.id for one in held.training}.isdisjoint(one.id for one in held.validation)
+    assert held == split(both, [], {}, held_out=0.25, seed=1)
+    with pytest.raises(UsageError, match="nothing to learn from"):
+        split(both, both, {})
+
+
+def test_the_pool_has_the_answers_what_was_found_and_random_nodes(shop: SkbKB, shop_split: Split):
+    answers = {node for one in shop_split.validation for node in one.answers}
+    found = draw_pool(shop_split, {shop_split.validation[0].id: [64]}, 65, 63, seed=0)
+    assert answers | {64} <= set(found)
+    assert len(found) == len(set(found)) == 63
+    assert draw_pool(shop_split, {}, 65, 0, seed=0) == list(range(65))
+
+
+def test_sources_of_negatives_are_read_and_wrong_ones_refused(shop: SkbKB):
+    assert read_sources("vss=15, bm25=5") == {"vss": 15, "bm25": 5}
+    for wrong in ("", "vss", "vss=0", "vss=many"):
+        with pytest.raises(UsageError, match="negatives"):
+            read_sources(wrong)
+    with pytest.raises(UsageError, match="no retriever 'bm52'"):
+        Miner(shop, Documents(shop.skb, relations=False), Settings(), {"bm52": 2})
+
+
+def test_a_folder_is_taken_gone_on_in_or_refused(tmp_path: Path):
+    first = Workshop(tmp_path / "out", "one")
+    first.begin()
+    assert first.prepared(lambda: {"made": 1}) == first.prepared(lambda: {"made": 2}) == {"made": 1}
+    Workshop(tmp_path / "out", "one").begin()
+    with pytest.raises(UsageError, match="another folder, or remove it"):
+        Workshop(tmp_path / "out", "two").begin()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    with pytest.raises(UsageError, match="no training of kbnav's"):
+        Workshop(tmp_path / "mine", "one").begin()
+    (first.work / "prepared.json").write_text("{")
+    with pytest.raises(DataError, match="to begin anew"):
+        first.prepared(dict)
+    with pytest.raises(UsageError, match="not over, and the same command goes on"):
+        read_card(tmp_path / "out")
+    with pytest.raises(UsageError, match="no such folder"):
+        read_card(tmp_path / "nothing")
+    assert WORK == "training"
+
+
+def test_an_skb_without_text_has_nothing_to_learn_from(tmp_path: Path):
+    (tmp_path / "n.csv").write_text("id,type,name\na,t,one\nb,t,two\n")
+    (tmp_path / "e.csv").write_text("source,relation,target\na,r,b\n")
+    build(TableSource([tmp_path / "n.csv"], [tmp_path / "e.csv"]), tmp_path / "x.skb", Options(sparql=False))
+    with SKB.open(tmp_path / "x.skb") as skb:
+        with pytest.raises(UsageError, match="x has no texts to learn from, names apart; build it with --relations"):
+            Documents(skb, relations=False)
+        assert "two" in Documents(skb, relations=True).text(0)
+
+
+def test_what_cannot_be_trained_ends_with_one_line_and_nothing_written(
+    shop_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    cli = Cli(monkeypatch, capsys)
+    asked, out = write_questions(tmp_path / "asked.jsonl"), tmp_path / "out"
+    unanswered = write_questions(tmp_path / "unanswered.jsonl", answers=("elsewhere",))
+    given = ["train", "dense", "--kb", str(shop_folder), "--out", str(out)]
+    for more, said in (
+        (["--dataset", str(unanswered)], "no question of unanswered has an answer in shop"),
+        (["--dataset", str(asked), "--validation", str(unanswered)], "no question of unanswered has an answer in shop"),
+        (["--dataset", str(asked), "--validation", str(asked)], "there is nothing to learn from"),
+        (["--dataset", str(asked), "--negatives", "vss"], "negatives are given as system=count"),
+        (["--dataset", str(asked), "--dtype", "int3"], "no type 'int3'"),
+    ):
+        code, _, error = cli(*given, *more)
+        assert (code, said in error) == (2, True), error
+        assert not out.exists()
+    if find_spec("torch") is None:
+        code, _, error = cli(*given, "--dataset", str(asked))
+        assert (code, "pip install 'kbnav[train]'" in error, out.exists()) == (2, True, False)
+    code, _, error = cli("retrieve", "--kb", str(shop_folder), "--system", "dense", "a query")
+    assert (code, "--set trained=FOLDER" in error) == (2, True)

@@ -1,0 +1,197 @@
+"""The dense retriever, trained from nothing in seconds. ``make train-test`` runs this: it needs torch."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kbnav.encoders.trained import Trained
+from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.store import SKB
+from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.dense import embed
+from kbnav.settings import Settings
+from kbnav.trained import MODEL, digests, read_card
+from kbnav.training.course import CURVE, Point, Schedule, enough_memory
+from kbnav.training.data import Split
+from kbnav.training.dense import DenseOptions, train_dense
+from kbnav.training.folder import WORK
+from kbnav.training.models import most_that_fits
+from tests.trained.shop import build_shop, examples, write_questions
+
+SCHEDULE = Schedule(epochs=8, rate=5e-3, batch=15, device="cpu", patience=8)
+
+
+@pytest.fixture(scope="module")
+def options(base: Path) -> DenseOptions:
+    return DenseOptions(base=str(base), negatives=(("vss", 3), ("bm25", 1)), longest=16, pool=0, positives=1)
+
+
+@pytest.fixture(scope="module")
+def trained(shop: SkbKB, shop_split: Split, options: DenseOptions, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("dense") / "trained"
+    train_dense(shop, shop_split, out, options, SCHEDULE, Settings())
+    encoder = Trained.load(out)
+    embed(out, shop.skb, encoder, encoder.card)
+    return out
+
+
+def mrr(kb: SkbKB, system: str, forms: range, **options: object) -> float:
+    retriever = build_retriever(system, kb, Settings(), options)
+    found = []
+    for one in examples(kb, forms):
+        ids = list(retriever.retrieve(one.text, 100).ids)
+        found.append(
+            max((1 / (ids.index(kb.skb.id(node)) + 1) for node in one.answers if kb.skb.id(node) in ids), default=0)
+        )
+    return float(np.mean(found))
+
+
+def test_it_beats_chance_and_its_untrained_self_on_questions_it_has_not_seen(shop: SkbKB, trained: Path):
+    card = read_card(trained, "dense")
+    assert card.before["mrr"] < 0.3
+    assert card.after["mrr"] > 0.8
+    found = mrr(shop, "dense", range(3, 4), trained=str(trained))
+    assert found > 0.8
+    assert found > mrr(shop, "vss", range(3, 4)) + 0.3
+
+
+def test_the_curve_and_the_card_say_how_it_went(trained: Path, shop: SkbKB, shop_split: Split):
+    card = read_card(trained)
+    with (trained / CURVE).open() as file:
+        curve = list(csv.DictReader(file))
+    assert [float(row["epoch"]) for row in curve] == list(range(SCHEDULE.epochs + 1))
+    assert float(curve[0]["mrr"]) == pytest.approx(card.before["mrr"])
+    assert max(float(row["mrr"]) for row in curve[1:]) == pytest.approx(card.after["mrr"])
+    assert curve[0]["loss"] == ""
+    assert float(curve[-1]["loss"]) < float(curve[1]["loss"])
+    assert (card.skb, card.schema_sha256) == (shop.skb.meta.name, shop.skb.meta.schema_sha256)
+    assert (len(card.training), len(card.validation)) == (len(shop_split.training), len(shop_split.validation))
+    assert card.files == digests(trained / MODEL)
+    assert not (trained / WORK).exists()
+
+
+def test_two_encoders_differ_and_one_for_both_does_not(
+    shop: SkbKB, shop_split: Split, trained: Path, options: DenseOptions, tmp_path: Path
+):
+    text = ["baba dodo"]
+    two = Trained.load(trained)
+    assert not np.allclose(two.encode(text), two.encode_queries(text), atol=1e-3)
+    short = replace(SCHEDULE, epochs=1)
+    train_dense(shop, shop_split, tmp_path / "one", replace(options, two=False), short, Settings())
+    one = Trained.load(tmp_path / "one")
+    assert np.allclose(one.encode(text), one.encode_queries(text))
+
+
+class Killed(BaseException):
+    """Ends a training from outside."""
+
+
+def test_a_training_that_was_killed_goes_on_to_the_same_weights(
+    shop: SkbKB, shop_split: Split, options: DenseOptions, tmp_path: Path
+):
+    def kill(point: Point) -> None:
+        if point.epoch == 2:
+            raise Killed
+
+    short = replace(SCHEDULE, epochs=3)
+    train_dense(shop, shop_split, tmp_path / "whole", options, short, Settings())
+    with pytest.raises(Killed):
+        train_dense(shop, shop_split, tmp_path / "killed", options, short, Settings(), listener=kill)
+    with pytest.raises(UsageError, match="not over, and the same command goes on"):
+        read_card(tmp_path / "killed")
+    with pytest.raises(UsageError, match="other questions or options"):
+        train_dense(shop, shop_split, tmp_path / "killed", options, replace(short, rate=1e-4), Settings())
+    rest: list[Point] = []
+    train_dense(shop, shop_split, tmp_path / "killed", options, short, Settings(), listener=rest.append)
+    assert [one.epoch for one in rest] == [2, 3]  # what was killed while it was validated is not kept
+    weights = {name: sha for name, sha in digests(tmp_path / "whole" / MODEL).items() if "safetensors" in name}
+    assert len(weights) == 2
+    assert {name: digests(tmp_path / "killed" / MODEL)[name] for name in weights} == weights
+    assert (tmp_path / "killed" / CURVE).read_text() == (tmp_path / "whole" / CURVE).read_text()
+
+
+def test_another_schema_is_refused_and_another_build_wants_its_own_vectors(shop: SkbKB, trained: Path, tmp_path: Path):
+    with SKB.open(build_shop(tmp_path / "other", "mall", "m1,buys_from,m2\n")) as mall:
+        for use in (
+            lambda: build_retriever("dense", SkbKB(mall), Settings(), {"trained": str(trained)}),
+            lambda: embed(trained, mall, Trained.load(trained), read_card(trained)),
+        ):
+            with pytest.raises(UsageError, match="trained for the schema of shop; that of mall is another"):
+                use()
+    with (
+        SKB.open(build_shop(tmp_path / "again", "again")) as again,
+        pytest.raises(UsageError, match="vectors of again are of another build of it: kbnav train embed"),
+    ):
+        build_retriever("dense", SkbKB(again), Settings(), {"trained": str(trained)})
+
+
+def test_questions_of_the_training_are_not_evaluated(shop: SkbKB, trained: Path, shop_split: Split):
+    dense = build_retriever("dense", shop, Settings(), {"trained": str(trained)})
+    for one in (shop_split.training[0], shop_split.validation[0]):
+        with pytest.raises(UsageError, match="1 of the questions were used to train or choose it"):
+            dense.refuse_seen([("other id", one.text.upper())])
+    dense.refuse_seen([("new", "Which good is new?")])
+
+
+def test_a_folder_that_was_changed_is_refused(trained: Path, tmp_path: Path):
+    card = json.loads((trained / "card.json").read_text())
+    (tmp_path / MODEL).mkdir()
+    (tmp_path / "card.json").write_text(json.dumps(card))
+    with pytest.raises(DataError, match="not those that were written"):
+        Trained.load(tmp_path)
+    with pytest.raises(UsageError, match="trained as dense, not as cross"):
+        read_card(trained, "cross")
+
+
+def test_bases_devices_and_memory_that_are_not_there_end_with_one_line_and_nothing_written(
+    shop: SkbKB, shop_split: Split, options: DenseOptions, tmp_path: Path
+):
+    def attempt(count: int) -> None:
+        if count > limit:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    limit = 20
+    assert most_that_fits(attempt, 256) == 16
+    limit = 0
+    with pytest.raises(UsageError, match="not enough memory for a single text"):
+        most_that_fits(attempt, 256)
+    with pytest.raises(UsageError, match="not enough memory for batches of 8"), enough_memory(8):
+        attempt(1)
+    nothing, out = str(tmp_path / "nothing"), tmp_path / "out"
+    (tmp_path / "empty").mkdir()
+    for more, schedule, said in (
+        ({"base": nothing}, SCHEDULE, "there is no such folder"),
+        ({"base": str(tmp_path / "empty")}, SCHEDULE, "no base"),
+        ({}, replace(SCHEDULE, device="quantum"), "no device 'quantum'"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            train_dense(shop, shop_split, out, replace(options, **more), schedule, Settings())
+        assert not out.exists()
+
+
+def test_two_processes_train_together_and_one_of_them_writes(shop_folder: Path, base: Path, tmp_path: Path):
+    asked = write_questions(tmp_path / "asked.jsonl")
+    command = ["-m", "kbnav", "train", "dense", "--kb", str(shop_folder), "--dataset", str(asked)]
+    course = ["--epochs", "2", "--rate", "5e-3", "--batch", "8", "--device", "cpu", "--longest", "16", "--pool", "0"]
+    given = ["--base", str(base), "--negatives", "vss=2", "--positives", "1", "--out", str(tmp_path / "out"), "--json"]
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    home = {**os.environ, "KBNAV_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run([*start, *command, *course, *given], capture_output=True, text=True, env=home, timeout=200)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    assert json.loads(ended.stdout)["kind"] == "dense"
+    with (tmp_path / "out" / CURVE).open() as file:
+        steps = [int(row["step"]) for row in csv.DictReader(file)]
+    assert steps == [0, 4, 8]  # of 54 questions, 8 in each of two processes
+    with SKB.open(shop_folder) as skb:
+        dense = build_retriever("dense", SkbKB(skb), Settings(), {"trained": str(tmp_path / "out")})
+        assert len(dense.retrieve("Which good is about something?", 5)) == 5
