@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test long-test train-test model-test engine-test lint bench wheel-test bare-test cassettes site editor picture cut release lock clean
+.PHONY: demo test long-test train-test model-test engine-test lint bench wheel-test bare-test cassettes site vendor picture cut release lock clean
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 15) else "kbnav needs Python 3.11 to 3.14; set PYTHON")'
@@ -90,8 +90,8 @@ site: .venv-site/.ready  ## the guide as a site, in build/site; fails on a broke
 	.venv-site/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements-site.lock
 	touch $@
 
-editor:  ## bundle CodeMirror, the chat page's editor of queries, again; needs npm
-	cd .ci/editor && npm ci --ignore-scripts && npm run build
+vendor:  ## make again what the chat page has of others: its editor of queries and the map's outline; needs npm
+	cd .ci/vendor && npm ci --ignore-scripts && npm run build
 
 picture: $(READY)  ## the README's picture of the chat page; needs chromium
 	$(BIN)/python .ci/picture.py

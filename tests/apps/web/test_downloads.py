@@ -9,6 +9,7 @@ import tracemalloc
 import zipfile
 from xml.etree import ElementTree
 
+import pyoxigraph
 import pytest
 
 from kbnav.answers import AnswerTable, Ranked, Ranking, Term
@@ -30,7 +31,9 @@ def written(result: Kept, form: Form, *, exact: bool = False) -> bytes:
 
 def test_csv_has_no_formulas_unless_it_is_to_be_exact():
     rows = list(csv.reader(io.StringIO(written(table(), "csv").decode(), newline="")))
-    assert rows[0] == ["text", "n", "who"]
+    assert rows[0] == ["\ufefftext", "n", "who", "who id"]
+    assert rows[1][2:] == ["One", "Q1"]
+    assert rows[2][2:] == ["Q2", "Q2"]
     assert [row[0] for row in rows[1:]] == [*(f"'{text}" for text in NASTY[:5]), *NASTY[5:], ""]
     exact = list(csv.reader(io.StringIO(written(table(), "csv", exact=True).decode(), newline="")))
     assert [row[0] for row in exact[1:]] == [*NASTY, ""]
@@ -99,3 +102,22 @@ def test_a_download_needs_no_more_memory_for_many_rows_than_for_few():
 
 def test_what_is_a_number_is_left_as_it_is():
     assert [plain(text) for text in ("-7", "+1.5e3", "-", "=1", "1-2", "")] == ["-7", "+1.5e3", "'-", "'=1", "1-2", ""]
+
+
+def test_labels_that_a_result_lacks_are_looked_up_for_its_file():
+    text = b"".join(download(table(), "csv", labels=lambda rows: {"Q2": "Two"})).decode()
+    assert list(csv.reader(io.StringIO(text, newline="")))[2][2:] == ["Two", "Q2"]
+
+
+def test_a_table_as_rdf_is_a_result_set_and_a_graph_is_itself():
+    store = pyoxigraph.Store()
+    store.load(written(table(), "nt"), format=pyoxigraph.RdfFormat.N_TRIPLES)
+    rs = "PREFIX rs: <http://www.w3.org/2001/sw/DataAccess/tests/result-set#> "
+    asked = "SELECT ?value { ?set rs:solution [ rs:binding [ rs:variable ?name ; rs:value ?value ] ] "
+    asked += "FILTER(?name = 'text') }"
+    assert {row["value"].value for row in store.query(rs + asked)} == set(NASTY)
+    graph = AnswerTable(
+        ("subject", "predicate", "object"), ((item(1), item(2), Term("literal", 'a "b"\n', None, "en")),)
+    )
+    wanted = '<http://www.wikidata.org/entity/Q1> <http://www.wikidata.org/entity/Q2> "a \\"b\\"\\n"@en .\n'
+    assert written(kept_of(table_result(graph)), "nt").decode() == wanted

@@ -92,12 +92,13 @@ def test_ask_see_steps_download_csv_edit_the_query_and_ask_on(page: Page, server
 
     with page.expect_download() as download:
         page.click("text=CSV")
+    assert download.value.suggested_filename == "Which elements were discovered by Marie Curie.csv"
     download.value.save_as(tmp_path / "got.csv")
     with (tmp_path / "got.csv").open(newline="") as file:
         assert list(csv.reader(file)) == [
-            ["answer"],
-            ["http://www.wikidata.org/entity/Q979"],
-            ["http://www.wikidata.org/entity/Q1128"],
+            ["\ufeffanswer", "answer id"],
+            ["polonium", "Q979"],
+            ["radium", "Q1128"],
         ]
 
     assert "Q7186: Marie Curie" in page.inner_text(".sparql .meaning")

@@ -144,7 +144,7 @@ UNMARKED = """() => {
 }"""
 DATA = {"meaning", "query", "question", "thought", "action", "observation", "text", "note", "sort", "rows"}
 """Classes of what comes from the question, the model, and the knowledge base."""
-SAME = {"SPARQL", "CSV", "TSV", "JSON", "Excel", "mini · spinach · offline", MARIE, "element", "number"}
+SAME = {"SPARQL", "CSV", "TSV", "JSON", "RDF", "Excel", "mini · spinach · offline", MARIE, "element", "number"}
 
 
 def test_all_that_the_page_says_of_an_answer_and_its_rows_comes_from_the_texts(page: Page, server: Server):

@@ -8,17 +8,22 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Literal
 
 from kbnav.answers import AnswerTable, Cell
 from kbnav.apps.web.results import PART, Kept, Row, number, text_of
+from kbnav.apps.web.triples import triples
 
-Form = Literal["csv", "tsv", "json", "xlsx"]
+Form = Literal["csv", "tsv", "json", "xlsx", "nt"]
+Labels = Callable[[Sequence[Row]], Mapping[str, str]]
+"""Labels of entities in some rows that the result itself lacks."""
 MEDIA: Mapping[Form, str] = {
     "csv": "text/csv; charset=utf-8",
     "tsv": "text/tab-separated-values; charset=utf-8",
     "json": "application/json",
+    "nt": "application/n-triples",
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }
 _FORMULA = re.compile(r"[=+\-@\t\r]")
@@ -29,17 +34,29 @@ _SHEET_ROWS = 1_048_575
 _BYTES = 1 << 16
 
 
-def download(result: Kept, form: Form, *, exact: bool = False) -> Iterator[bytes]:
+def no_labels(rows: Sequence[Row]) -> Mapping[str, str]:  # noqa: ARG001 - as ``Labels``
+    """Nothing is looked up."""
+    return {}
+
+
+def download(result: Kept, form: Form, *, exact: bool = False, labels: Labels = no_labels) -> Iterator[bytes]:
     """A whole result, a piece at a time.
 
-    Spreadsheets run cells that begin as a formula does. So CSV and TSV put an apostrophe before such a text, unless it
-    is a number; ``exact`` leaves it as SPARQL 1.1 has it. A ranking's columns are those of its records.
+    CSV and Excel have an entity's label and beside it, in a column of its own, its id. Spreadsheets run cells that
+    begin as a formula does. So CSV and TSV put an apostrophe before such a text, unless it is a number; ``exact``
+    leaves it, and gives CSV with IRIs, as SPARQL 1.1 has it. A ranking's columns are those of its records.
     """
     if form == "xlsx":
-        yield from _sheet(result)
+        yield from _sheet(result, labels)
         return
-    write: Mapping[str, Callable[[Kept, bool], Iterator[str]]] = {"csv": _csv, "tsv": _tsv, "json": _json}
-    for text in write[form](result, exact):
+    if form == "csv" and not exact and result.ranking is None:
+        texts = _labelled_csv(result, labels)
+    else:
+        write: Mapping[str, Callable[[Kept, bool], Iterator[str]]] = {
+            "csv": _csv, "tsv": _tsv, "json": _json, "nt": triples
+        }  # fmt: skip
+        texts = write[form](result, exact)
+    for text in texts:
         yield text.encode("utf-8", "replace")
 
 
@@ -54,6 +71,39 @@ def _csv(result: Kept, exact: bool) -> Iterator[str]:
     yield _csv_lines([[tidy(name) for name in names]])
     for rows in _batches(values):
         yield _csv_lines([[tidy(value) for value in row] for row in rows])
+
+
+def _labelled_csv(result: Kept, labels: Labels) -> Iterator[str]:
+    """Labels and ids; what looks like a formula is made plain. Spreadsheets know UTF-8 by the mark in front."""
+    with_ids = _with_ids(result)
+    yield "\ufeff" + _csv_lines([[plain(name) for name in _heads(result, with_ids)]])
+    for rows in _batches(result.rows()):
+        head = _with_labels(result.head, labels(rows))
+        yield _csv_lines([[plain(str(value)) for value in _texts(row, with_ids, head)] for row in rows])
+
+
+def _with_ids(result: Kept) -> list[bool]:
+    """Which columns have entities, as far as the first rows say."""
+    first = list(result.rows(0, PART))
+    return [any(map(result.head.entity, column)) for column in zip(*first, strict=True)] or [False] * len(
+        result.columns
+    )
+
+
+def _heads(result: Kept, with_ids: Sequence[bool]) -> list[str]:
+    names = zip(result.columns, with_ids, strict=True)
+    return [text for name, ids in names for text in ((name, f"{name} id") if ids else (name,))]
+
+
+def _with_labels(head: AnswerTable, more: Mapping[str, str]) -> AnswerTable:
+    return replace(head, labels={**head.labels, **more}) if more else head
+
+
+def _texts(row: Row, with_ids: Sequence[bool], head: AnswerTable) -> Iterator[str]:
+    for cell, ids in zip(row, with_ids, strict=True):
+        yield text_of(cell, head)
+        if ids:
+            yield head.entity(cell) or ""
 
 
 def _csv_lines(rows: Sequence[Sequence[str]]) -> str:
@@ -103,7 +153,7 @@ def _json(result: Kept, exact: bool) -> Iterator[str]:  # noqa: ARG001 - as the 
     yield "\n]}}\n"
 
 
-def _sheet(result: Kept) -> Iterator[bytes]:
+def _sheet(result: Kept, labels: Labels) -> Iterator[bytes]:
     """An Excel file; texts are never formulas there, and a label stands for an entity, its id beside it."""
     import xlsxwriter
 
@@ -111,19 +161,21 @@ def _sheet(result: Kept) -> Iterator[bytes]:
         options = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
         with xlsxwriter.Workbook(file, options) as book:
             sheet = book.add_worksheet("kbnav")
-            first = list(result.rows(0, PART))
-            with_ids = [any(map(result.head.entity, column)) for column in zip(*first, strict=True)]
-            with_ids = with_ids or [False] * len(result.columns)
-            names = zip(result.columns, with_ids, strict=True)
-            heads = [text for name, ids in names for text in ((name, f"{name} id") if ids else (name,))]
-            for column, name in enumerate(heads):
+            with_ids = _with_ids(result)
+            for column, name in enumerate(_heads(result, with_ids)):
                 sheet.write_string(0, column, name)
-            for line, row in enumerate(islice(result.rows(), _SHEET_ROWS), 1):
-                for column, value in enumerate(_sheet_values(row, with_ids, result.head)):
+            for line, (row, head) in enumerate(islice(_labelled_rows(result, labels), _SHEET_ROWS), 1):
+                for column, value in enumerate(_sheet_values(row, with_ids, head)):
                     _write(sheet, line, column, value)
         file.seek(0)
         while piece := file.read(_BYTES):
             yield piece
+
+
+def _labelled_rows(result: Kept, labels: Labels) -> Iterator[tuple[Row, AnswerTable]]:
+    for rows in _batches(result.rows()):
+        head = _with_labels(result.head, labels(rows))
+        yield from ((row, head) for row in rows)
 
 
 def _sheet_values(row: Row, with_ids: Sequence[bool], head: AnswerTable) -> Iterator[str | float]:

@@ -1,4 +1,4 @@
-"""Tables and rankings as the page shows them: pages of cells in any order, downloads, a chart, a map."""
+"""Tables and rankings as the page shows them: pages of cells in any order."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ MOST_ROWS = 100_000
 """Rows of one result that are kept."""
 PART = 200
 """Rows that are kept, read and sent together."""
-MOST_BARS = 40
-MOST_POINTS = 2_000
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _NUMBERS = frozenset(
     _XSD + name
@@ -46,7 +44,7 @@ _NUMBERS = frozenset(
 )
 _DATES = frozenset(_XSD + name for name in ("dateTime", "date", "gYear", "gYearMonth"))
 _DATE = re.compile(r"(?P<year>[+-]?\d{1,12})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d))?)?")
-_WKT = "http://www.opengis.net/ont/geosparql#wktLiteral"
+WKT = "http://www.opengis.net/ont/geosparql#wktLiteral"
 _POINT = re.compile(r"\s*POINT\s*\(\s*(-?\d+(?:\.\d+)?)\s+(-?\d+(?:\.\d+)?)\s*\)\s*", re.IGNORECASE)
 
 Row = tuple[Cell, ...]
@@ -180,6 +178,16 @@ def _as_table(ranking: Ranking) -> AnswerTable:
     return AnswerTable(columns, rows, labels={node.id: node.label for node in ranking.nodes})
 
 
+def matching(result: Kept, text: str) -> Sequence[int]:
+    """The numbers of the rows of which a cell shows a text, or is the entity of that id; upper and lower case alike."""
+    wanted, head = text.casefold(), result.head
+
+    def has(cell: Cell) -> bool:
+        return wanted in text_of(cell, head).casefold() or wanted == (head.entity(cell) or "").casefold()
+
+    return array("L", [number for number, row in enumerate(result.rows()) if any(map(has, row))])
+
+
 def order(result: Kept, column: str, descending: bool) -> Sequence[int]:
     """The numbers of the rows, sorted by a column: numbers and dates by value, entities by label; unbound come last."""
     place = result.columns.index(column)
@@ -199,7 +207,7 @@ def _sort_key(cell: Cell, table: AnswerTable) -> tuple[int, tuple[float, ...], s
         return (3, (), "")
     if (value := number(cell)) is not None:
         return (0, (value,), "")
-    if day := _date(cell):
+    if day := date_of(cell):
         return (1, day, cell.value)
     return (2, (), text_of(cell, table).casefold())
 
@@ -223,7 +231,7 @@ def number(cell: Cell) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _date(cell: Cell) -> tuple[float, ...]:
+def date_of(cell: Cell) -> tuple[float, ...]:
     """Year, month and day of a date; nothing for anything else."""
     found = _DATE.match(cell.value) if cell is not None and cell.datatype in _DATES else None
     return tuple(float(part or 1) for part in found.group("year", "month", "day")) if found else ()
@@ -243,63 +251,16 @@ def cell_data(cell: Cell, table: AnswerTable, link: Link) -> dict[str, str] | No
         data["language"] = cell.language
     if number(cell) is not None:
         data["kind"] = "number"
-    elif _date(cell):
+    elif date_of(cell):
+        data["kind"] = "date"
         data["text"] = cell.value.removesuffix("T00:00:00Z")
     return data
 
 
-def chart(result: Result) -> dict[str, Any] | None:
-    """Bars or a line where a result has a date, or a name, and a number: at least two rows of them."""
-    table = result.table
-    if result.ranking is not None or len(table.rows) < 2:
-        return None
-    measured = _column(table, lambda cell: number(cell) is not None)
-    if measured is None:
-        return None
-    dated = _column(table, lambda cell: bool(_date(cell)))
-    if dated is not None:
-        points = [(_date(row[dated]), row) for row in table.rows if row[dated] and row[measured]]
-        line = [
-            {"x": day[0] + (day[1] - 1) / 12 + (day[2] - 1) / 365, "y": number(row[measured]), "text": row[dated].value}  # type: ignore[union-attr]
-            for day, row in sorted(points, key=lambda point: point[0])
-        ]
-        return {"kind": "line", "x": table.columns[dated], "y": table.columns[measured], "points": line[:MOST_POINTS]}
-    named = _column(table, lambda cell: cell is not None and number(cell) is None and cell.datatype != _WKT)
-    if named is None:
-        return None
-    bars = [{"text": text_of(row[named], table), "y": number(row[measured])} for row in table.rows if row[measured]]
-    return {"kind": "bars", "x": table.columns[named], "y": table.columns[measured], "points": bars[:MOST_BARS]}
-
-
-def _column(table: AnswerTable, fits: Callable[[Cell], bool]) -> int | None:
-    """The first column all of whose bound cells fit, if two are."""
-    for place in range(len(table.columns)):
-        bound = [row[place] for row in table.rows if row[place] is not None]
-        if len(bound) > 1 and all(fits(cell) for cell in bound):
-            return place
-    return None
-
-
-def points(result: Result) -> list[dict[str, Any]]:
-    """Latitude, longitude and name of the rows that are somewhere on Earth."""
-    table = result.table
-    for place in range(len(table.columns)):
-        found = [(position(row[place]), row) for row in table.rows[:MOST_POINTS]]
-        if any(where for where, _ in found):
-            return [
-                {"lat": where[0], "lon": where[1], "text": _name(row, place, table)} for where, row in found if where
-            ]
-    return []
-
-
 def position(cell: Cell) -> tuple[float, float] | None:
     """Latitude and longitude of a WKT point on Earth; those on other globes carry an IRI in front."""
-    found = _POINT.fullmatch(cell.value) if cell is not None and cell.datatype == _WKT else None
+    found = _POINT.fullmatch(cell.value) if cell is not None and cell.datatype == WKT else None
     if not found:
         return None
     lon, lat = float(found[1]), float(found[2])
     return (lat, lon) if abs(lat) <= 90 and abs(lon) <= 180 else None
-
-
-def _name(row: Sequence[Cell], place: int, table: AnswerTable) -> str:
-    return next((text for at, cell in enumerate(row) if at != place and (text := text_of(cell, table))), "")

@@ -7,7 +7,8 @@ from typing import Any
 
 from kbnav.agents.machine import Event
 from kbnav.apps.console import call_data, run_record, step_data
-from kbnav.apps.web.results import Result, chart, points
+from kbnav.apps.web.pictures import charts, events, points
+from kbnav.apps.web.results import Result
 from kbnav.apps.web.service import Served
 from kbnav.errors import Stopped
 from kbnav.knowledge.sparql.present import page_for, query_link
@@ -94,8 +95,9 @@ def result_data(result_id: str, result: Result) -> dict[str, Any]:
         "total": result.total,
         "cut": result.table.cut,
         "ranking": result.ranking is not None,
-        "chart": chart(result),
+        "charts": charts(result),
         "points": points(result),
+        "events": events(result),
     }
 
 

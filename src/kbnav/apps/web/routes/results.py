@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,9 +15,10 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from kbnav.agents.common.answering import ids_in
-from kbnav.apps.web.downloads import MEDIA, Form, download
+from kbnav.apps.web.downloads import MEDIA, Form, Labels, download
 from kbnav.apps.web.keeping import StoredResult
-from kbnav.apps.web.results import Kept, Row, table_result
+from kbnav.apps.web.naming import attachment
+from kbnav.apps.web.results import Kept, Row, matching, table_result
 from kbnav.apps.web.routes.common import REFUSALS, PartsOf, RunnerOf, VisitorOf, own_run
 from kbnav.apps.web.routes.questions import Body
 from kbnav.apps.web.service import missing_labels
@@ -30,11 +32,15 @@ from kbnav.knowledge.sparql.words.query import answer_in_words
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
+    from kbnav.answers import AnswerTable
+
 router = APIRouter(prefix="/api", responses=REFUSALS)
 MOST_ROWS_A_PAGE = 500
 LONGEST_QUERY = 50_000
 LABEL_SECONDS = 5.0
 """Longest wait for labels, without which rows can be shown."""
+FILE_LABEL_SECONDS = 20.0
+"""Longest for which labels are looked up while a file is written."""
 SORT_SECONDS = 60.0
 READ_SECONDS = 30.0
 """Seconds for which a client may read nothing of a download."""
@@ -42,6 +48,8 @@ Start = Annotated[int, Query(ge=0, le=1_000_000)]
 Count = Annotated[int, Query(ge=1, le=MOST_ROWS_A_PAGE)]
 Name = Annotated[str, Path(max_length=100)]
 FileName = Annotated[str, Query(max_length=100, description="By it the download can be looked after, as a query.")]
+Find = Annotated[str, Query(max_length=200, description="Only rows of which a cell shows this text.")]
+Title = Annotated[str, Query(max_length=200, description="What the file is called after, such as the question.")]
 Edited = Annotated[bool, Query(description="Of the query as its reader changed it, instead of the answer's own.")]
 Exact = Annotated[bool, Query(description="CSV and TSV as SPARQL has them; what looks like a formula is left so.")]
 _FILES: dict[int | str, dict[str, Any]] = {200: {"content": {kind.partition(";")[0]: {} for kind in MEDIA.values()}}}
@@ -80,6 +88,25 @@ class Download(StreamingResponse):
         with suppress(TimeoutError, Stopped):
             async with self._turn:
                 await super().__call__(scope, receive, sending)
+
+
+@dataclass(frozen=True)
+class _Order:
+    """Which rows are wanted, and by which column they are sorted; empty: all, as they came."""
+
+    sort: str
+    descending: bool
+    find: str
+
+
+@dataclass(frozen=True)
+class _File:
+    """Which file is wanted, and what it is called; ``name`` is that by which it is looked after."""
+
+    form: Form
+    exact: bool
+    title: str
+    name: str = ""
 
 
 class Rows(BaseModel):
@@ -171,10 +198,11 @@ async def rows(
     count: Count = 50,
     sort: Column = "",
     descending: bool = False,
+    find: Find = "",
 ) -> Rows:
     """Some rows, entities with their labels."""
     found = await asyncio.to_thread(_own, parts, visitor, result_id)
-    return await _rows(parts, request, visitor.owner, found, start, count, sort, descending)
+    return await _rows(parts, request, visitor.owner, found, start, count, _Order(sort, descending, find))
 
 
 @router.get("/results/{result_id}/{form}", responses=_FILES)
@@ -186,10 +214,14 @@ async def file(
     visitor: VisitorOf,
     exact: Exact = False,
     name: FileName = "",
+    title: Title = "",
 ) -> Response:
-    """The whole result as a file: CSV, TSV, SPARQL JSON results (a ranking as a list of its nodes), or Excel."""
+    """The whole result as a file: CSV, TSV, SPARQL JSON results (a ranking as a list of its nodes), N-Triples or Excel.
+
+    CSV and Excel have labels and ids.
+    """
     found = await asyncio.to_thread(_own, parts, visitor, result_id)
-    return _download(parts, request, visitor.owner, found[1], form, exact, name)
+    return _download(parts, request, visitor.owner, found, _File(form, exact, title, name))
 
 
 @router.get("/shared/{share_id}/rows")
@@ -201,20 +233,27 @@ async def shared_rows(
     count: Count = 50,
     sort: Column = "",
     descending: bool = False,
+    find: Find = "",
     edited: Edited = False,
 ) -> Rows:
     """As for one's own, of a run that is shared."""
     found = await asyncio.to_thread(_shared, parts, share_id, edited)
-    return await _rows(parts, request, _reader(request), found, start, count, sort, descending)
+    return await _rows(parts, request, _reader(request), found, start, count, _Order(sort, descending, find))
 
 
 @router.get("/shared/{share_id}/{form}", responses=_FILES)
 async def shared_file(
-    share_id: str, form: Form, request: Request, parts: PartsOf, exact: Exact = False, edited: Edited = False
+    share_id: str,
+    form: Form,
+    request: Request,
+    parts: PartsOf,
+    exact: Exact = False,
+    title: Title = "",
+    edited: Edited = False,
 ) -> Response:
     """As for one's own, of a run that is shared."""
     found = await asyncio.to_thread(_shared, parts, share_id, edited)
-    return _download(parts, request, _reader(request), found[1], form, exact)
+    return _download(parts, request, _reader(request), found, _File(form, exact, title))
 
 
 def _reader(request: Request) -> str:
@@ -241,18 +280,18 @@ def _shared(parts: Any, share_id: str, edited: bool) -> tuple[StoredResult, Kept
 
 
 async def _rows(
-    parts: Any, request: Request, owner: str, found: tuple[StoredResult, Kept], start: int, count: int, sort: str,
-    descending: bool,
-) -> Rows:  # fmt: skip
+    parts: Any, request: Request, owner: str, found: tuple[StoredResult, Kept], start: int, count: int, wanted: _Order
+) -> Rows:
     """Rows in their order or another; labels that a knowledge base does not give in time are left out."""
     head, result = found
     web, service = parts.settings.web, parts.service
-    if sort and sort not in result.columns:
-        raise HTTPException(422, f"no column {sort!r}; there are: {', '.join(result.columns)}")
+    if wanted.sort and wanted.sort not in result.columns:
+        raise HTTPException(422, f"no column {wanted.sort!r}; there are: {', '.join(result.columns)}")
     turn = {"gone": request.is_disconnected, "wait": web.wait_seconds}
-    if sort:  # the whole column is read, as for a download
-        wanted = partial(_sorted, parts.store.results, head.id, result, sort, descending, start, count)
-        shown = await service.downloads.run(owner, "", wanted, seconds=SORT_SECONDS, **turn)
+    total = result.count
+    if wanted.sort or wanted.find:  # all rows are read, as for a download
+        look = partial(_ordered, parts.store.results, head.id, result, wanted, start, count)
+        shown, total = await service.downloads.run(owner, "", look, seconds=SORT_SECONDS, **turn)
     else:
         shown = await asyncio.to_thread(lambda: list(result.rows(start, count)))
     served, more = service.kb(head.kb), {}
@@ -262,19 +301,40 @@ async def _rows(
             refuse = served.guard.refuse
             more = await service.pages.run(owner, served.key, look, seconds=LABEL_SECONDS, refuse=refuse, **turn)
     cells = served.cells(shown, result.head, more)
-    return Rows(columns=list(result.columns), start=start, total=result.count, rows=cells)
+    return Rows(columns=list(result.columns), start=start, total=total, rows=cells)
 
 
-def _sorted(
-    results: Any, result_id: str, result: Kept, column: str, descending: bool, start: int, count: int
-) -> list[Row]:
-    return result.at(results.order(result_id, column, descending)[start : start + count])
+def _ordered(
+    results: Any, result_id: str, result: Kept, wanted: _Order, start: int, count: int
+) -> tuple[list[Row], int]:
+    """Some of the rows that are wanted, and how many there are."""
+    numbers: Sequence[int] = matching(result, wanted.find) if wanted.find else range(result.count)
+    if wanted.sort:
+        kept = set(numbers) if wanted.find else None
+        in_order = results.order(result_id, wanted.sort, wanted.descending)
+        numbers = in_order if kept is None else [number for number in in_order if number in kept]
+    return result.at(numbers[start : start + count]), len(numbers)
 
 
-def _download(
-    parts: Any, request: Request, owner: str, result: Kept, form: Form, exact: bool, name: str = ""
-) -> Response:
-    headers = {"Content-Disposition": f'attachment; filename="kbnav.{form}"'}
+def _download(parts: Any, request: Request, owner: str, found: tuple[StoredResult, Kept], wanted: _File) -> Response:
+    head, result = found
     wait = parts.settings.web.wait_seconds
-    turn = parts.service.downloads.turn(owner, "", gone=request.is_disconnected, wait=wait, name=name)
-    return Download(download(result, form, exact=exact), turn, media_type=MEDIA[form], headers=headers)
+    turn = parts.service.downloads.turn(owner, "", gone=request.is_disconnected, wait=wait, name=wanted.name)
+    labels = _labels(parts.service.kb(head.kb), result.head, head.language)
+    content = download(result, wanted.form, exact=wanted.exact, labels=labels)
+    headers = {"Content-Disposition": attachment(wanted.title, wanted.form)}
+    return Download(content, turn, media_type=MEDIA[wanted.form], headers=headers)
+
+
+def _labels(served: Any, head: AnswerTable, language: str) -> Labels:
+    """Looks labels up that a file lacks; a knowledge base that is slow or fails leaves ids without."""
+    end = time.monotonic() + FILE_LABEL_SECONDS
+
+    def labels(rows: Sequence[Row]) -> Mapping[str, str]:
+        if missing_labels(rows, head) and time.monotonic() < end:
+            with suppress(KbnavError):
+                found: Mapping[str, str] = served.more_labels(rows, head, language)
+                return found
+        return {}
+
+    return labels

@@ -1,6 +1,7 @@
 // An answer's query: what its ids mean, an editor, and what it gives when it is run again.
 
 import { call, freshName } from "./client.js";
+import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { QueryEditor } from "./editor.js";
 import { showResult } from "./result.js";
@@ -24,7 +25,7 @@ export class QueryView {
     this.told = h("span", { class: "soft", role: "status" });
     this.shown = h("div");
     this.element = h("details", { class: "sparql", open: true }, h("summary", {}, "SPARQL"), this.meaning, this.editor.element,
-      h("p", { class: "tools" }, !shared && [this.button, this.stop, this.layout, this.original], this.address, answer.link_note && h("span", { class: "soft" }, t("query.live")), this.told),
+      h("p", { class: "tools" }, !shared && [this.button, this.stop, this.layout, this.original], copyButton(t("copy.query"), () => this.editor.value), this.address, answer.link_note && h("span", { class: "soft" }, t("query.live")), this.told),
       this.problem, this.shown);
     this.explain(run.edited || answer);
     this.changed();
@@ -54,7 +55,7 @@ export class QueryView {
 
   show(result) {
     const base = this.offered.share ? `/api/shared/${encodeURIComponent(this.offered.share)}` : `/api/results/${encodeURIComponent(result.id)}`;
-    this.shown.replaceChildren(showResult(result, base, this.offered, { edited: Boolean(this.offered.share) }));
+    this.shown.replaceChildren(showResult(result, base, this.offered, { edited: Boolean(this.offered.share), title: this.run.question }));
   }
 
   fail(error) {

@@ -2,6 +2,7 @@
 
 import { Awaited } from "./awaited.js";
 import { call } from "./client.js";
+import { copyButton } from "./copy.js";
 import { h, s } from "./dom.js";
 import { complain } from "./notices.js";
 import { QueryView } from "./query.js";
@@ -100,9 +101,9 @@ export class RunView {
       answer.text ? h("p", { class: "text", dir: "auto" }, answer.text) : "",
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "");
     this.found.replaceChildren(
-      answer.result ? showResult(answer.result, base, this.offered) : "",
+      answer.result ? showResult(answer.result, base, this.offered, { title: this.run.question }) : "",
       answer.query ? new QueryView(this.run, answer, this.offered).element : "",
-      this.offered.share ? "" : this.foot());
+      this.offered.share ? "" : this.foot(answer.text));
     return HEADS[answer.status] || t("answer.said", { text: answer.text });
   }
 
@@ -118,7 +119,7 @@ export class RunView {
   }
 
   /** Thumbs, a note, a link to share. */
-  foot() {
+  foot(text) {
     const path = `/api/runs/${encodeURIComponent(this.run.id)}`;
     const note = h("input", { type: "text", class: "opinion", maxlength: 2000, placeholder: t("opinion.placeholder"), "aria-label": t("opinion.note") });
     note.value = this.run.note || "";
@@ -158,12 +159,12 @@ export class RunView {
             complain(error.message);
           }
         } }, t("share.unshare"));
-        shared.replaceChildren(h("a", { href: address, class: "shared-link" }, address), " ", unshare);
+        shared.replaceChildren(h("a", { href: address, class: "shared-link" }, address), " ", copyButton(t("copy.link"), () => address), " ", unshare);
       } catch (error) {
         shared.textContent = error.message;
       }
     });
-    return h("div", { class: "foot" }, up, down, note, said, share, shared);
+    return h("div", { class: "foot" }, up, down, note, said, text && copyButton(t("copy.answer"), () => text), share, shared);
   }
 }
 

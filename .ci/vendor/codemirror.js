@@ -1,4 +1,4 @@
-// What the page needs of CodeMirror; `make editor` bundles it.
+// What the page needs of CodeMirror; `make vendor` bundles it.
 
 export { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap } from "@codemirror/autocomplete";
 export { defaultKeymap, history, historyKeymap } from "@codemirror/commands";

@@ -1,0 +1,59 @@
+// Cells of a result: numbers with separators, dates to their precision, entities with their ids, pictures as links.
+
+import { h, link } from "./dom.js";
+import { language } from "./text.js";
+
+const IMAGE = /^https?:\/\/commons\.wikimedia\.org\/wiki\/Special:FilePath\/(.+)$/;
+const DATE = /^([+-]?\d{1,12})(?:-(\d\d)(?:-(\d\d))?)?$/;
+
+/** The cells of some rows, a list for each row. */
+export function showCells(rows) {
+  const years = (rows[0] || []).map((_, place) => onlyYears(rows.map((row) => row[place])));
+  return rows.map((row) => row.map((value, place) => cell(value, years[place])));
+}
+
+/** Wikidata writes a date that is known to the year as its first of January; so is a column of nothing else. */
+function onlyYears(values) {
+  const dates = values.filter((value) => value?.kind === "date");
+  return dates.length > 1 && dates.every((value) => value.text.endsWith("-01-01"));
+}
+
+function cell(value, yearOnly) {
+  if (value === null) return h("td", { class: "none" }, "–");
+  if (value.kind === "number") return h("td", { class: "number" }, h("span", { title: value.text }, grouped(value.text)));
+  if (value.kind === "date") return h("td", { class: "date" }, h("span", { title: value.text }, dated(value.text, yearOnly)));
+  const image = IMAGE.exec(value.href || "");
+  const shown = image ? fileName(image[1]) : value.text;
+  const text = value.href ? link(shown, value.href, { lang: value.language }) : h("span", { dir: "auto", lang: value.language }, shown);
+  const id = value.id && value.id !== value.text && h("small", {}, ` ${value.id}`);
+  return h("td", { class: image ? "image" : false }, text, id);
+}
+
+function fileName(encoded) {
+  try {
+    return decodeURIComponent(encoded).replaceAll("_", " ");
+  } catch {
+    return encoded;
+  }
+}
+
+/** Digits in groups, none of them changed; those of four, which may be years, are left alone. */
+function grouped(text) {
+  const found = /^([+-]?)(\d{5,})(?:\.(\d+))?$/.exec(text);
+  if (!found) return text;
+  const [, sign, whole, rest] = found;
+  const point = (1.5).toLocaleString(language).charAt(1);
+  return `${sign === "-" ? "−" : ""}${BigInt(whole).toLocaleString(language)}${rest ? point + rest : ""}`;
+}
+
+function dated(text, yearOnly) {
+  const found = DATE.exec(text);
+  if (!found) return text;
+  const [year, month, day] = found.slice(1).map((part) => (part === undefined ? undefined : Number(part)));
+  const date = new Date(Date.UTC(2000, (month || 1) - 1, day || 1));
+  date.setUTCFullYear(year);
+  if (Number.isNaN(date.getTime())) return text;
+  const era = year <= 0 ? { era: "short" } : {};
+  const shown = yearOnly || month === undefined ? { year: "numeric" } : day === undefined ? { year: "numeric", month: "long" } : { year: "numeric", month: "short", day: "numeric" };
+  return new Intl.DateTimeFormat(language, { ...shown, ...era, timeZone: "UTC" }).format(date);
+}

@@ -1,0 +1,118 @@
+"""Results in the browser: what is written, drawn, found and taken along."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.apps.web.parts import Server
+from tests.apps.web.test_page import MARIE, ask, wait_for_the_end, write
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+
+@pytest.fixture
+def answered(page: Page, server: Server) -> Page:
+    """A page with an answer, whose query can be changed."""
+    page.goto(server.url)
+    ask(page, MARIE)
+    wait_for_the_end(page)
+    page.wait_for_selector(".cm-content")
+    return page
+
+
+def run(page: Page, columns: str, *rows: str) -> None:
+    """Run a query that gives these rows."""
+    values = " ".join(f"({row})" for row in rows)
+    write(page, f"SELECT {columns} {{ VALUES ({columns}) {{ {values} }} }}")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".sparql .rows tbody tr")
+
+
+def day(text: str) -> str:
+    return f'"{text}T00:00:00Z"^^xsd:dateTime'
+
+
+def fits(page: Page) -> bool:
+    """Whether every text of a drawing is inside of it."""
+    return page.evaluate("""() => [...document.querySelectorAll(".sparql figure svg[role=img]")].every((drawing) => {
+      const room = drawing.getBoundingClientRect();
+      return [...drawing.querySelectorAll("text")].every((text) => {
+        const box = text.getBoundingClientRect();
+        return box.left >= room.left - 1 && box.right <= room.right + 1 && box.bottom <= room.bottom + 1;
+      });
+    })""")
+
+
+def test_numbers_have_separators_and_dates_are_written_to_their_precision(answered: Page):
+    run(answered, "?n ?m ?when ?founded", f"1234567 1934 {day('1867-11-07')} {day('1900-01-01')}",
+        f"-20000.5 7 {day('-0043-03-15')} {day('1911-01-01')}")  # fmt: skip
+    cells = [row.locator("td").all_inner_texts() for row in answered.locator(".sparql .rows tbody tr").all()]
+    assert cells == [["1,234,567", "1934", "Nov 7, 1867", "1900"], ["−20,000.5", "7", "Mar 15, 44 BC", "1911"]]
+    assert answered.get_attribute(".sparql td.date span >> nth=0", "title") == "1867-11-07"
+
+
+def test_bars_of_one_name_are_one_and_their_values_fit(answered: Page):
+    run(
+        answered,
+        "?e ?n",
+        '"a very long name of something that is measured" 88000000',
+        "wd:Q979 -84.123456",
+        "wd:Q979 1884312",
+    )
+    assert answered.locator(".sparql .chart rect").count() == 2
+    assert "several values of one name as their mean" in answered.inner_text(".sparql .chart figcaption")
+    assert fits(answered)
+
+
+def test_a_line_for_each_name_and_another_kind_of_chart_by_a_click(answered: Page):
+    sizes = [(city, year, year * size) for city, size in (("A", 900), ("B", 400)) for year in (1990, 2000, 2010)]
+    run(answered, "?city ?when ?people", *(f'"{city}" {day(f"{year}-06-01")} {size}' for city, year, size in sizes))
+    assert answered.locator(".sparql .chart path.line").count() == 2
+    assert answered.locator(".sparql .legend li").all_inner_texts() == ["A", "B"]
+    assert fits(answered)
+    answered.click(".sparql .charts >> text=Bars")
+    assert answered.locator(".sparql .chart rect").count() == 2
+
+
+def test_names_with_dates_are_a_timeline(answered: Page):
+    run(
+        answered,
+        "?who ?born ?died",
+        f'"Ada" {day("1815-12-10")} {day("1852-11-27")}',
+        f'"Caesar" {day("-0099-07-12")} {day("-0043-03-15")}',
+    )
+    shown = answered.locator(".sparql .timeline .place").all_text_contents()
+    assert shown == ["Caesar (100 BC–44 BC)", "Ada (1815–1852)"]
+    assert fits(answered)
+
+
+def test_places_on_the_land_are_one_mark_where_they_would_cover_each_other(answered: Page):
+    at = '"Point({})"^^geo:wktLiteral'
+    run(answered, "?place ?at", *(f'"{name}" {at.format(where)}' for name, where in
+        (("Warsaw", "21.0 52.2"), ("Praga", "21.05 52.25"), ("Lima", "-77 -12"))))  # fmt: skip
+    answered.wait_for_selector(".sparql .map .land", state="attached")
+    assert len(answered.get_attribute(".sparql .map .land", "d")) > 10_000
+    assert answered.locator(".sparql .map .mark").count() == 2
+    assert answered.locator(".sparql .map .place").all_text_contents() == ["Warsaw, Praga", "Lima"]
+
+
+def test_rows_are_found_and_pictures_are_links(answered: Page):
+    picture = "<http://commons.wikimedia.org/wiki/Special:FilePath/Marie%20Curie.jpg>"
+    run(answered, "?n ?of", *(f"{number} {picture}" for number in range(100, 130)))
+    assert answered.inner_text(".sparql td.image >> nth=0") == "Marie Curie.jpg"
+    assert answered.locator("main img").count() == 0
+    answered.fill(".sparql .find", "12")
+    answered.wait_for_selector("text=11 of 30 rows")
+    assert answered.locator(".sparql .rows tbody tr").count() == 11
+
+
+def test_answer_query_and_link_are_copied(answered: Page):
+    answered.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    answered.click("text=Share")
+    for button, wanted in (("answer", "polonium, radium"), ("query", "SELECT DISTINCT"), ("link", "http://127.0.0.1")):
+        answered.click(f"text=Copy the {button}")
+        answered.wait_for_selector("text=Copied")
+        assert answered.evaluate("navigator.clipboard.readText()").startswith(wanted)
