@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -104,6 +105,7 @@ def test_train_show_eval_and_answer_by_what_was_trained(kbnav: Cli, sets: Path):
     assert _colours(sets / "plots" / "validation-mrr.png") >= {"white", "line"}
     assert "def retrieve(" in out
     assert "0 calls paid" in out
+    assert re.search(r"step 1 write: validation MRR (–|0\.\d{3}), (accepted|not accepted, worse)", out)
     rows = list(csv.DictReader((sets / "curve.csv").read_text().splitlines()))
     assert [row["step"] for row in rows] == ["0", "1", "2"]
     assert float(rows[-1]["best"]) > float(rows[0]["best"])

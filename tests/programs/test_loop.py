@@ -20,6 +20,7 @@ from kbnav.trace import Trace
 from kbnav.trajectory import Usage
 from tests.programs.parts import NODES, PLAN, Runner, ScriptedWriter, program, queries, query, workshop
 
+BAD = program("bad")
 BROKEN = "def score(query, candidates)\n    return {}\n"
 
 
@@ -44,12 +45,25 @@ def test_of_a_bad_a_broken_a_good_and_a_worse_program_the_good_one_is_the_best()
     assert [brief.action for brief in writer.briefs] == ["write", "improve", "repair", "improve"]
 
 
-def test_what_is_worse_on_the_batch_is_not_raced_and_what_is_worse_on_a_first_heat_runs_no_second():
+def test_what_is_worse_on_the_batch_is_not_raced():
     runner = Runner()
     history, _ = run(ScriptedWriter([program("bad")]), replace(PLAN, steps=1), runner)
     assert runner.runs == 8
     assert history.steps[0].heats == ()
     assert history.steps[0].metrics["mrr"] < (history.steps[0].best_on_batch or 0)
+
+
+def test_what_is_better_runs_every_heat_of_the_plan_and_what_is_worse_on_the_first_runs_no_second():
+    """The second program is better on the batch, of which it knows the words, and wrong on validation questions."""
+
+    class Overfitted(Runner):
+        def __call__(self, program: Program, query: str, candidates: Any, parameters: Any) -> Outcome:
+            learned = "perfect" in program.source and query.startswith("v")
+            return super().__call__(Program.read(BAD) if learned else program, query, candidates, parameters)
+
+    history, _ = run(ScriptedWriter([program("good"), program("perfect")]), replace(PLAN, steps=2), Overfitted())
+    assert [[heat.queries for heat in step.heats] for step in history.steps] == [[8, 16, 32], [8]]
+    assert [step.accepted for step in history.steps] == [True, False]
 
 
 def test_a_program_that_fails_is_told_its_line_and_debug_output_and_is_not_raced():

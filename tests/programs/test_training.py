@@ -124,6 +124,16 @@ def test_a_folder_is_not_gone_on_with_for_other_questions_or_another_plan(whole:
             trained(whole, wanted=wanted)
 
 
+def test_a_folder_that_was_begun_by_another_rule_of_acceptance_is_not_gone_on_with(tmp_path: Path):
+    trained(tmp_path)
+    path = tmp_path / "training.json"
+    begun = json.loads(path.read_text())
+    del begun["acceptance"]  # as before there was a rule for ties
+    path.write_text(json.dumps(begun))
+    with pytest.raises(UsageError, match="another acceptance; choose another folder"):
+        trained(tmp_path)
+
+
 def test_more_steps_may_be_taken_later(tmp_path: Path):
     first = order()
     trained(tmp_path, wanted=replace(first, plan=replace(first.plan, steps=3)))

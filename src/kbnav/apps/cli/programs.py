@@ -317,11 +317,10 @@ def _raced(step: Step) -> str:
 
 
 def _ended(step: Step) -> str:
-    """Whether a program was accepted, and where no test was won, why."""
-    if not step.accepted:
-        return "not accepted"
-    why = {"no loss": " near the ceiling, without a loss", "batch": " for its batch, the same in validation"}
-    return f"accepted{why.get(step.ground or '', '')}"
+    """Whether a program was accepted, and why or why not."""
+    why = {"no loss": ", near the ceiling without a loss", "batch": " for its batch, the same in validation"}
+    why_not = {"chance": "better by what may be chance", "tie": "a tie", "worse": "worse", "failed": "it failed"}
+    return f"accepted{why.get(step.ground or '', '')}" if step.accepted else f"not accepted, {why_not[step.verdict]}"
 
 
 def _print_frozen(folder: Path, only: str | None = None) -> None:
@@ -352,9 +351,8 @@ def _print_steps(folder: Path, group: str) -> None:
             tokens = step.paid.prompt + step.paid.completion + step.api_paid.prompt + step.api_paid.completion
             again = step.replayed.calls + step.api_replayed.calls
             mrr = f"{step.validation['mrr']:.3f}" if step.validation else "–"
-            accepted = f", {_ended(step)}" if step.accepted else ""
             print(
-                f"  step {step.number} {step.action}: validation MRR {mrr}{accepted}; "
+                f"  step {step.number} {step.action}: validation MRR {mrr}, {_ended(step)}; "
                 f"{step.paid.calls + step.api_paid.calls} calls paid, {again} replayed, {tokens:,} tokens, "
                 f"{step.cost:.4f} $, {step.seconds:.1f} s"
             )
