@@ -305,6 +305,6 @@ def answer_record(run: Run, query_page: str) -> dict[str, Any]:
     }
 
 
-def answer_json(run: Run, query_page: str) -> str:
-    """That record as text."""
-    return json.dumps(answer_record(run, query_page), ensure_ascii=False, indent=1)
+def answer_json(run: Run, query_page: str, **more: object) -> str:
+    """That record as text, with ``more`` behind it."""
+    return json.dumps({**answer_record(run, query_page), **more}, ensure_ascii=False, indent=1)

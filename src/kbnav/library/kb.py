@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbnav.answers import AnswerTable
 from kbnav.errors import UsageError
-from kbnav.knowledge.base import Direction, Entity, Entry, KnowledgeBase, Neighborhood
+from kbnav.knowledge.base import Direction, Entity, Entry, KnowledgeBase, Neighborhood, asked_by
+from kbnav.knowledge.evidence import MOST_ROWS, Provenance, provenance
 from kbnav.knowledge.open import open_kb
 from kbnav.language import question_language
 from kbnav.settings import SEPARATOR, Settings, load_settings
+
+if TYPE_CHECKING:
+    from kbnav.library.answer import Answer
 
 
 class KB:
@@ -67,6 +72,17 @@ class KB:
         Raises QuerySyntaxError, QueryRefused and QueryTimeout of ``kbnav.errors``.
         """
         return self.base.execute_query(sparql, language=self._language(language))
+
+    def evidence(self, answer: Answer, rows: Sequence[int] = range(MOST_ROWS)) -> Provenance:
+        """The statements that make rows of an answer true, with ranks, qualifiers and references; at most two queries.
+
+        It is empty where the answer has no query. A service that does not answer ends nothing: ``failed`` says why.
+        """
+        outcome = answer.run.outcome
+        if not outcome.query or outcome.table is None:
+            return Provenance()
+        base = asked_by(self.base, outcome.query)
+        return provenance(base, outcome.query, outcome.table, rows, answer.run.language)
 
     def close(self) -> None:
         """Close it; a second time does nothing."""

@@ -12,6 +12,8 @@ from kbnav.apps.cli.arguments import AskedWithout, JsonOption, load
 from kbnav.apps.cli.terminal import ended_by_ctrl_c, print_outcome, say_baseline
 
 if TYPE_CHECKING:
+    from kbnav.knowledge.base import KnowledgeBase
+    from kbnav.knowledge.evidence import Provenance
     from kbnav.trajectory import Run, Turn
 
 
@@ -28,6 +30,9 @@ def ask(
         bool, typer.Option("--csv", help="Print the whole table or ranking as CSV; steps go to standard error.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the steps.")] = False,
+    evidence: Annotated[
+        bool, typer.Option("--evidence", help="Also print the statements that make each row true; two queries more.")
+    ] = False,
 ) -> None:
     """Ask one question; thoughts, actions and observations are shown as they happen."""
     from rich.console import Console
@@ -57,8 +62,20 @@ def ask(
             console.print(f"after: {printable(earlier.question)}", style="dim", highlight=False, markup=False)
         with Progress(console, agent.model, steps=not quiet) as seen:
             run = ask_agent(agent, question, on_event=seen, brake=brake, history=_history(earlier))
-    print_outcome(run, settings, as_json, as_csv)
+        found = _evidence(base, run) if evidence else None
+    print_outcome(run, settings, as_json, as_csv, found)
     raise typer.Exit(0 if run.outcome.status in ("answered", "best effort") else 1)
+
+
+def _evidence(base: KnowledgeBase, run: Run) -> Provenance | None:
+    """What makes the rows of an answer true; None where it has no query."""
+    from kbnav.knowledge.base import asked_by
+    from kbnav.knowledge.evidence import provenance
+
+    outcome = run.outcome
+    if not outcome.query or outcome.table is None:
+        return None
+    return provenance(asked_by(base, outcome.query), outcome.query, outcome.table, language=run.language)
 
 
 def _last_run() -> Run:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from kbnav.agents.common.agent import Agent
+    from kbnav.knowledge.evidence import Provenance
     from kbnav.settings import Settings
     from kbnav.stopping import Brake
     from kbnav.trajectory import Run
@@ -23,14 +24,19 @@ DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBI
 """Errors of a disk: no bug, and mended by who runs the program."""
 
 
-def print_outcome(run: Run, settings: Settings, as_json: bool, as_csv: bool) -> None:
-    """Print the answer, for people or for programs."""
+def print_outcome(
+    run: Run, settings: Settings, as_json: bool, as_csv: bool, evidence: Provenance | None = None
+) -> None:
+    """Print the answer, for people or for programs; with what makes it true where that was looked up."""
+    from kbnav.answers import AnswerTable
     from kbnav.apps.console import answer_json, print_answer, printable, spent_words
+    from kbnav.apps.evidence import evidence_data, evidence_lines
 
     page = settings.endpoints.query_page
     saved = (settings.home / "runs" / f"{run.id}.json").is_file()
+    table = AnswerTable() if run.outcome.table is None else run.outcome.table
     if as_json:
-        print(answer_json(run, page))
+        print(answer_json(run, page, **({"evidence": evidence_data(evidence, table)} if evidence else {})))
     elif as_csv:
         if run.outcome.table is not None:
             sys.stdout.write(run.outcome.table.to_csv())
@@ -44,6 +50,8 @@ def print_outcome(run: Run, settings: Settings, as_json: bool, as_csv: bool) -> 
         console = Console()
         console.rule()
         print_answer(console, run, page)
+        for line in evidence_lines(evidence, table) if evidence else ():
+            console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
         steps = f"every step: kbnav show {run.id}" if saved else "not saved"
         console.print(f"{spent_words(run)}; {steps}", style="dim", highlight=False, soft_wrap=True)
 

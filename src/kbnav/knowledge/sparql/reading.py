@@ -142,6 +142,7 @@ class _Reader(Cursor):
         return self._group()
 
     def _select(self) -> Select:
+        start = self._next().start
         self._expect("SELECT")
         distinct = self._accept("DISTINCT", "REDUCED")
         variables: list[str] = []
@@ -164,7 +165,8 @@ class _Reader(Cursor):
             named.append(self._subquery())
         where = self._where()
         tail, shown = self._tail(), tuple(variables)
-        return Select(where, shown, star, tuple(expressions), tuple(computed), tuple(named), tail, distinct)
+        place = self._since(start)
+        return Select(where, shown, star, tuple(expressions), tuple(computed), tuple(named), tail, distinct, place)
 
     def _computed(self) -> tuple[Expression, str]:
         """``(… AS ?name)``, or as Blazegraph takes it, without a name; the expression and the variable."""

@@ -190,6 +190,7 @@ class Select:
     named: tuple[tuple[str, Select], ...] = ()
     tail: Tail = Tail()
     distinct: bool = False
+    place: Place = Place(0, 0)
 
     @property
     def visible(self) -> tuple[str, ...]:

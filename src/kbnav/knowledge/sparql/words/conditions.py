@@ -62,7 +62,7 @@ class ConditionWords:
         self.remarks = Remarks()
         self.unsaid: dict[str, None] = {}
         self.naming = naming
-        self.formulas = FormulaWords(naming, self._on_one_line, self.unsaid)
+        self.formulas = FormulaWords(naming, self.on_one_line, self.unsaid)
         self.query = query
         self._subquery = subquery
         self._phrases = naming.phrases
@@ -220,7 +220,8 @@ class ConditionWords:
     def _role(self, pattern: Pattern) -> str:
         return self.naming.property(name).role if (name := _name(pattern)) else ""
 
-    def _on_one_line(self, group: Group) -> str:
+    def on_one_line(self, group: Group) -> str:
+        """A group's conditions with semicolons between."""
         return "; ".join(_flat(self.group(group)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from kbnav.answers import AnswerTable
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.sparql.expressions import Function, Node, Operation, Value, read_expression, read_keys
 from kbnav.knowledge.sparql.reading import parse_query
-from kbnav.knowledge.sparql.syntax import Modifier, Select, Tail
+from kbnav.knowledge.sparql.syntax import Group, Modifier, Select, Tail
 from kbnav.knowledge.sparql.tokens import AGGREGATES
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, Vocabulary, wikibase_prefixes
 from kbnav.knowledge.sparql.words.conditions import ConditionWords, Line
@@ -67,6 +67,15 @@ def query_in_words(
             words.unsaid[f"what {read.form} gives"] = None
         lines = (_headed(heads[read.form], words.group(read.where), words), *_tail(read.tail, words))
     return QueryWords(lines, tuple(_remarks(words, read.select)), tuple(words.unsaid))
+
+
+def conditions_in_words(
+    query: str, groups: Iterable[Group], labels: Mapping[str, str], language: str, vocabulary: Vocabulary
+) -> tuple[str, ...]:
+    """Some groups of a query in words, each on one line."""
+    naming = Naming.of(query, phrases_of(language), labels, vocabulary)
+    words = ConditionWords(query, naming, _select_lines)
+    return tuple(words.on_one_line(group) for group in groups)
 
 
 def answer_in_words(query: str, table: AnswerTable | None, language: str) -> QueryWords | None:

@@ -1,0 +1,228 @@
+"""Provenance: which statements of a knowledge base make the rows of an answer true.
+
+Two queries at most, whatever the number of rows: one binds the statements of each row
+(``kbnav.knowledge.sparql.evidence``), one fetches their ranks, qualifiers and references, and what else is stated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from kbnav.answers import AnswerTable, Cell, Term
+from kbnav.errors import KbnavError
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.sparql.evidence import EvidenceQuery, evidence_query
+from kbnav.knowledge.sparql.syntax import is_variable
+from kbnav.knowledge.sparql.vocabulary import Vocabulary, vocabulary_of
+from kbnav.knowledge.sparql.words.query import conditions_in_words
+
+MOST_ROWS = 20
+"""Rows that evidence is looked for at once."""
+_MOST_SOLUTIONS = 400
+_MOST_TRIPLES = 5000
+_MOST_BESIDE = 5
+"""Values of one property whose labels are fetched."""
+_WIKIBASE = "http://wikiba.se/ontology#"
+_DERIVED = "http://www.w3.org/ns/prov#wasDerivedFrom"
+_OF_STATEMENTS = ("pq", "pqv", "pr", "psv", "psn")
+"""Predicates of what a statement has; the statement is told with all of it."""
+Rank = Literal["", "preferred", "normal", "deprecated"]
+_RANKS: Mapping[str, Rank] = {
+    f"{_WIKIBASE}PreferredRank": "preferred",
+    f"{_WIKIBASE}NormalRank": "normal",
+    f"{_WIKIBASE}DeprecatedRank": "deprecated",
+}
+
+
+@dataclass(frozen=True)
+class Link:
+    """A property of a statement, or of a reference, with its value."""
+
+    property: str
+    value: Term
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One statement, or one triple where the knowledge base has no statements.
+
+    ``property`` is a property's id or a predicate's IRI. ``statement`` is the IRI of its node, empty where there is
+    none; only then are ``rank``, ``qualifiers`` and ``references`` empty because nothing can be stated. ``chain``: from
+    subject to value by a path of any length. ``others`` are values of the same property and rank beside this one.
+    """
+
+    subject: Term
+    property: str
+    value: Term
+    statement: str = ""
+    rank: Rank = ""
+    qualifiers: tuple[Link, ...] = ()
+    references: tuple[tuple[Link, ...], ...] = ()
+    others: tuple[Term, ...] = ()
+    chain: bool = False
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What makes rows of an answer true: for each row asked for, in order, its evidence.
+
+    ``absent`` says, in words, what was looked for and must not be found; ``cut``: there is more, which was not looked
+    at. ``untold`` names the parts of the query that evidence is not looked for; ``failed`` says why nothing could be
+    found out. ``labels`` has those of the ids in it.
+    """
+
+    rows: tuple[tuple[Evidence, ...], ...] = ()
+    absent: tuple[str, ...] = ()
+    cut: bool = False
+    untold: tuple[str, ...] = ()
+    failed: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def provenance(
+    kb: KnowledgeBase, query: str, table: AnswerTable, rows: Sequence[int] = range(MOST_ROWS), language: str = "en"
+) -> Provenance:
+    """Find the statements that make rows of a query's result true.
+
+    Args:
+        kb: the knowledge base that gave the result.
+        query: the query as it ran.
+        table: its result; of an ASK, or a count without groups, the whole is one row.
+        rows: which of its rows; numbers beyond its last are left out, and at most ``MOST_ROWS`` are taken.
+        language: of the labels.
+
+    A knowledge base that does not answer in time ends nothing: ``failed`` says why.
+    """
+    chosen = [number for number in rows if 0 <= number < len(table)][:MOST_ROWS]
+    cells = [table.rows[number] for number in chosen] if table.boolean is None else [()]
+    vocabulary = vocabulary_of(kb)
+    try:
+        asked = evidence_query(query, vocabulary, table.columns, cells, _MOST_SOLUTIONS + 1)
+        found = kb.execute_query(asked.text, language=language)
+        told = [_of_row(asked, table.columns, row, found) for row in cells]
+        details = _Details(kb, vocabulary, language, [one for some in told for one in some])
+    except KbnavError as error:
+        return Provenance(failed=str(error))
+    labels = {**table.labels, **found.labels, **details.labels}
+    full = tuple(tuple(details.completed(one) for one in some) for some in told)
+    absent = conditions_in_words(query, asked.negated, labels, language, vocabulary)
+    return Provenance(full, absent, len(found.rows) > _MOST_SOLUTIONS, asked.untold, labels=labels)
+
+
+def _of_row(asked: EvidenceQuery, columns: Sequence[str], row: Sequence[Cell], found: AnswerTable) -> list[Evidence]:
+    """The evidence of one row, each once: of solutions with the row's cells."""
+    at = {name: place for place, name in enumerate(found.columns)}
+    wanted = [(at[key], row[columns.index(key)]) for key in asked.keys if key in at]
+    kept: dict[Evidence, None] = {}
+    for solution in found.rows:
+        if all(cell is None or cell.type == "bnode" or solution[place] == cell for place, cell in wanted):
+            kept.update(dict.fromkeys(_bound(asked, solution, at)))
+    stated = {(one.subject, one.property, one.value) for one in kept if one.statement}
+    return [one for one in kept if one.statement or (one.subject, one.property, one.value) not in stated]
+
+
+def _bound(asked: EvidenceQuery, solution: Sequence[Cell], at: Mapping[str, int]) -> Iterator[Evidence]:
+    """The parts of one solution; a part of an OPTIONAL or of a UNION's other side is not bound, and left out.
+
+    A statement that the query names by its node is told as one, of what bears it; its qualifiers are fetched with it.
+    """
+    bearers = {part.statement: part for part in asked.parts if part.role == "p"}
+    valued = {part.statement for part in asked.parts if part.role == "ps"}
+    for part in asked.parts:
+        values = {name: solution[at[name[1:]]] for name in part.variables if name[1:] in at}
+        bearer = bearers.get(part.subject) if part.role == "ps" else None
+        missed = part.mark and values[part.mark] is None
+        if missed or part.role in _OF_STATEMENTS or (part.role == "p" and part.statement in valued):
+            continue
+        start = bearer.subject if bearer else part.subject
+        subject = asked.constants.get(start) or (solution[at[start[1:]]] if start[1:] in at else None)
+        value = asked.constants.get(part.object) or values.get(part.object)
+        predicate = values.get(part.predicate) if is_variable(part.predicate) else Term("uri", part.predicate)
+        if subject is None or value is None or predicate is None or (part.chain and subject == value):
+            continue
+        node = values.get(part.statement)
+        statement = node.value if node is not None else ""
+        yield Evidence(subject, part.relation or predicate.value, value, statement, chain=part.chain)
+
+
+class _Details:
+    """What is stated of statements: rank, qualifiers, references, and the other values of the same property."""
+
+    def __init__(self, kb: KnowledgeBase, vocabulary: Vocabulary, language: str, told: Iterable[Evidence]) -> None:
+        self._words = vocabulary
+        self._links: dict[str, list[Link]] = {}
+        self._references: dict[str, dict[str, list[Link]]] = {}
+        self._values: dict[tuple[str, str], list[tuple[Rank, str, Term]]] = {}
+        self._ranks: dict[str, Rank] = {}
+        self.labels: Mapping[str, str] = {}
+        known = [one for one in told if one.statement]
+        named = {one.property for one in told if "/" not in one.property and ":" not in one.property}
+        if known:
+            self._read(kb.execute_query(self._query(known), language=language))
+            named |= {link.property for links in self._links.values() for link in links}
+            named |= {link.property for some in self._references.values() for links in some.values() for link in links}
+        ends = (self._words.entity_id(term.value) for one in told for term in (one.subject, one.value))
+        terms = (link.value for some in self._references.values() for links in some.values() for link in links)
+        quoted = (link.value for links in self._links.values() for link in links)
+        beside = (value for some in self._values.values() for _, _, value in some[:_MOST_BESIDE])
+        ids = {*named, *ends, *(self._words.entity_id(term.value) for term in (*terms, *quoted, *beside))} - {""}
+        if ids and "execute_query" in kb.capabilities:
+            self.labels = kb.labels(sorted(ids), language=language)
+
+    def completed(self, one: Evidence) -> Evidence:
+        """With what is stated of it."""
+        if not one.statement:
+            return one
+        rank = self._ranks.get(one.statement, "")
+        beside = self._values.get((one.subject.value, one.property), [])
+        value = next((value for _, node, value in beside if node == one.statement == one.value.value), one.value)
+        others = [stated for other, node, stated in beside if node != one.statement and other == rank != "deprecated"]
+        return replace(
+            one,
+            rank=rank,
+            qualifiers=tuple(self._links.get(one.statement, ())),
+            references=tuple(map(tuple, self._references.get(one.statement, {}).values())),
+            others=tuple(dict.fromkeys(other for other in others if other != value)),
+            value=value,
+        )
+
+    def _query(self, known: Sequence[Evidence]) -> str:
+        nodes = " ".join(dict.fromkeys(f"<{one.statement}>" for one in known))
+        prefixes = self._words.prefixes
+        bearers: dict[str, dict[str, None]] = {}
+        for one in known:
+            if one.subject.type == "uri" and not one.subject.value.startswith(prefixes["wds"]):
+                bearers.setdefault(one.property, {})[f"<{one.subject.value}>"] = None
+        branches = [
+            f"{{ VALUES ?statement {{ {nodes} }} ?statement ?link ?value }}",
+            f"{{ VALUES ?statement {{ {nodes} }} ?statement <{_DERIVED}> ?node . ?node ?link ?value }}",
+        ]
+        for name, subjects in bearers.items():
+            branches.append(
+                f"{{ VALUES ?bearer {{ {' '.join(subjects)} }} ?bearer <{prefixes['p']}{name}> ?statement . "
+                f"?statement <{_WIKIBASE}rank> ?node ; <{prefixes['ps']}{name}> ?value . BIND('{name}' AS ?link) }}"
+            )
+        return (
+            f"SELECT ?bearer ?statement ?node ?link ?value WHERE {{ {' UNION '.join(branches)} }} LIMIT {_MOST_TRIPLES}"
+        )
+
+    def _read(self, found: AnswerTable) -> None:
+        for bearer, statement, node, link, value in found.rows:
+            if statement is None or link is None or value is None:
+                continue
+            if bearer is not None and node is not None:
+                beside = self._values.setdefault((bearer.value, link.value), [])
+                beside.append((_RANKS.get(node.value, ""), statement.value, value))
+            elif link.value == f"{_WIKIBASE}rank":
+                self._ranks[statement.value] = _RANKS.get(value.value, "")
+            elif node is None and (name := self._named("pq", link.value)):
+                self._links.setdefault(statement.value, []).append(Link(name, value))
+            elif node is not None and (name := self._named("pr", link.value)):
+                self._references.setdefault(statement.value, {}).setdefault(node.value, []).append(Link(name, value))
+
+    def _named(self, role: str, iri: str) -> str:
+        """The property of a predicate such as ``pq:P580``; empty for others, those to whole values among them."""
+        entity = self._words.entity_id(iri)
+        return entity if entity and iri == self._words.prefixes[role] + entity else ""

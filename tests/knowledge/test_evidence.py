@@ -1,0 +1,217 @@
+"""Which statements make an answer's rows true: on the bundled mirror, with statements made for the purpose."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbnav.errors import ServiceError
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.evidence import Evidence, Provenance, provenance
+from kbnav.knowledge.open import open_kb
+from kbnav.settings import Settings
+
+QUESTIONS = Path(__file__).parents[1] / "data" / "mini_questions.json"
+DATA = """
+@prefix wd: <http://www.wikidata.org/entity/> . @prefix wdt: <http://www.wikidata.org/prop/direct/> .
+@prefix p: <http://www.wikidata.org/prop/> . @prefix ps: <http://www.wikidata.org/prop/statement/> .
+@prefix pq: <http://www.wikidata.org/prop/qualifier/> . @prefix pr: <http://www.wikidata.org/prop/reference/> .
+@prefix wds: <http://www.wikidata.org/entity/statement/> . @prefix wdref: <http://www.wikidata.org/reference/> .
+@prefix wikibase: <http://wikiba.se/ontology#> . @prefix prov: <http://www.w3.org/ns/prov#> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> . @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
+wd:P36 a wikibase:Property ; rdfs:label "capital"@en . wd:P580 a wikibase:Property ; rdfs:label "start time"@en .
+wd:P248 a wikibase:Property ; rdfs:label "stated in"@en . wd:P30 a wikibase:Property ; rdfs:label "continent"@en .
+wd:P1082 a wikibase:Property ; rdfs:label "population"@en . wd:P576 a wikibase:Property ; rdfs:label "end"@en .
+wd:Q1 rdfs:label "Atlantis"@en ; wdt:P36 wd:Q2 ; p:P36 wds:Q1-a, wds:Q1-b ; wdt:P30 wd:Q5 ; p:P30 wds:Q1-c ;
+  wdt:P1082 10, 12 ; p:P1082 wds:Q1-d, wds:Q1-e, wds:Q1-f .
+wd:Q2 rdfs:label "Poseidonis"@en . wd:Q3 rdfs:label "Cerne"@en . wd:Q4 rdfs:label "Critias"@en .
+wd:Q5 rdfs:label "the Ocean"@en .
+wds:Q1-a a wikibase:Statement, wikibase:BestRank ; wikibase:rank wikibase:PreferredRank ; ps:P36 wd:Q2 ;
+  pq:P580 "0900-01-01T00:00:00Z"^^xsd:dateTime ; prov:wasDerivedFrom wdref:r1 .
+wdref:r1 pr:P248 wd:Q4 .
+wds:Q1-b a wikibase:Statement ; wikibase:rank wikibase:DeprecatedRank ; ps:P36 wd:Q3 .
+wds:Q1-c a wikibase:Statement, wikibase:BestRank ; wikibase:rank wikibase:NormalRank ; ps:P30 wd:Q5 .
+wds:Q1-d a wikibase:Statement, wikibase:BestRank ; wikibase:rank wikibase:NormalRank ; ps:P1082 10 .
+wds:Q1-e a wikibase:Statement, wikibase:BestRank ; wikibase:rank wikibase:NormalRank ; ps:P1082 12 .
+wds:Q1-f a wikibase:Statement ; wikibase:rank wikibase:DeprecatedRank ; ps:P1082 99 .
+"""
+
+
+@pytest.fixture(scope="module")
+def atlantis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KnowledgeBase]:
+    """A mirror of one made-up country with ranks, a qualifier and a reference."""
+    from kbnav.knowledge.wikidata.mirror.build import build_mirror
+
+    folder = tmp_path_factory.mktemp("atlantis")
+    (folder / "data.ttl").write_text(DATA, encoding="utf-8")
+    build_mirror([folder / "data.ttl"], folder / "mirror")
+    with open_kb(Settings(kb=str(folder / "mirror"), home=folder / "home")) as kb:
+        yield kb
+
+
+def found(kb: KnowledgeBase, query: str) -> Provenance:
+    told = provenance(kb, query, kb.execute_query(query))
+    assert told.failed == ""
+    return told
+
+
+def names(told: Provenance, row: int = 0) -> set[str]:
+    def name(one: Evidence) -> str:
+        ends = (told.labels.get(end.entity_id or "", end.value) for end in (one.subject, one.value))
+        return f" {told.labels.get(one.property, one.property)} ".join(ends)
+
+    return {name(one) for one in told.rows[row]}
+
+
+def test_a_row_has_the_statement_that_makes_it_true_with_rank_qualifiers_and_reference(atlantis):
+    told = found(atlantis, "SELECT ?capital { wd:Q1 wdt:P36 ?capital }")
+    (row,) = told.rows
+    (one,) = row
+    assert names(told) == {"Atlantis capital Poseidonis"}
+    assert (one.statement.rpartition("/")[2], one.rank) == ("Q1-a", "preferred")
+    assert [(link.property, link.value.value) for link in one.qualifiers] == [("P580", "0900-01-01T00:00:00Z")]
+    assert [[(link.property, link.value.entity_id) for link in links] for links in one.references] == [[("P248", "Q4")]]
+    assert one.others == ()
+
+
+def test_other_values_of_the_same_rank_are_pointed_out_and_deprecated_ones_are_not(atlantis):
+    told = found(atlantis, "SELECT ?people { wd:Q1 wdt:P1082 ?people } ORDER BY ?people")
+    assert [[other.value for other in row[0].others] for row in told.rows] == [["12"], ["10"]]
+
+
+def test_a_deprecated_statement_that_a_query_takes_is_told_as_one(atlantis):
+    told = found(atlantis, "SELECT ?capital { wd:Q1 p:P36 ?s . ?s ps:P36 ?capital } ORDER BY ?capital")
+    assert [(row[0].rank, row[0].statement.rpartition("/")[2]) for row in told.rows] == [
+        ("preferred", "Q1-a"),
+        ("deprecated", "Q1-b"),
+    ]
+    assert names(told, 1) == {"Atlantis capital Cerne"}
+
+
+def test_a_statement_that_is_only_named_by_its_qualifier_is_told_with_its_value(atlantis):
+    told = found(atlantis, "SELECT ?start { wd:Q1 p:P36 ?s . ?s pq:P580 ?start }")
+    assert names(told) == {"Atlantis capital Poseidonis"}
+
+
+def test_a_count_has_the_statements_that_were_counted(atlantis):
+    told = found(atlantis, "SELECT (COUNT(?people) AS ?n) { wd:Q1 wdt:P1082 ?people }")
+    assert names(told) == {"Atlantis population 10", "Atlantis population 12"}
+
+
+def test_the_groups_of_a_count_have_their_own(mini_kb):
+    query = "SELECT ?who (COUNT(?x) AS ?n) { ?x wdt:P61 ?who ; wdt:P31 wd:Q11344 } GROUP BY ?who ORDER BY DESC(?n) ?who"
+    table = mini_kb.execute_query(query)
+    told = provenance(mini_kb, query, table, [0, 1])
+    for row, evidence in zip(table.rows, told.rows, strict=False):
+        discovered = [one for one in evidence if one.property == "P61"]
+        assert {one.value for one in discovered} == {row[0]}
+        assert len(discovered) == int(row[1].value)
+
+
+def test_an_ask_has_what_it_found(atlantis):
+    assert names(found(atlantis, "ASK { wd:Q1 wdt:P36 wd:Q2 }")) == {"Atlantis capital Poseidonis"}
+
+
+def test_only_the_side_of_a_choice_that_holds_is_told(atlantis):
+    both = "SELECT ?x { { wd:Q1 wdt:P36 ?x } UNION { wd:Q1 wdt:P30 ?x } }"
+    table = atlantis.execute_query(both)
+    told = provenance(atlantis, both, table)
+    by_row = {row[0].entity_id: names(told, number) for number, row in enumerate(table.rows)}
+    assert by_row == {"Q2": {"Atlantis capital Poseidonis"}, "Q5": {"Atlantis continent the Ocean"}}
+    path = found(atlantis, "SELECT ?x { ?x (wdt:P36|wdt:P576) wd:Q2 }")
+    assert names(path) == {"Atlantis capital Poseidonis"}
+
+
+def test_an_option_that_is_not_there_is_not_told(atlantis):
+    query = "SELECT ?x { ?x wdt:P30 wd:Q5 OPTIONAL { ?x wdt:P36 ?c } OPTIONAL { ?x wdt:P576 ?end } }"
+    assert names(found(atlantis, query)) == {"Atlantis continent the Ocean", "Atlantis capital Poseidonis"}
+
+
+def test_what_may_not_be_there_is_told_in_words(atlantis):
+    for absent in ("FILTER NOT EXISTS { ?x wdt:P576 ?end }", "MINUS { ?x wdt:P576 ?end }"):
+        told = found(atlantis, f"SELECT ?x {{ ?x wdt:P30 wd:Q5 . {absent} }}")
+        assert told.absent == ("P576 of [x]: [end]",)
+
+
+def test_a_path_of_any_length_is_one_chain(mini_kb):
+    told = found(mini_kb, "SELECT ?class { wd:Q19557 wdt:P279* ?class } ORDER BY ?class")
+    chains = [one for row in told.rows for one in row if one.chain]
+    assert chains
+    assert {(one.property, one.statement, one.subject == one.value) for one in chains} == {("P279", "", False)}
+
+
+def test_a_subquery_is_told_and_so_is_what_it_counted(atlantis):
+    inner = found(atlantis, "SELECT ?c { { SELECT ?c { wd:Q1 wdt:P36 ?c } } }")
+    assert names(inner) == {"Atlantis capital Poseidonis"}
+    counted = found(atlantis, "SELECT ?n { { SELECT (COUNT(?p) AS ?n) { wd:Q1 wdt:P1082 ?p } } }")
+    assert names(counted) == {"Atlantis population 10", "Atlantis population 12"}
+
+
+def test_what_an_exists_found_is_named_as_not_looked_for(atlantis):
+    told = found(atlantis, "SELECT ?x { ?x wdt:P30 wd:Q5 FILTER EXISTS { ?x wdt:P36 ?c } }")
+    assert (names(told), told.untold) == ({"Atlantis continent the Ocean"}, ("what an EXISTS found",))
+
+
+def test_a_variable_that_bind_sets_is_no_hindrance(atlantis):
+    told = found(atlantis, "SELECT ?double { wd:Q1 wdt:P1082 ?p . BIND(?p * 2 AS ?double) } ORDER BY ?double")
+    assert [names(told, row) for row in (0, 1)] == [{"Atlantis population 10"}, {"Atlantis population 12"}]
+
+
+def test_rows_are_chosen_and_those_beyond_the_last_left_out(atlantis):
+    query = "SELECT ?people { wd:Q1 wdt:P1082 ?people } ORDER BY ?people"
+    told = provenance(atlantis, query, atlantis.execute_query(query), [1, 7])
+    assert [[one.value.value for one in row] for row in told.rows] == [["12"]]
+
+
+def test_at_most_two_queries_are_sent(atlantis):
+    query = "SELECT ?people { wd:Q1 wdt:P1082 ?people ; wdt:P36 ?c ; wdt:P30 ?d }"
+    table = atlantis.execute_query(query)
+    asked: list[str] = []
+
+    class Counting:
+        def __getattr__(self, name: str) -> object:
+            return getattr(atlantis, name)
+
+        def execute_query(self, text: str, *, language: str = "en") -> object:
+            asked.append(text)
+            return atlantis.execute_query(text, language=language)
+
+    provenance(Counting(), query, table)  # type: ignore[arg-type]
+    assert len(asked) == 2
+
+
+def test_a_service_that_fails_is_told_and_ends_nothing(atlantis):
+    class Down:
+        vocabulary = atlantis.vocabulary
+
+        def execute_query(self, text: str, *, language: str = "en") -> object:
+            raise ServiceError("the service is down")
+
+    query = "SELECT ?c { wd:Q1 wdt:P36 ?c }"
+    told = provenance(Down(), query, atlantis.execute_query(query))  # type: ignore[arg-type]
+    assert (told.rows, told.failed) == ((), "the service is down")
+
+
+def test_links_of_a_graph_without_statements_are_told_as_triples(tmp_path: Path):
+    with open_kb(Settings(kb="demo", home=tmp_path)) as demo:
+        query = "SELECT ?x ?t { ?x a ?t } LIMIT 2"
+        told = found(demo, query)
+        assert all(len(row) == 1 and row[0].property.endswith("#type") for row in told.rows)
+        assert not any(one.statement for row in told.rows for one in row)
+
+
+def test_every_row_of_the_bundled_questions_names_a_statement_or_what_is_absent(mini_kb):
+    questions = [one["sparql"] for one in json.loads(QUESTIONS.read_text(encoding="utf-8"))]
+    rows = 0
+    for query in questions:
+        told = found(mini_kb, query)
+        table = mini_kb.execute_query(query)
+        if table.boolean is False or any(cell and cell.value == "0" for row in table.rows for cell in row):
+            continue
+        assert all(row or told.absent for row in told.rows), query
+        assert told.rows, query
+        rows += len(told.rows)
+    assert rows > 30
