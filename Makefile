@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test long-test train-test model-test engine-test lint bench wheel-test bare-test cassettes site vendor picture cut release lock clean
+.PHONY: demo test attack-test long-test kill-test train-test model-test engine-test lint bench wheel-test bare-test cassettes site vendor picture cut release lock clean
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 15) else "kbnav needs Python 3.11 to 3.14; set PYTHON")'
@@ -20,8 +20,14 @@ demo: $(READY)  ## answer a question on the bundled mirror, and one on the bundl
 test: $(READY)  ## every test
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-long-test: $(READY)  ## the wiki bot killed at random while it answers 200 questions
-	$(BIN)/python -m pytest -q tests/long
+attack-test: $(READY)  ## the attacks that take too long for `make test`
+	$(BIN)/python -m pytest -q -m slow tests/attack
+
+long-test: $(READY)  ## builds, questions, chats, evaluations, the page and the bot killed at random, KBNAV_KILLS (60) times
+	$(BIN)/python -m pytest -q -s tests/long
+
+kill-test: $(READY)  ## the same 1,000 times; takes hours
+	KBNAV_KILLS=1000 $(BIN)/python -m pytest -q -s tests/long/test_kills.py tests/long/test_bot_kills.py
 
 train-test: .venv-train/.ready  ## the tests of what is trained with torch, in an environment with it
 	.venv-train/bin/python -m pytest -q -o filterwarnings=default tests/training

@@ -3,24 +3,44 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
+RESULT = "result"
+"""The usual mark of data."""
+_INCLUDED = re.compile(r'\{%-? *(?:include|extends) "([^"]+)"')
 
 
 @cache
 def _environment() -> Any:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(FOLDER),
         undefined=StrictUndefined,
         autoescape=False,  # the output is a prompt, not a page
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["data"] = lambda text, mark=RESULT: f"{as_data(text.strip(), mark)}\n"
+    return environment
+
+
+def as_data(text: str, mark: str = RESULT) -> str:
+    """What a knowledge base says, between marks that nothing in it can forge; ``data.md`` tells a model what they mean.
+
+    In a prompt file: ``{% filter data %}`` and what is to stand between, and ``{% include "data.md" %}``.
+    """
+    lines = f"{_bounds(mark).sub('&lt;', text)}\n" if text else ""
+    return f"<{mark}>\n{lines}</{mark}>"
+
+
+@cache
+def _bounds(mark: str) -> re.Pattern[str]:
+    return re.compile(rf"<(?=[\s\u200b-\u200f\u2060/]*{mark})", re.IGNORECASE)
 
 
 def render(name: str | Path, **values: Any) -> str:
@@ -36,10 +56,15 @@ def render(name: str | Path, **values: Any) -> str:
 
 
 def prompt_hashes(*folders: str) -> dict[str, str]:
-    """SHA-256 of every prompt file of these folders, saved with a run; ``.`` has those that all agents share."""
+    """SHA-256 of every prompt file of these folders, and of what those include; ``.`` has those that all agents share.
+
+    Saved with a run.
+    """
+    files = {file for one in folders for file in (FOLDER / one).glob("*.md")}
+    files |= {FOLDER / name for file in files for name in _INCLUDED.findall(file.read_text(encoding="utf-8"))}
     return {
         (path.relative_to(FOLDER) if path.is_relative_to(FOLDER) else path).as_posix(): hashlib.sha256(
             path.read_bytes()
         ).hexdigest()
-        for path in sorted(file for one in folders for file in (FOLDER / one).glob("*.md"))
+        for path in sorted(files)
     }

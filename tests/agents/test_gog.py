@@ -198,7 +198,8 @@ def test_a_name_that_no_node_has_is_linked_to_the_candidate_that_is_meant(villag
     run, _, script = asked(village, tmp_path, LOOK, GENERATE, finish("p2"), model_says=said, samples=1)
     assert script.purposes == ["generate facts", "verify facts", "link names"]
     assert (
-        "Robert Lisk, in: Old Forge | built by | Robert Lisk\n1. Bob Lisk (p2): person; A smith." in script.prompts[2]
+        "Robert Lisk, in: Old Forge | built by | Robert Lisk\n<result>\n1. Bob Lisk (p2): person; A smith."
+        in script.prompts[2]
     )
     assert run.path[2].facts[0].target == "p2"
     run, _, _ = asked(village, tmp_path, LOOK, GENERATE, finish("h3"), model_says=[*said[:2], "none"], samples=1)

@@ -48,7 +48,7 @@ def test_relations_are_scored_then_links_and_the_answer_is_named_once_it_is_know
         "2. Ann Reed (p1) -- owns --> Long Barn (h2): A green house.\n"
     ) in script.prompts[1]
     assert (
-        "From their documents:\n- The Mill: A red house with a wheel.\n- Long Barn: A green house.\n"
+        "From their documents:\n<result>\n- The Mill: A red house with a wheel.\n- Long Barn: A green house.\n"
         in script.prompts[2]
     )
     assert run.path[3].call.arguments == {"entity_ids": ["h1", "h2"]}

@@ -25,7 +25,8 @@ from tests.models.stub import ModelStub
 
 QUESTION = "Which elements were discovered by Marie Curie?"
 DISCOVERED = "Who discovered polonium?"
-PAGES = (0, 1, 3, 8)
+SLOW = pytest.mark.slow
+PAGES = (pytest.param(0, marks=SLOW), 1, pytest.param(3, marks=SLOW), pytest.param(8, marks=SLOW))
 """Pages of 4 KiB that are free: the write that fails is another each time."""
 
 
@@ -52,8 +53,12 @@ def told(text: str) -> list[str]:
     return [line for line in text.splitlines() if re.search("o space left|disk is full|disk I/O error", line)]
 
 
-@pytest.mark.parametrize("form", [[], ["--json"], ["--csv"]], ids=["people", "json", "csv"])
-@pytest.mark.parametrize("pages", [0, 1])
+@pytest.mark.parametrize(
+    "form",
+    [[], pytest.param(["--json"], marks=SLOW), pytest.param(["--csv"], marks=SLOW)],
+    ids=["people", "json", "csv"],
+)
+@pytest.mark.parametrize("pages", [0, pytest.param(1, marks=SLOW)])
 def test_ask_on_a_full_disk_prints_the_answer_and_names_the_file(small_home, kbnav, form, pages):
     fill(small_home, leave=4096 * pages)
     code, out, error = kbnav("ask", "-q", *form, DISCOVERED)
@@ -76,6 +81,7 @@ def test_ask_of_a_model_prints_its_answer_wherever_the_disk_is_full(small_home, 
     assert len(saved) + len(told(out + error)) == 1
 
 
+@SLOW
 def test_retrieve_on_a_full_disk_prints_its_ranking(small_home, kbnav):
     fill(small_home)
     code, out, error = kbnav("retrieve", "--kb", "demo", "love letter hidden")
@@ -140,7 +146,14 @@ def test_a_bots_state_that_cannot_be_written_is_one_line_and_what_was_kept_stays
         again.close()
 
 
-@pytest.mark.parametrize("command", [["ask", "-q", DISCOVERED], ["chat", "-q"], ["retrieve", "--kb", "demo", "letter"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["ask", "-q", DISCOVERED],
+        pytest.param(["chat", "-q"], marks=SLOW),
+        pytest.param(["retrieve", "--kb", "demo", "letter"], marks=SLOW),
+    ],
+)
 def test_a_home_that_may_only_be_read_gives_the_answer_or_one_line(
     mini_home, demo_home, mini_kb, demo_kb, tmp_path, monkeypatch, capsys, command
 ):

@@ -99,6 +99,7 @@ def left(mini_home, mini_kb, tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_ask_chat_and_eval_leave_no_secret_in_files_or_on_the_terminal(left, monkeypatch, capsys):
     kbnav = Cli(monkeypatch, capsys)
     mini_dataset(left / "mini.jsonl")
@@ -146,6 +147,7 @@ def test_a_server_leaves_no_secret_in_its_files_its_log_or_its_answers(left):
     assert leaks(left) == []
 
 
+@pytest.mark.slow
 def test_a_bot_leaves_no_secret_in_its_files_its_output_or_its_replies(
     left, mediawiki, people, tmp_path, monkeypatch, capsys
 ):

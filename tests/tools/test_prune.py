@@ -85,7 +85,7 @@ def test_a_model_sees_qualifiers_and_examples_with_them_and_what_was_asked_befor
     prune_by_model(model, Shown())(asked, "Who was Marie Curie?\nAnd her husband?")
     prompt = model.seen[0][0].text
     assert "P26 spouse: spouse value 0; spouse value 1; spouse value 2 (and 1 more)" in prompt
-    assert "- Who was Marie Curie?\n- And her husband?\nEntity: someone (Q1)" in prompt
+    assert "- Who was Marie Curie?\n- And her husband?\n<result>\nEntity: someone (Q1)" in prompt
     examples = prompt.split("Questions of the conversation")[0]
     assert examples.count("[start time: ") == 2
     assert examples.count('\n["P31"') == 3

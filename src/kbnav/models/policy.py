@@ -16,7 +16,7 @@ from kbnav.agents.common.state import UNCOUNTED, Reply, State, room, spent, take
 from kbnav.errors import BadArguments, PromptTooLong
 from kbnav.hearing import asking_for
 from kbnav.models.chat import invoke, is_cut_off, usage_of
-from kbnav.prompts import render
+from kbnav.prompts import as_data, render
 from kbnav.settings import Budget
 from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import QUERY, Toolbox
@@ -48,7 +48,6 @@ _NEEDS_TOOLS = (
 )
 _DATA = "data.md"
 """What is said of results, after every agent's own prompt."""
-_BOUNDS = re.compile(r"<(?=[\s\u200b-\u200f\u2060/]*result)", re.IGNORECASE)
 _BY_TEXT = "text-"
 """What the id of a call begins with that was read from a reply's words."""
 _FENCED = re.compile(r"```(?:sparql)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
@@ -309,7 +308,7 @@ def path_messages(
     for steps in turns.values():
         own = [step for step in steps if offered and not step.call.problem and step.call.tool not in offered]
         for step in own:
-            yield HumanMessage(_as_data(_cut(step.observation, width)))
+            yield HumanMessage(as_data(_cut(step.observation, width)))
         called = [step for step in steps if step.call.tool != NO_TOOL and step not in own]
         if called:
             yield AIMessage(
@@ -325,7 +324,7 @@ def path_messages(
             )
             for step in called:
                 seen = _cut(step.observation, width)
-                yield ToolMessage(seen if step.call.problem else _as_data(seen), tool_call_id=step.call.id)
+                yield ToolMessage(seen if step.call.problem else as_data(seen), tool_call_id=step.call.id)
         for step in steps:
             if step.call.tool == NO_TOOL:
                 yield AIMessage(step.call.thought or step.call.arguments.get("unreadable") or "(empty)")
@@ -362,11 +361,6 @@ def _earlier(turn: Turn, offered: Collection[str], width: int) -> list[BaseMessa
 
 def _arguments(call: Call) -> str:
     return json.dumps(call.arguments, ensure_ascii=False)
-
-
-def _as_data(text: str) -> str:
-    """A result between marks that nothing in it can forge."""
-    return f"<result>\n{_BOUNDS.sub('&lt;', text)}\n</result>"
 
 
 def _unless_quoted(call: Call, state: State) -> Call:

@@ -37,7 +37,9 @@ _QUERY = re.compile(r"^Query: (.+)$", re.MULTILINE)
 _CUE = re.compile(r"^(\w+):$")
 _QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]+)[\"“”»]")
 _CAPITALISED = re.compile(r"(?<![\w'’])[A-Z0-9][\w'’.+/-]*(?:\s+(?:(?:of|the|de|van|von)\s+)*[A-Z0-9][\w'’.+/-]*)*")
-_JUDGED = re.compile(r"^# Question\n(.+?)\n+# Entry\n(.*)\n+# Judgement$", re.DOTALL | re.MULTILINE)
+_JUDGED = re.compile(
+    r"^# Question\n(.+?)\n+# Entry\n<result>\n(.*)</result>\n.*^# Judgement$", re.DOTALL | re.MULTILINE
+)
 _EDGES = ".,;:!?'’"
 
 

@@ -61,7 +61,7 @@ class InContext:
             ],
             one=path_text([first]),
             two=path_text([first, second]),
-            text=path_text(TEXT),
+            by_text=path_text(TEXT),
             longest=mending.LONGEST,
             most=MOST_PATHS,
         )

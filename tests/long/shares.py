@@ -1,0 +1,27 @@
+"""How often each kind of work is killed: ``KBNAV_KILLS`` in all (60), at moments that ``KBNAV_SEED`` draws."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+
+SHARES: Mapping[str, float] = {
+    "skb build": 0.2,
+    "mirror build": 0.2,
+    "ask": 0.15,
+    "chat": 0.15,
+    "eval run": 0.15,
+    "serve": 0.1,
+    "bot": 0.05,
+}
+
+
+def share(kind: str) -> int:
+    """Kills of one kind."""
+    return math.ceil(int(os.environ.get("KBNAV_KILLS", "60")) * SHARES[kind])
+
+
+def seed() -> int:
+    """What the moments are drawn from; printed with each result, so that it can be run again."""
+    return int(os.environ.get("KBNAV_SEED", "7"))

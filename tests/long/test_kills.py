@@ -1,0 +1,25 @@
+"""Builds, questions, chats, evaluations and the page's server, killed at random: nothing is lost, nothing is double."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.long.shares import SHARES, seed, share
+
+
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("kind", [kind for kind in SHARES if kind != "bot"])
+def test_whatever_is_killed_loses_nothing_and_does_nothing_twice(kind: str, tmp_path: Path):
+    command = [sys.executable, "-m", "tests.long.killing", kind, str(share(kind)), str(seed()), str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"seed {seed()}: {done.stderr[-5000:]}"
+    told = json.loads(done.stdout.splitlines()[-1])
+    print(f"{kind}: {told['kills']} kills, {told['ended']} came to their end, seed {seed()}")
+    assert told["kills"] == share(kind)
+    assert told["ended"] >= 1
