@@ -1,7 +1,7 @@
 """Make the four SKBs and their question sets that docs/synthesis.md speaks of.
 
     python -m benchmarks.question_sets OUT [--data ../shared/data] [--debian DEB] [--wordnet WN]
-        [--encoder none] [--relations]
+        [--encoder lsa] [--relations] [--reworded] [--rewrite MODEL]
 
 ``DEB`` and ``WN`` are what ``examples/debian_packages.py`` and ``examples/wordnet.py`` wrote. The two are cut to a part
 that can be embedded in minutes on a few cores; Hetionet and WN18RR are taken whole. What is there already is kept; a
@@ -15,17 +15,23 @@ import gzip
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from kbnav import encoders
 from kbnav.evaluation.synthesis.generate import Wanted, synthesize
-from kbnav.evaluation.synthesis.records import write_questions
+from kbnav.evaluation.synthesis.records import Synthesized, reworded_file, write_questions, write_splits
+from kbnav.evaluation.synthesis.rewording import Reworder, answer_names, load_rewording
 from kbnav.evaluation.synthesis.wording import load_wording
+from kbnav.evaluation.synthesis.writer import model_worder
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.skb.schema import LSA
 from kbnav.knowledge.skb.store import SKB
+from kbnav.models.calls import open_calls
+from kbnav.settings import OFFLINE, load_settings
 
 NODES, EDGES = "nodes.jsonl.gz", "edges.tsv.gz"
 SECTIONS = frozenset(
@@ -123,6 +129,17 @@ def sources(chosen: argparse.Namespace) -> dict[str, Path]:
     return found
 
 
+def reworded(skb: SKB, name: str, questions: Sequence[Synthesized], model: str) -> list[Synthesized]:
+    """The questions in other words, by rules, or by a model unless that is ``offline``."""
+    rewriter = None
+    if model != OFFLINE:
+        rewriter = model_worder(open_calls(load_settings(kb=name, model=model)), partial(answer_names, skb))
+    reworder = Reworder.of(skb, load_wording(name), load_rewording(name), rewriter=rewriter)
+    found = list(reworder.reword(questions))
+    print(f"{name}: {len(found)} questions in other words, {reworder.left_out} could not be put so")
+    return found
+
+
 def main() -> None:
     """Build, and make questions."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -130,11 +147,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--debian", type=Path)
     parser.add_argument("--wordnet", type=Path)
-    parser.add_argument("--encoder", default="minilm", help="none: no vectors")
+    parser.add_argument("--encoder", default="minilm", help="none: no vectors; lsa: fitted on the texts")
     parser.add_argument("--relations", action="store_true", help="index documents with their relations as well")
+    parser.add_argument("--reworded", action="store_true", help="every question in other words as well")
+    parser.add_argument("--rewrite", metavar="MODEL", default=OFFLINE, help="words those; else rules do")
     chosen = parser.parse_args()
     vectors = chosen.encoder != "none"
-    encoder = encoders.load(chosen.encoder) if vectors else None
+    encoder = encoders.load(chosen.encoder) if vectors and chosen.encoder != LSA else None
     options = Options(vectors=vectors, encoder=encoder, relations=chosen.relations)
     for name, folder in sources(chosen).items():
         skb_folder = chosen.out / f"{name}.skb"
@@ -143,7 +162,10 @@ def main() -> None:
         with SKB.open(skb_folder) as skb:
             wording = load_wording(name).model_copy(update={"without_text": False})  # every question has both parts
             questions, report = synthesize(skb, Wanted(test=200, train=400, val=100), wording)
-            write_questions(chosen.out / "questions" / f"{name}.jsonl", questions, report)
+            out = chosen.out / "questions" / f"{name}.jsonl"
+            write_questions(out, questions, report)
+            if chosen.reworded:
+                write_splits(reworded_file(out), reworded(skb, name, questions, chosen.rewrite))
             chance = fmean(len(one.answers) / one.candidates for one in questions if one.split == "test")
             print(
                 f"{name}: {skb.meta.nodes:,} nodes, {skb.meta.edges:,} edges, {report.sampled} sampled, {report.kept}"

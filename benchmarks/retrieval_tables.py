@@ -1,10 +1,13 @@
 """Every retrieval system, and the SKB agent, on synthesized questions: Hit@1, Hit@5, Recall@20, MRR, seconds, calls.
 
     python -m benchmarks.retrieval_tables FOLDER --out RUNS [--kb wordnet] [--on documents] [--system bm25] [--limit 50]
+        [--trained TRAINED]
 
-``FOLDER`` is what ``benchmarks.question_sets`` made: ``<name>.skb`` and ``questions/<name>.jsonl``. The run of a system
-on an SKB is a folder of ``kbnav eval run`` below ``RUNS``: it goes on where it was, and is scored, compared, shown as
-any other. What a system searches is one of ``TABLES``; what the SKB lacks for it is named and left out.
+``FOLDER`` is what ``benchmarks.question_sets`` made: ``<name>.skb``, ``questions/<name>.jsonl`` and, where it was
+told to put them in other words too, ``questions/<name>-reworded.jsonl``: then every score is given for both. The run
+of a system on an SKB is a folder of ``kbnav eval run`` below ``RUNS``: it goes on where it was, and is scored,
+compared, shown as any other. What a system searches is one of ``TABLES``; what the SKB lacks for it is named and left
+out.
 """
 
 from __future__ import annotations
@@ -12,13 +15,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
 from kbnav.errors import UsageError
 from kbnav.evaluation.ablate import PARTS
-from kbnav.evaluation.datasets import load_file
+from kbnav.evaluation.datasets import Dataset, load_file
 from kbnav.evaluation.evaluate import Plan, evaluate, score_folder
 from kbnav.evaluation.records import read_saved_run
 from kbnav.options import parse_set
@@ -26,6 +29,7 @@ from kbnav.settings import load_settings
 
 METRICS = ("hit@1", "hit@5", "recall@20", "mrr")
 AGENT = "skb"
+FUSED = "plan-fuse"
 EXPANSIONS = ("prf", "hyde", "rar", "agr", "kar", *(f"kar-without-{part}" for part in sorted(PARTS)))
 
 
@@ -43,7 +47,7 @@ TABLES: Mapping[str, Mapping[str, Sequence[str]]] = {
         "rerank": ["first=bm25", "bm25.relations=True"],
         **{name: ["base=bm25", "bm25.relations=True"] for name in EXPANSIONS},
     },
-    "all": {"graph-rank": [], AGENT: []},
+    "all": {"graph-rank": [], AGENT: [], FUSED: []},
 }
 """Systems with their options, by what they search: documents, documents with relations, the latter by words alone, or
 whatever the SKB has."""
@@ -51,7 +55,7 @@ whatever the SKB has."""
 
 @dataclass(frozen=True)
 class Row:
-    """What one system scored on one SKB."""
+    """What one system scored on one SKB; ``reworded`` is the same on the questions in other words, if there are any."""
 
     system: str
     model: str
@@ -60,16 +64,40 @@ class Row:
     scores: Mapping[str, float]
     seconds: float
     calls: float
+    reworded: Row | None = None
+
+    def told(self, metric: str) -> str:
+        """A score in percent, and that on the questions in other words."""
+        both = [row.scores[metric] for row in (self, self.reworded) if row is not None]
+        return " / ".join(f"{100 * score:.1f}" for score in both)
+
+    @property
+    def gap(self) -> str:
+        """How much of its MRR a system loses by the other words."""
+        return f"{100 * (self.scores['mrr'] - self.reworded.scores['mrr']):.1f}" if self.reworded else "–"
 
 
-def run_one(folder: Path, kb: str, table: str, name: str, out: Path, *, limit: int | None, jobs: int) -> Row:
+def run_one(folder: Path, kb: str, table: str, name: str, out: Path, chosen: argparse.Namespace) -> Row:
     """Run, or go on with, one system on one SKB, and score it. Raises UsageError where it lacks what it needs."""
     system, dash, part = name.partition("-without-")
     options = {**parse_set(TABLES[table][name]), **({"without": (part,)} if dash else {})}
+    if name == FUSED and chosen.trained:
+        options["trained"] = str(chosen.trained / kb)
     settings = load_settings(kb=str(folder / f"{kb}.skb"), model="offline", language="en", options=options)
-    dataset = load_file("jsonl", folder / "questions" / f"{kb}.jsonl", name=kb)
-    where = out / kb / table / name
-    evaluate(Plan(system, dataset, settings, limit=limit, jobs=jobs), where)
+    plan = Plan(system, _questions(folder, kb), settings, limit=chosen.limit, jobs=chosen.jobs)
+    row = _run(plan, out / kb / table / name, name)
+    if not (folder / "questions" / f"{kb}-reworded.jsonl").is_file():
+        return row
+    again = replace(plan, dataset=_questions(folder, f"{kb}-reworded"))
+    return replace(row, reworded=_run(again, out / f"{kb}-reworded" / table / name, name))
+
+
+def _questions(folder: Path, name: str) -> Dataset:
+    return load_file("jsonl", folder / "questions" / f"{name}.jsonl", name=name)
+
+
+def _run(plan: Plan, where: Path, name: str) -> Row:
+    evaluate(plan, where)
     saved, scores = read_saved_run(where), score_folder(where)
     runs = [record.run for record in saved.records.values()]
     return Row(
@@ -83,25 +111,24 @@ def run_one(folder: Path, kb: str, table: str, name: str, out: Path, *, limit: i
     )
 
 
-def rows(
-    folder: Path, kb: str, table: str, systems: Sequence[str], out: Path, *, limit: int | None, jobs: int
-) -> Iterator[Row]:
+def rows(folder: Path, kb: str, table: str, systems: Sequence[str], chosen: argparse.Namespace) -> Iterator[Row]:
     """One row a system; those that cannot run are named on standard error."""
     for system in systems:
         try:
-            yield run_one(folder, kb, table, system, out, limit=limit, jobs=jobs)
+            yield run_one(folder, kb, table, system, chosen.out, chosen)
         except UsageError as error:
             print(f"{kb}, {table}, {system}: {error}", file=sys.stderr)
 
 
 def markdown(found: Sequence[Row]) -> str:
-    """The rows as a table; scores in percent."""
-    lines = ["| system | model | Hit@1 | Hit@5 | Recall@20 | MRR | s a question | calls |", "|---|---|" + "---:|" * 6]
+    """The rows as a table: scores in percent, on the schema's words and behind the stroke in others; the gap in MRR."""
+    lines = ["| system | model | Hit@1 | Hit@5 | Recall@20 | MRR | gap | s a question | calls |"]
+    lines.append("|---|---|" + "---:|" * 7)
     for row in found:
-        values = " | ".join(f"{100 * row.scores[metric]:.1f}" for metric in METRICS)
+        values = " | ".join(row.told(metric) for metric in METRICS)
         note = f" ({row.failed} of {row.questions} failed)" if row.failed else ""
         model = "–" if row.model == "none" else row.model
-        lines.append(f"| `{row.system}`{note} | {model} | {values} | {row.seconds:.2f} | {row.calls:.1f} |")
+        lines.append(f"| `{row.system}`{note} | {model} | {values} | {row.gap} | {row.seconds:.2f} | {row.calls:.1f} |")
     return "\n".join(lines)
 
 
@@ -115,12 +142,13 @@ def main() -> None:
     parser.add_argument("--system", action="append", help="repeatable; default: all")
     parser.add_argument("--limit", type=int, help="only the first so many questions")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--trained", type=Path, help="what kbnav train fuse wrote: a folder a knowledge base")
     chosen = parser.parse_args()
     known = [path.stem for path in sorted(chosen.folder.glob("*.skb"))]
     for kb in chosen.kb or [name for name in known if (chosen.folder / "questions" / f"{name}.jsonl").is_file()]:
         for table in chosen.on or TABLES:
             systems = [name for name in TABLES[table] if not chosen.system or name in chosen.system]
-            found = list(rows(chosen.folder, kb, table, systems, chosen.out, limit=chosen.limit, jobs=chosen.jobs))
+            found = list(rows(chosen.folder, kb, table, systems, chosen))
             if found:
                 print(
                     f"\n{kb}, {table}: {max(row.questions for row in found)} questions\n\n{markdown(found)}", flush=True

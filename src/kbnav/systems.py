@@ -190,6 +190,11 @@ BUILT_IN: tuple[SystemEntry, ...] = (
         uses=("training",),
     ),
     SystemEntry(
+        "plan-fuse", "Fuses a trained planner's paths with texts, by weights that follow the plan.",
+        "kbnav.planning.plan_fuse:build_plan_fuse", "retriever", "kbnav.planning.plan_fuse:PlanFuseOptions", ("skb",),
+        ("training",),
+    ),
+    SystemEntry(
         "agent-retriever", "Ranks by programs that were written for groups of queries, improved, and frozen.",
         "kbnav.programs.retriever:build_agent_retriever", "retriever",
         "kbnav.programs.retriever:AgentRetrieverOptions", ("skb",), ("training",), ("model",),

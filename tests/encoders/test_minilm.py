@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -19,8 +19,10 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 from kbnav.encoders import Windowed, load, minilm
+from kbnav.encoders.bert_numpy import NumpyLayers
+from kbnav.encoders.bert_onnx import OnnxLayers
 from kbnav.encoders.blas import openblas
-from kbnav.encoders.minilm import MiniLM, find_files, read_safetensors
+from kbnav.encoders.minilm import HEADS, LAYERS, Layers, MiniLM, find_files, read_safetensors
 from kbnav.errors import DataError, UsageError
 
 WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "ash", "elm", "fir", "oak"]
@@ -85,11 +87,17 @@ def slow_bert(weights: dict[str, npt.NDArray[np.float32]], ids: list[int]) -> np
     return np.asarray(mean / np.linalg.norm(mean))
 
 
+def small(weights: Mapping[str, npt.NDArray[np.float32]], layers: Layers | None = None, *, windows: int = 1) -> MiniLM:
+    """An encoder of random weights, in NumPy unless its layers are given."""
+    return MiniLM(weights, tokenizer(), layers or NumpyLayers(weights, LAYERS, HEADS), windows=windows)
+
+
+@pytest.mark.parametrize("layers", [NumpyLayers, OnnxLayers])
 def test_batches_of_any_lengths_agree_with_a_slow_forward_pass(
-    random_weights: dict[str, npt.NDArray[np.float32]],
+    random_weights: dict[str, npt.NDArray[np.float32]], layers: type[NumpyLayers | OnnxLayers]
 ) -> None:
     texts = ["oak", "", "ash elm fir oak " * 20, "oak elm", "yew ash", "fir " * 300, "ash elm fir"]
-    vectors = MiniLM(random_weights, tokenizer()).encode(texts)
+    vectors = small(random_weights, layers(random_weights, LAYERS, HEADS)).encode(texts)
 
     assert vectors.dtype == np.float32
     assert vectors.shape == (7, 384)
@@ -118,7 +126,7 @@ def test_blas_has_one_thread_while_any_caller_encodes_and_its_own_number_again_a
     random_weights: dict[str, npt.NDArray[np.float32]],
 ) -> None:
     weights = Listening(random_weights, side_by_side=2)
-    encoder = MiniLM(weights, tokenizer())
+    encoder = small(weights)
     blas = openblas()
     assert blas is not None
     before = blas.threads()
@@ -135,8 +143,36 @@ def test_blas_has_one_thread_while_any_caller_encodes_and_its_own_number_again_a
         blas.set_threads(before)
 
 
+def test_a_long_text_is_read_in_windows_that_share_tokens_and_their_mean_is_its_vector(
+    random_weights: dict[str, npt.NDArray[np.float32]],
+) -> None:
+    words = ["ash", "elm", "fir", "oak"] * 150
+    encoder = small(random_weights, windows=3)
+    vector = encoder.encode(["oak", " ".join(words)])[1]
+
+    windows = [words[:254], words[222:476], words[444:]]  # 254 words with [CLS] and [SEP], 32 of them shared
+    ids = [[1, *(WORDS.index(word) for word in window), 2] for window in windows]
+    sums = [small(random_weights)._sums([one])[0] for one in ids]
+    expected = sum(sums) / np.linalg.norm(sum(sums))
+    np.testing.assert_allclose(vector, expected, atol=2e-6)
+    assert encoder.unread(" ".join(words)) == 0
+    assert small(random_weights, windows=2).unread(" ".join(words)) == len(" ".join(["", *words[476:]]))
+    short = "ash elm fir"
+    np.testing.assert_allclose(encoder.encode([short]), small(random_weights).encode([short]), atol=2e-6)
+
+
+def test_eight_bits_are_near_thirty_two_and_do_not_depend_on_what_else_is_encoded() -> None:
+    texts = ["A tree of the genus Quercus.", "Façade of the old oak-timbered house, built in 1654", "acorn " * 400]
+    whole, rounded = load("minilm"), load("minilm-int8")
+    vectors = rounded.encode(texts)
+    assert (rounded.name, whole.name) == ("minilm-int8", "minilm")
+    assert ((vectors * whole.encode(texts)).sum(axis=1) > 0.97).all()
+    for text, vector in zip(texts, vectors, strict=True):
+        assert (rounded.encode([text])[0] == vector).all()
+
+
 def test_no_texts_give_no_vectors(random_weights: dict[str, npt.NDArray[np.float32]]) -> None:
-    assert MiniLM(random_weights, tokenizer()).encode([]).shape == (0, 384)
+    assert small(random_weights).encode([]).shape == (0, 384)
 
 
 def test_the_published_weights_give_the_vectors_that_torch_gives() -> None:
@@ -161,7 +197,7 @@ def test_the_published_weights_give_the_vectors_that_torch_gives() -> None:
 
 
 def test_it_tells_how_much_of_a_text_it_does_not_read(random_weights: dict[str, npt.NDArray[np.float32]]) -> None:
-    encoder = MiniLM(random_weights, tokenizer())
+    encoder = small(random_weights)
     assert isinstance(encoder, Windowed)
     assert encoder.unread("ash " * 254) == 0  # with [CLS] and [SEP] 256 tokens
     assert encoder.unread("ash " * 254 + "elm fir") == len(" elm fir")

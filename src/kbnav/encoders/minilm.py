@@ -1,7 +1,8 @@
-"""all-MiniLM-L6-v2 in NumPy: six transformer layers of width 384, mean pooling, length 1.
+"""all-MiniLM-L6-v2: six transformer layers of width 384, mean pooling, length 1.
 
 The architecture is BERT's (Devlin et al., 2019), the small model that of Wang et al. (2020) as the project
-sentence-transformers trained it on. No deep-learning framework is needed, and the vectors are the same as with one.
+sentence-transformers trained it on. No deep-learning framework is needed, and the vectors are the same as with one: the
+layers run in onnxruntime where it is installed, else in NumPy.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kbnav.encoders import bert_numpy, bert_onnx
 from kbnav.encoders.base import Vectors, normalised
 from kbnav.encoders.blas import one_thread
 from kbnav.errors import DataError, UsageError
@@ -33,122 +35,111 @@ WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 
 WIDTH, LAYERS, HEADS = 384, 6, 12
 LONGEST = 256
-"""Tokens of a text that are read, as the model was trained; what is behind them is ignored."""
-
-_TOKENS_AT_ONCE = 1024  # keeps the widest array, [tokens, 1536], within a cache
-_EPSILON = 1e-12
+"""Tokens that are read at once, as the model was trained."""
+WINDOWS, STRIDE = 16, 32
+"""Runs of so many tokens that a ``long`` encoder reads of a text, and the tokens that one shares with the next."""
+TOKENS_AT_ONCE = 1024
+"""Tokens of a batch, which keeps the widest array, [tokens, 1536], within a cache."""
+Layers = Callable[[Vectors, Vectors], Vectors]
+"""What computes the layers of texts: from the sums of their embeddings, [texts, tokens, 384], and a mask, [texts,
+tokens], that is 0 on padding, to the token vectors of the last layer, in the shape of the first. Calls are made from
+several threads at once."""
 
 
 class MiniLM:
     """The encoder; d is 384. Use ``MiniLM.load``."""
 
-    name = "minilm"
-
-    def __init__(self, weights: Mapping[str, Vectors], tokenizer: Tokenizer) -> None:
+    def __init__(
+        self,
+        weights: Mapping[str, Vectors],
+        tokenizer: Tokenizer,
+        layers: Layers,
+        *,
+        name: str = "minilm",
+        windows: int = 1,
+        at_once: int = TOKENS_AT_ONCE,
+    ) -> None:
+        """``windows`` is how many runs of 256 tokens of a text are read, ``at_once`` how many tokens are computed."""
+        self.name, self._at_once = name, at_once
         self._weights = weights
-        self._layers = [_Layer(weights, number) for number in range(LAYERS)]
         # The type of every token is 0: its embedding is added to all positions once.
         self._positions = (
             weights["embeddings.position_embeddings.weight"] + weights["embeddings.token_type_embeddings.weight"][0]
         )
+        self._layers, self._windows = layers, windows
         self._tokenizer = tokenizer
-        self._tokenizer.enable_truncation(LONGEST)
+        self._tokenizer.enable_truncation(LONGEST, stride=STRIDE if windows > 1 else 0)
         self._tokenizer.no_padding()
 
     @classmethod
-    def load(cls, folder: Path | None = None) -> MiniLM:
+    def load(cls, folder: Path | None = None, *, int8: bool = False, long: bool = False) -> MiniLM:
         """Read the weights from ``folder``, else from the installed package, else from the model hub.
 
-        Raises UsageError where there are none, DataError where they are not the published ones.
+        With ``int8`` products are computed in 8 bits, and with ``long`` up to 16 windows of a text are read and their
+        vectors averaged; either way the name says so. Raises UsageError where there are no weights or a package is
+        missing, DataError where they are not the published ones.
         """
         if find_spec("tokenizers") is None:
             raise missing("the encoder minilm", "tokenizers", extra="vectors")
+        if int8 and not bert_onnx.installed():
+            raise missing("the encoder minilm-int8", "onnx", "onnxruntime", extra="vectors")
         from tokenizers import Tokenizer
 
-        weights, words = find_files(folder)
-        for path, published in ((weights, WEIGHTS_SHA256), (words, WORDS_SHA256)):
+        files = find_files(folder)
+        for path, published in zip(files, (WEIGHTS_SHA256, WORDS_SHA256), strict=True):
             if (digest := _sha256(path)) != published:
                 raise DataError(f"{path}: not that of {REPOSITORY}: its sha256 is {digest}, not {published}")
-        return cls(read_safetensors(weights), Tokenizer.from_file(str(words)))
+        weights = read_safetensors(files[0])
+        layers: Layers
+        if bert_onnx.installed():
+            layers = bert_onnx.OnnxLayers(weights, LAYERS, HEADS, int8=int8)
+        else:
+            layers = bert_numpy.NumpyLayers(weights, LAYERS, HEADS)
+        name = f"minilm{'-int8' * int8}{'-long' * long}"
+        tokenizer = Tokenizer.from_file(str(files[1]))
+        # In 8 bits, what is computed with a text would change its vector, and one alone takes no longer.
+        at_once = 0 if int8 else TOKENS_AT_ONCE
+        return cls(weights, tokenizer, layers, name=name, windows=WINDOWS if long else 1, at_once=at_once)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Mean of the last layer's token vectors, shape [len(texts), 384].
+        """Mean of the last layer's token vectors, shape [len(texts), 384]; of several windows, over all their tokens.
 
         Similar lengths are computed together, and such batches side by side, a thread each.
         """
-        encodings = self._tokenizer.encode_batch(list(texts))
-        vectors = np.empty((len(texts), WIDTH), dtype=np.float32)
-        batches = list(_batches([len(encoding.ids) for encoding in encodings]))
-
-        def compute(rows: list[int]) -> None:
-            vectors[rows] = self._forward([encodings[row] for row in rows])
-
-        with one_thread():
-            if len(batches) < 2:
-                for rows in batches:
-                    compute(rows)
-            else:
-                with ThreadPoolExecutor(min(os.cpu_count() or 1, len(batches))) as threads:
-                    list(threads.map(compute, batches))
+        read = [self._read(encoding) for encoding in self._tokenizer.encode_batch(list(texts))]
+        owners = [row for row, windows in enumerate(read) for _ in windows]
+        tokens = [window.ids for windows in read for window in windows]
+        batches = list(_batches([len(ids) for ids in tokens], self._at_once))
+        workers = max(1, min(os.cpu_count() or 1, len(batches)))
+        with one_thread(), ThreadPoolExecutor(workers) as threads:
+            sums = list(threads.map(lambda rows: self._sums([tokens[row] for row in rows]), batches))
+        vectors = np.zeros((len(texts), WIDTH), dtype=np.float32)
+        for rows, found in zip(batches, sums, strict=True):
+            np.add.at(vectors, [owners[row] for row in rows], found)
         return normalised(vectors)
 
     def unread(self, text: str) -> int:
         """See ``Windowed``."""
         encoding = self._tokenizer.encode(text)
-        return len(text.rstrip()) - max(end for _, end in encoding.offsets) if encoding.overflowing else 0
+        if len(encoding.overflowing) < self._windows:
+            return 0
+        return len(text.rstrip()) - max(end for window in self._read(encoding) for _, end in window.offsets)
 
-    def _forward(self, encodings: Sequence[Encoding]) -> Vectors:
-        length = max(len(encoding.ids) for encoding in encodings)
-        ids = np.zeros((len(encodings), length), dtype=np.int64)
-        mask = np.zeros((len(encodings), length), dtype=np.float32)
-        for row, encoding in enumerate(encodings):
-            ids[row, : len(encoding.ids)] = encoding.ids
-            mask[row, : len(encoding.ids)] = 1.0
-        hidden = self._weights["embeddings.word_embeddings.weight"][ids] + self._positions[:length]
-        hidden = _layer_norm(
-            hidden, self._weights["embeddings.LayerNorm.weight"], self._weights["embeddings.LayerNorm.bias"]
-        )
-        blocked = np.float32(-1e9) * (1.0 - mask)[:, None, None, :]
-        for layer in self._layers:
-            hidden = layer(hidden, blocked)
-        total = np.matmul(mask[:, None, :], hidden)[:, 0, :]
-        return np.asarray(total / mask.sum(axis=1, keepdims=True), dtype=np.float32)
+    def _read(self, encoding: Encoding) -> list[Encoding]:
+        return [encoding, *encoding.overflowing[: self._windows - 1]]
 
-
-class _Layer:
-    """One transformer layer: attention and a feed-forward part, each added to its input and normalised."""
-
-    def __init__(self, weights: Mapping[str, Vectors], number: int) -> None:
-        def part(name: str) -> tuple[Vectors, Vectors]:
-            prefix = f"encoder.layer.{number}.{name}"
-            return weights[f"{prefix}.weight"], weights[f"{prefix}.bias"]
-
-        projections = [part(f"attention.self.{name}") for name in ("query", "key", "value")]
-        self._qkv = np.concatenate([w for w, _ in projections]).T.copy(), np.concatenate([b for _, b in projections])
-        self._mix = _transposed(part("attention.output.dense"))
-        self._mix_norm = part("attention.output.LayerNorm")
-        self._widen = _transposed(part("intermediate.dense"))
-        self._narrow = _transposed(part("output.dense"))
-        self._norm = part("output.LayerNorm")
-
-    def __call__(self, hidden: Vectors, blocked: Vectors) -> Vectors:
-        """``hidden`` is [texts, tokens, 384]; ``blocked``, [texts, 1, 1, tokens], is very negative on padding."""
-        texts, tokens, _ = hidden.shape
-        flat = hidden.reshape(-1, WIDTH)
-        qkv = (flat @ self._qkv[0] + self._qkv[1]).reshape(texts, tokens, 3, HEADS, WIDTH // HEADS)
-        query, value = np.ascontiguousarray(qkv[:, :, ::2].transpose(2, 0, 3, 1, 4))
-        key = np.ascontiguousarray(qkv[:, :, 1].transpose(0, 2, 3, 1))  # [texts, heads, 32, tokens]
-        query *= np.float32((WIDTH // HEADS) ** -0.5)
-        scores = np.matmul(query, key)
-        scores += blocked
-        scores -= scores.max(axis=-1, keepdims=True)
-        np.exp(scores, out=scores)
-        scores /= scores.sum(axis=-1, keepdims=True)
-        mixed = np.matmul(scores, value).transpose(0, 2, 1, 3).reshape(-1, WIDTH)
-        attended = _layer_norm(mixed @ self._mix[0] + self._mix[1] + flat, *self._mix_norm)
-        wide = _gelu(attended @ self._widen[0] + self._widen[1])
-        out = _layer_norm(wide @ self._narrow[0] + self._narrow[1] + attended, *self._norm)
-        return out.reshape(texts, tokens, WIDTH)
+    def _sums(self, texts: Sequence[Sequence[int]]) -> Vectors:
+        """The sums of the token vectors of texts, given as token ids, shape [len(texts), 384]."""
+        length = max(map(len, texts))
+        ids = np.zeros((len(texts), length), dtype=np.int64)
+        mask = np.zeros((len(texts), length), dtype=np.float32)
+        for row, text in enumerate(texts):
+            ids[row, : len(text)] = text
+            mask[row, : len(text)] = 1.0
+        words = self._weights["embeddings.word_embeddings.weight"]
+        hidden = self._layers(words[ids] + self._positions[:length], mask)
+        found: Vectors = np.matmul(mask[:, None, :], hidden)[:, 0, :]
+        return found
 
 
 def find_files(
@@ -203,51 +194,16 @@ def read_safetensors(path: Path) -> dict[str, Vectors]:
         raise DataError(f"{path}: not a safetensors file: {error}") from error
 
 
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Rows in groups of at most ``_TOKENS_AT_ONCE`` tokens, padding counted, the shortest texts first."""
+def _batches(lengths: Sequence[int], at_once: int) -> Iterator[list[int]]:
+    """Rows in groups of at most ``at_once`` tokens, padding counted, the shortest texts first; one at least."""
     group: list[int] = []
     for row in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if group and (len(group) + 1) * lengths[row] > _TOKENS_AT_ONCE:
+        if group and (len(group) + 1) * lengths[row] > at_once:
             yield group
             group = []
         group.append(row)
     if group:
         yield group
-
-
-def _layer_norm(x: Vectors, weight: Vectors, bias: Vectors) -> Vectors:
-    centred: Vectors = x - x.mean(axis=-1, keepdims=True)
-    variance = np.einsum("...i,...i->...", centred, centred)[..., None] / np.float32(WIDTH)
-    centred /= np.sqrt(variance + np.float32(_EPSILON))
-    centred *= weight
-    return centred + bias
-
-
-def _gelu(x: Vectors) -> Vectors:
-    """The product x Φ(x), exact to about 1e-7; NumPy has no erf, formula 7.1.26 of Abramowitz and Stegun stands in."""
-    z = np.abs(x)
-    z *= np.float32(2**-0.5)
-    t = np.float32(0.3275911) * z
-    t += np.float32(1.0)
-    np.reciprocal(t, out=t)
-    poly = np.float32(1.061405429) * t
-    for coefficient in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
-        poly += np.float32(coefficient)
-        poly *= t
-    z *= z
-    np.negative(z, out=z)
-    np.exp(z, out=z)
-    poly *= z  # 1 - erf(|x| / √2), twice the tail of the normal distribution
-    poly *= np.abs(x)
-    relu = np.maximum(x, np.float32(0.0))
-    poly *= np.float32(-0.5)
-    poly += relu
-    return poly
-
-
-def _transposed(part: tuple[Vectors, Vectors]) -> tuple[Vectors, Vectors]:
-    weight, bias = part
-    return weight.T.copy(), bias
 
 
 def _sha256(path: Path) -> str:

@@ -103,13 +103,13 @@ def examples(
         nodes = [skb.number(node.id) for node in matched]
         named = any(node.how != "embedding" for node in matched)
         answers = [number for number in map(skb.nodes.ids.find, question.answers) if number >= 0]
-        golds = tuple(dict.fromkeys(_possible(gold, schema) for gold in question.paths)) if known else ()
+        golds = tuple(dict.fromkeys(possible(gold, schema) for gold in question.paths)) if known else ()
         label = _spread(golds) or path_label(skb, schema, nodes, answers[:MOST_ANSWERS], weighing, named=named)
         if label:
             yield Example(question.text, tuple(map(skb.id, nodes)), frozenset(map(skb.type_name, nodes)), label, golds)
 
 
-def _possible(gold: Gold, schema: PathSchema) -> Gold:
+def possible(gold: Gold, schema: PathSchema) -> Gold:
     """A gold path as the schema has it, where it does: what is stored both ways is followed ``out`` only."""
     walks = [walk for path in gold for walk in schema.follow(path.hops, path.types[:1]) if walk.types == path.types]
     return tuple(dict.fromkeys(walks)) or gold

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,9 +12,11 @@ import typer
 
 from kbnav.apps.cli.arguments import BaseUrlOption, JsonOption, ModelOption, load
 from kbnav.apps.cli.terminal import print_json
+from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
     from kbnav.evaluation.synthesis.records import Report, Synthesized
+    from kbnav.evaluation.synthesis.rewording import Reworder
     from kbnav.knowledge.skb.store import SKB
     from kbnav.settings import Settings
 
@@ -41,26 +44,44 @@ def synthesize(
             "--wording", metavar="NAME", help="hetionet, wordnet, wn18rr, debian, or a TOML file; else words by rule."
         ),
     ] = "",
+    reworded: Annotated[
+        str,
+        typer.Option(
+            "--reworded",
+            metavar="NAME",
+            help="Every question in other words as well, in …-reworded.jsonl; a name as of --wording, or a TOML file.",
+        ),
+    ] = "",
     model: ModelOption = None,
+    rewrite: Annotated[
+        str | None, typer.Option("--rewrite", metavar="MODEL", help="Words those of --reworded; else rules do.")
+    ] = None,
     base_url: BaseUrlOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make questions that need a relation path and a phrase of the answer's text, from a local knowledge base."""
     from kbnav.evaluation.synthesis.generate import Wanted, synthesize
     from kbnav.evaluation.synthesis.records import write_questions
+    from kbnav.evaluation.synthesis.rewording import Reworder, load_rewording
     from kbnav.evaluation.synthesis.wording import Wording, load_wording
     from kbnav.knowledge.open import open_kb
     from kbnav.knowledge.skb.kb import as_skb
     from kbnav.settings import OFFLINE
 
     words = load_wording(wording) if wording else Wording()
+    if rewrite and not reworded:
+        raise UsageError("--rewrite words questions again: name their other words too, by --reworded")
     settings = load(kb=kb, model=model or OFFLINE, base_url=base_url)
+    again = load_rewording(reworded) if reworded else None
     wanted = Wanted(count, train, val, seed)
     with open_kb(settings) as base:
         skb = as_skb(base, "the synthesis of questions").skb
         worder = _worder(skb, settings)
         questions, report = synthesize(skb, wanted, words, worder=worder, progress=_show)
-    files = write_questions(out, questions, report)
+        files = write_questions(out, questions, report)
+        if again:
+            rewriter = _worder(skb, load(kb=kb, model=rewrite or OFFLINE, base_url=base_url))
+            files += _reword(questions, Reworder.of(skb, words, again, seed=seed, rewriter=rewriter), out)
     if as_json:
         made = {"sampled": report.sampled, "kept": dict(report.kept), "dropped": dict(report.dropped)}
         print_json({**made, "files": [str(path) for path in files]})
@@ -69,19 +90,27 @@ def synthesize(
     raise typer.Exit(0 if len(questions) == count + train + val else 1)
 
 
+def _reword(questions: Sequence[Synthesized], reworder: Reworder, out: Path) -> list[Path]:
+    """Write the questions in other words; the files made."""
+    from kbnav.evaluation.synthesis.records import reworded_file, write_splits
+
+    found = list(reworder.reword(questions))
+    if reworder.left_out:
+        print(f"{reworder.left_out} questions could not be put in other words", file=sys.stderr)
+    return write_splits(reworded_file(out), found)
+
+
 def _worder(skb: SKB, settings: Settings) -> Worder | None:
     """What asks the model; None where none is named."""
     from kbnav.settings import OFFLINE
 
     if settings.model == OFFLINE:
         return None
+    from kbnav.evaluation.synthesis.rewording import answer_names
     from kbnav.evaluation.synthesis.writer import model_worder
     from kbnav.models.calls import open_calls
 
-    def names_of(question: Synthesized) -> list[str]:
-        return [skb.nodes.label(skb.number(node)) for node in question.answers]
-
-    return model_worder(open_calls(settings), names_of)
+    return model_worder(open_calls(settings), partial(answer_names, skb))
 
 
 def _show(done: int, total: int) -> None:

@@ -1,4 +1,4 @@
-"""``kbnav train``: retrieval that learns from questions and their answers. Needs the extra ``train``."""
+"""``kbnav train``: retrieval that learns from questions with answers. All but ``fuse`` needs the extra ``train``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import typer
 
 from kbnav.apps.cli.arguments import DataOption, JsonOption, load
 from kbnav.apps.cli.building import Progress
+from kbnav.apps.cli.fusing import fuse
 from kbnav.apps.cli.help import Commands
 from kbnav.apps.cli.terminal import print_json
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from kbnav.training.course import Point, Schedule
     from kbnav.training.data import Example, Split
 
-app = Commands("Train what retrieves: on questions with their answers, for one SKB (extra train).")
+app = Commands("Train what retrieves: on questions with their answers, for one SKB.")
 
 KbOption = Annotated[str, typer.Option("--kb", metavar="KB", help="Folder of the SKB, or demo.")]
 
@@ -255,4 +256,5 @@ def _open(settings: Settings) -> Iterator[SkbKB]:
 
 
 app.add(dense)
+app.add(fuse)
 app.add(embed)

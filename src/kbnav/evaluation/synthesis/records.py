@@ -83,6 +83,14 @@ class Report:
 
 def write_questions(out: Path, questions: Sequence[Synthesized], report: Report) -> list[Path]:
     """Write ``out`` (the test questions), ``-train`` and ``-val`` beside it, and the report; the files made."""
+    path = out.with_name(f"{out.name.removesuffix('.jsonl')}.report.json")
+    made = write_splits(out, questions)
+    write_whole(path, to_json(report) + "\n")
+    return [*made, path]
+
+
+def write_splits(out: Path, questions: Sequence[Synthesized]) -> list[Path]:
+    """Write ``out`` (the test questions), ``-train`` and ``-val`` beside it; the files made."""
     stem = out.name.removesuffix(".jsonl")
     made = []
     for split in SPLITS:
@@ -92,6 +100,9 @@ def write_questions(out: Path, questions: Sequence[Synthesized], report: Report)
             lines = [json.dumps(question.record(), ensure_ascii=False) for question in chosen]
             write_whole(path, "\n".join(lines) + "\n")
             made.append(path)
-    path = out.with_name(f"{stem}.report.json")
-    write_whole(path, to_json(report) + "\n")
-    return [*made, path]
+    return made
+
+
+def reworded_file(out: Path) -> Path:
+    """Where the questions of a file stand in other words."""
+    return out.with_name(f"{out.name.removesuffix('.jsonl')}-reworded.jsonl")

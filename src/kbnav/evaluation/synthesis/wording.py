@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -61,6 +62,8 @@ class Wording(_Strict):
     )
     frames: tuple[str, ...] = ("that have to do with {0}", "whose description mentions {0}")
     """Clauses on the answers that ask for a phrase of their text."""
+    joints: tuple[str, ...] = (" and ",)
+    """What stands between two clauses."""
     synonyms: bool = True
     """Words may be replaced by synonyms; not where texts are technical names."""
     empty: tuple[str, ...] = ()
@@ -99,7 +102,8 @@ class Wording(_Strict):
         if text:
             clauses.insert(chance.choice([0, len(clauses)]), chance.choice(self.frames).format(text))
         opening = chance.choice(self.openings)
-        return opening.format(self.plural(template.answer, chance), " and ".join(clauses)), related
+        joint = chance.choice(self.joints) if len(self.joints) > 1 else self.joints[0]
+        return opening.format(self.plural(template.answer, chance), joint.join(clauses)), related
 
     def _branch(self, branch: Branch, name: str, chance: random.Random) -> str:
         """Clauses within one another: ``that bind genes that participate in {0}``; a negated one says ``no genes``."""
@@ -115,12 +119,27 @@ class Wording(_Strict):
 
 def load_wording(name: str) -> Wording:
     """A wording by the name of a shipped one, or from a TOML file. Raises UsageError, DataError."""
-    path = FOLDER / f"{name}.toml" if name in SHIPPED else Path(name)
+    return read_words(Wording, name, FOLDER)
+
+
+def clauses_of(words: RelationWords) -> list[str]:
+    """All clauses of a relation, as they are said of one node."""
+    return [_AGREEING.sub(lambda match: match[1], pattern) for pattern in (*words.out, *words.into)]
+
+
+Words = TypeVar("Words", bound=BaseModel)
+
+
+def read_words(kind: type[Words], name: str, folder: Path) -> Words:
+    """What a TOML file says: that of a name in ``folder``, else the file itself. Raises UsageError, DataError."""
+    shipped = sorted(path.stem for path in folder.glob("*.toml"))
+    path = folder / f"{name}.toml" if name in shipped else Path(name)
     try:
-        return Wording.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        return kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
-        known = ", ".join(SHIPPED)
-        raise UsageError(f"no wording {name!r}: neither a file that can be read nor one of {known}") from error
+        known = ", ".join(shipped)
+        what = kind.__name__.lower()
+        raise UsageError(f"no {what} {name!r}: neither a file that can be read nor one of {known}") from error
     except ValidationError as error:
         first = error.errors()[0]
         raise DataError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error

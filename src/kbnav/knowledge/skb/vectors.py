@@ -74,13 +74,13 @@ class VectorIndex:
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder queries need; minilm, lsa and trained ones are loaded when first asked for.
+        """The encoder queries need; lsa, trained ones and those with weights of their own are loaded when first needed.
 
         Raises UsageError for others.
         """
         if self._encoder is None:
             kind = self.encoder_name.partition(":")[0]
-            if kind not in ("lsa", "minilm", "trained"):
+            if kind not in ("lsa", "trained", *encoders.WITH_WEIGHTS):
                 raise UsageError(
                     f"{self._folder}: made by the encoder {self.encoder_name}, which must be given to search"
                 )

@@ -1,0 +1,101 @@
+"""``kbnav train fuse``: what ``plan-fuse`` ranks by, learned from questions with answers in seconds, on any CPU."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kbnav.apps.cli.arguments import DataOption, JsonOption, load
+from kbnav.apps.cli.terminal import print_json
+
+if TYPE_CHECKING:
+    from kbnav.evaluation.datasets import Dataset
+    from kbnav.knowledge.skb.store import SKB
+    from kbnav.planning.training import Asked
+    from kbnav.trained import Card
+
+_EVERY = 100
+
+
+def fuse(
+    kb: Annotated[str, typer.Option("--kb", metavar="KB", help="Folder of the SKB, or demo.")],
+    dataset: Annotated[
+        list[str],
+        typer.Option("--dataset", "--questions", metavar="DATASET", help="Questions to learn from; repeatable."),
+    ],
+    validation: Annotated[
+        list[str],
+        typer.Option(
+            "--validation",
+            metavar="DATASET",
+            help="Questions that the weights are chosen by; as many as --dataset, in the order of their wordings.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of what is trained.")],
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train plan-fuse: how people word relations, which words tell of an answer, and how to weigh paths and texts."""
+    from kbnav.errors import UsageError
+    from kbnav.evaluation.evaluate import find_dataset
+    from kbnav.knowledge.open import open_kb
+    from kbnav.knowledge.skb.kb import as_skb
+    from kbnav.planning.fuse.saved import encoder_for, save
+    from kbnav.planning.fuse.training import train
+    from kbnav.trained import CARD, kept
+
+    settings = load(kb=kb, data=data)
+    if (out / CARD).exists():
+        raise UsageError(f"{out} holds something trained already; name another folder")
+    begun = time.monotonic()
+    with open_kb(settings) as opened:
+        skb = as_skb(opened, "kbnav train").skb
+        learned, judged = ([find_dataset(name, settings.data) for name in names] for names in (dataset, validation))
+        to_learn, to_judge = ([_asked(one, skb) for one in sets] for sets in (learned, judged))
+        encoder = encoder_for(skb)
+        found = train(skb, encoder, to_learn, to_judge, _show)
+        card = save(
+            out,
+            skb,
+            found,
+            encoder,
+            data={one.name: one.sha256 for one in (*learned, *judged)},
+            training=kept((one.id, one.text()) for given in learned for one in given.questions),
+            validation=kept((one.id, one.text()) for given in judged for one in given.questions),
+            seconds=time.monotonic() - begun,
+        )
+    _print(out, card, as_json)
+
+
+def _asked(dataset: Dataset, skb: SKB) -> list[Asked]:
+    """The questions with answers in the SKB. Raises UsageError where there is none."""
+    from kbnav.errors import UsageError
+    from kbnav.planning.training import Asked, made_from
+
+    found = [
+        Asked(one.text(), one.nodes, made_from(one.meta))
+        for one in dataset.questions
+        if any(skb.nodes.ids.find(node) >= 0 for node in one.nodes)
+    ]
+    if not found:
+        raise UsageError(f"no question of {dataset.name} has an answer in {skb.meta.name}")
+    return found
+
+
+def _show(stage: str, done: int, total: int) -> None:
+    if done % _EVERY == 0 or done == total:
+        print(f"{stage}: {done:,} of {total:,} questions", file=sys.stderr)
+
+
+def _print(out: Path, card: Card, as_json: bool) -> None:
+    if as_json:
+        print_json({"out": str(out), **card.model_dump(mode="json", exclude={"training", "validation", "files"})})
+        return
+    print(f"{out}: learned from {len(card.training):,} questions in {card.seconds:,.0f} s, with {card.base}")
+    print(f"on {len(card.validation):,} validation questions, by the weights before and after:")
+    for name, value in card.after.items():
+        print(f"  {name} {card.before[name]:.3f} {value:.3f}")

@@ -1,0 +1,161 @@
+"""What speaks for a node as the answer of a question: the plan's paths, its words, its meaning."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kbnav.encoders import encode_queries
+from kbnav.errors import UsageError
+from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.text import TextIndex
+from kbnav.knowledge.skb.vectors import VectorIndex
+from kbnav.planning.base import Plan, Planner
+from kbnav.planning.expansion import reached
+from kbnav.planning.fuse.clauses import Clause, clauses, unnamed
+from kbnav.planning.fuse.telling import Telling
+from kbnav.planning.fuse.weighing import Candidates, Floats, Weights
+
+KINDS = ("path", "narrow", "share", "words", "meaning", "question", "question-meaning")
+"""The evidence, in the order of its columns:
+
+- ``path``: the sum over names of log(0.01 + the probability of the paths that lead from the name to the node);
+- ``narrow``: the logarithm of these probabilities, each shared by all nodes that its path leads to;
+- ``share``: how many of the question's words the document has, weighed by rarity and by ``Telling``;
+- ``words``, ``meaning``: of the question without names and words that tell nothing, BM25 and cosine with the document;
+- ``question``, ``question-meaning``: the same of the whole question, with the document and its relations.
+"""
+START = Weights((1.0, 0.3, 5.0, 2.5, 2.5, 1.5, 1.0), (0.0,) * len(KINDS))
+"""What the weights are before any training."""
+_FLOOR, _NARROWEST = 0.01, 1e-7
+_REACHED, _BY_WORDS, _BY_QUESTION = 3_000, 50, 100
+"""Candidates: the best nodes at the ends of paths, and the best by the words and by the whole question."""
+_ENDS = 20_000
+"""Nodes that a hop may lead to."""
+
+
+class Plans(NamedTuple):
+    """What the plans of all names say: ``joint`` and ``narrow``, [nodes of the SKB], and the best path's share."""
+
+    joint: Floats
+    narrow: Floats
+    reached: npt.NDArray[np.int64]
+    confidence: float
+
+
+class Gatherer:
+    """Gathers the candidates of a question with their evidence."""
+
+    def __init__(
+        self, skb: SKB, planner: Planner, telling: Telling, ranges: Sequence[tuple[int, int]] | None = None
+    ) -> None:
+        """``ranges`` are the nodes that may answer. Raises UsageError where the SKB has no index of texts or names."""
+        if skb.text is None:
+            raise UsageError(f"{skb.meta.name} was built without an index of texts, which plan-fuse needs")
+        self._skb, self._planner, self._telling = skb, planner, telling
+        self._ranges = list(ranges) if ranges else None
+        self._text: TextIndex = skb.text
+        self._matcher = NodeMatcher(skb, "exact")
+
+    def plans(self, question: str) -> list[tuple[Clause, Plan]]:
+        """The names of a question, each with the plan of its clause."""
+        found = clauses(question, self._matcher, self._skb)
+        return [(one, self._planner.plan(one.text, list(map(self._skb.id, one.nodes)))) for one in found]
+
+    def gather(self, question: str, planned: Sequence[tuple[Clause, Plan]]) -> Candidates:
+        """The candidates, by number, and their evidence, shape [nodes, kinds]; none of them is named."""
+        plans = self._followed(planned)
+        rest = unnamed(question, [clause for clause, _ in planned])
+        told = " ".join(word for word in rest.split() if any(map(self._telling.tells, self._text.words(word))))
+        whole = dict(self._whole_text.search(question, limit=2 * _BY_QUESTION, ranges=self._ranges, name_weight=0.0))
+        by_words = self._text.search(told, limit=_BY_WORDS, ranges=self._ranges, name_weight=0.0)
+        nodes = np.unique(
+            np.concatenate([plans.reached, _numbers(list(whole)[:_BY_QUESTION]), _numbers(dict(by_words))])
+        )
+        named = [node for clause, _ in planned for node in clause.nodes]
+        nodes = self._allowed(np.setdiff1d(nodes, named))
+        among = nodes.tolist()
+        words = self._text.search(told, limit=len(among), among=among, name_weight=0.0) if among else []
+        meaning = self._cosines([(self._skb.vectors, told), (self._whole_vectors, question)], nodes)
+        columns = [
+            plans.joint[nodes],
+            np.log(_NARROWEST + plans.narrow[nodes]),
+            self._shares(rest, among),
+            _scaled(dict(words), among),
+            meaning[0],
+            _scaled(whole, among),
+            meaning[1],
+        ]
+        return Candidates(nodes, np.stack(columns, axis=1), plans.confidence)
+
+    @property
+    def _whole_text(self) -> TextIndex:
+        return self._skb.relational_text or self._text
+
+    @property
+    def _whole_vectors(self) -> VectorIndex | None:
+        return self._skb.relational_vectors or self._skb.vectors
+
+    def _followed(self, planned: Sequence[tuple[Clause, Plan]]) -> Plans:
+        count = self._skb.meta.nodes
+        joint, narrow, confidence = np.zeros(count), np.zeros(count), 0.0
+        for clause, plan in planned:
+            one = np.zeros(count)
+            for path in plan.paths:
+                if path.is_text:  # the name may be a mere word: then nothing speaks against what no path leads to
+                    one += path.probability
+                    continue
+                confidence = max(confidence, path.probability)
+                ends = reached(self._skb, path, list(map(self._skb.id, clause.nodes)), _ENDS)
+                one[ends] += path.probability
+                narrow[ends] += path.probability / max(1, len(ends))
+            joint += np.log(_FLOOR + one)
+        found = np.flatnonzero(narrow)
+        order = np.argsort(-(joint + START.plain[1] * np.log(_NARROWEST + narrow))[found], kind="stable")
+        return Plans(joint, narrow, found[order[:_REACHED]], confidence)
+
+    def _allowed(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        if self._ranges is None:
+            return nodes
+        return nodes[np.any([(nodes >= first) & (nodes < end) for first, end in self._ranges], axis=0)]
+
+    def _shares(self, rest: str, among: Sequence[int]) -> Floats:
+        """How much of the words each node's document has, from 0 to 1."""
+        places = {node: place for place, node in enumerate(among)}
+        found, whole = np.zeros(len(among)), 0.0
+        for word in dict.fromkeys(self._text.words(rest)):
+            weight = self._telling.of(word) * self._rarity(word)
+            whole += weight
+            if among and self._telling.tells(word):
+                held = self._text.search(word, limit=len(among), among=among, name_weight=0.0)
+                found[[places[node] for node, _ in held]] += weight
+        return found / whole if whole else found
+
+    def _rarity(self, word: str) -> float:
+        held = self._text.holders(word)
+        return math.log(1 + (self._text.nodes - held + 0.5) / (held + 0.5))
+
+    def _cosines(
+        self, asked: Sequence[tuple[VectorIndex | None, str]], nodes: npt.NDArray[np.int64]
+    ) -> list[npt.NDArray[np.floating]]:
+        """The cosines of nodes with each text, 0 without vectors; texts are encoded together."""
+        index = next((one for one, _ in asked if one is not None and len(one.vectors)), None)
+        if index is None:
+            return [np.zeros(len(nodes)) for _ in asked]
+        vectors = encode_queries(index.encoder, [text for _, text in asked])
+        return [(one or index).vectors[nodes] @ vector for (one, _), vector in zip(asked, vectors, strict=True)]
+
+
+def _numbers(nodes: Iterable[int]) -> npt.NDArray[np.int64]:
+    return np.fromiter(nodes, np.int64)
+
+
+def _scaled(scores: Mapping[int, float], among: Sequence[int]) -> Floats:
+    """Scores of nodes by the best of them, 0 of those that have none."""
+    found = np.array([scores.get(node, 0.0) for node in among], np.float64)
+    return found / found.max() if len(found) and found.max() > 0 else found
