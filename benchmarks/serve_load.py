@@ -1,28 +1,35 @@
-"""Whether one reader, or a knowledge base that hangs, takes the page down: memory of downloads, latency of the rest.
+"""Whether one reader, a knowledge base that hangs, or many readers take the page down: memory, and latency of the rest.
 
     python benchmarks/serve_load.py [--rows 100000] [--downloads 20] [--pages 45] [--forms json csv]
-        [--readers 50 200] [--seconds 30]
+        [--readers 50 200 1000] [--seconds 60] [--think 60]
 
 The server is a process of its own. One reader downloads the same result many times at once, while the server's memory
 is looked at; then many pages of a knowledge base that never answers are asked for, and beside them what must answer.
+Last, a simple question is asked once a second, alone and beside many readers (``_readers.py``), who think ``--think``
+seconds on average between two things that they do.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the tests' client and stub
 
 from tests.apps.web.parts import Visit, served_process
-from tests.attack.parts import HEAVY, POLONIUM, Hanging
+from tests.attack.parts import POLONIUM, Hanging
 
 QUERY = "SELECT ?a ?b ?c {{ ?a ?b ?c . ?d ?e ?f }} LIMIT {rows}"
 
@@ -94,46 +101,88 @@ def hanging(url: str, key: str, many: int) -> None:
         print("the pages' answers:", dict(Counter(page.result().status_code for page in pages)))
 
 
-def mixed(url: str, key: str, readers: int, seconds: float) -> None:
-    """A simple question alone, and beside readers who ask, browse, run heavy queries and open pages that hang."""
+ELEMENTS = ("polonium", "radium", "helium", "oxygen", "chlorine", "tungsten", "argon")
+"""The bundled mirror knows who discovered them, or when."""
 
-    def p95(until: float) -> tuple[float, int]:
-        visit, taken = Visit(url), []
-        while not taken or time.perf_counter() < until:
-            began = time.perf_counter()
-            told = visit("POST", "/api/ask", {"question": POLONIUM, "kb": "mini"})
-            if told.status_code != 200 or told.json()["status"] != "answered":
-                raise AssertionError(f"lost: {told.text[:200]}")
-            taken.append(time.perf_counter() - began)
-        return sorted(taken)[int(0.95 * len(taken))], len(taken)
 
-    alone, _ = p95(time.perf_counter() + 5)
-    over, done = threading.Event(), Counter[str]()
+def answers(url: str) -> dict[str, str]:
+    """Simple questions with their answers; the first time that each is asked."""
+    visit, found = Visit(url), {}
+    for element in ELEMENTS:
+        question = f"Who discovered {element}?"
+        told = visit("POST", "/api/ask", {"question": question, "kb": "mini"}).json()
+        if told["status"] != "answered":
+            raise AssertionError(f"no answer to begin with: {told}")
+        found[question] = told["text"]
+    return found
 
-    def reader(number: int) -> None:
-        visit = Visit(url)
-        does = {
-            "ask": lambda: visit("POST", "/api/ask", {"question": POLONIUM, "kb": "mini"}),
-            "browse": lambda: visit("GET", "/entry/mini/Q979"),
-            "options": lambda: visit("GET", "/api/options"),
-            "heavy": lambda: visit("POST", "/api/queries", {"query": HEAVY, "kb": "mini"}),
-            "hanging": lambda: visit("GET", f"/entry/{key}/Q1"),
+
+def simple(url: str, asked: dict[str, str], seconds: float) -> list[float]:
+    """What simple questions took, asked one a second. Raises AssertionError for one that is not answered as before."""
+    visit, taken, until = Visit(url), list[float](), time.perf_counter() + seconds
+    for question, answer in cycle(asked.items()):
+        began = time.perf_counter()
+        if began > until:
+            return sorted(taken)
+        told = visit("POST", "/api/ask", {"question": question, "kb": "mini"})
+        if told.status_code != 200 or told.json()["text"] != answer:
+            raise AssertionError(f"lost: {told.text[:200]}")
+        taken.append(time.perf_counter() - began)
+        time.sleep(max(0.0, began + 1 - time.perf_counter()))
+    return taken
+
+
+def mixed(url: str, process: int, key: str, readers: int, seconds: float, think: float) -> None:
+    """Simple questions alone, and beside readers; where the processors' time went, and the memory minute by minute."""
+    asked = answers(url)
+    alone = simple(url, asked, 30)
+    command = [sys.executable, Path(__file__).with_name("_readers.py"), url, key, str(readers), str(think)]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    used, began, memory = Used(process), time.perf_counter(), list[str]()
+    with subprocess.Popen(command, **pipes) as load:
+        load.stdin.write(json.dumps(asked) + "\n")  # type: ignore[union-attr]
+        load.stdin.flush()  # type: ignore[union-attr]
+        beside = []
+        while (left := began + seconds - time.perf_counter()) > 0:
+            beside += simple(url, asked, min(60.0, left))
+            memory.append(f"{Memory(process).now():.0f}")
+        wall = time.perf_counter() - began
+        told = json.loads(load.communicate()[0])
+    low, high = (sorted(taken)[int(0.95 * len(taken))] for taken in (alone, beside))
+    middle = statistics.median(alone), statistics.median(beside)
+    print(f"{readers} readers, {sum(told['done'].values()) / wall:.1f} things a second, {wall:.0f} s")
+    print(f"  a simple question, median: {middle[0]:.3f} s alone, {middle[1]:.3f} beside ({len(beside)} asked)")
+    print(f"  at the 95th percentile: {low:.3f} s alone, {high:.3f} beside, {high / low:.1f} times")
+    print("  done:", told["done"], "lost:", told["lost"])
+    print("  at the 95th percentile:", {what: f"{taken:.2f} s" for what, taken in told["p95"].items()})
+    print(f"  processors: {used.since(wall)}, readers {told['cpu'] / wall:.0%}; MiB by the minute: {', '.join(memory)}")
+
+
+class Used:
+    """Processors' time since it was made, of a process, of its children, and of the whole machine."""
+
+    def __init__(self, process: int) -> None:
+        self._process, self._before = process, self._now(process)
+
+    def since(self, wall: float) -> str:
+        """In shares of one processor."""
+        own, children, machine = (
+            (now - before) / wall for now, before in zip(self._now(self._process), self._before, strict=True)
+        )
+        return f"server {own:.0%}, its children {children:.0%}, the machine {machine:.0%} of {os.cpu_count()}00%"
+
+    @staticmethod
+    def _now(process: int) -> tuple[float, float, float]:
+        tick = os.sysconf("SC_CLK_TCK")
+        stats = {
+            int(path.parent.name): path.read_text().rpartition(")")[2].split()
+            for path in Path("/proc").glob("[0-9]*/stat")
         }
-        what = ("ask", "browse", "options", "browse", "options", "browse", "options", "browse", "heavy", "hanging")
-        while not over.wait(5 * (number % 7 + 1) / 7):  # somebody reads, then goes on
-            try:
-                done[f"{what[number % 10]} {does[what[number % 10]]().status_code}"] += 1
-            except OSError:
-                done[f"{what[number % 10]} gave up"] += 1
-
-    threads = [threading.Thread(target=reader, args=(number,), daemon=True) for number in range(readers)]
-    for thread in threads:
-        thread.start()
-    loaded, many = p95(time.perf_counter() + seconds)
-    over.set()
-    times = f"{alone:.2f} s alone, {loaded:.2f} s ({many}) beside"
-    print(f"{readers} readers: a simple question at the 95th percentile {times}")
-    print("what they did:", dict(sorted(done.items())))
+        children = sum(int(one[11]) + int(one[12]) for one in stats.values() if int(one[1]) == process)
+        own = [int(value) for value in stats[process][11:15]]
+        user, nice, system, _, _, irq, soft, *_ = map(int, Path("/proc/stat").read_text().split()[1:11])
+        busy = user + nice + system + irq + soft
+        return (own[0] + own[1]) / tick, (own[2] + own[3] + children) / tick, busy / tick
 
 
 def main() -> None:
@@ -142,8 +191,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--downloads", type=int, default=20)
     parser.add_argument("--pages", type=int, default=45)
-    parser.add_argument("--readers", type=int, nargs="*", default=[50, 200])
-    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--readers", type=int, nargs="*", default=[50, 200, 1000])
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--think", type=float, default=60.0)
     parser.add_argument("--forms", nargs="+", default=["json", "csv"])
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as home, Hanging() as stuck:
@@ -156,7 +206,7 @@ def main() -> None:
             if given.pages:
                 hanging(url, stuck.key, given.pages)
             for readers in given.readers:
-                mixed(url, stuck.key, readers, given.seconds)
+                mixed(url, process.pid, stuck.key, readers, given.seconds, given.think)
 
 
 if __name__ == "__main__":

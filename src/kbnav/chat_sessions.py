@@ -34,6 +34,9 @@ class Sessions(SqliteSaver):
         self._path, self._on_loss = path, on_loss
         try:
             connection = sqlite3.connect(path, check_same_thread=False)
+            # The log is written after each node, and reaches the disk later: a killed process loses nothing, and no
+            # session waits for another's disk.
+            connection.execute("PRAGMA synchronous = NORMAL")
         except sqlite3.Error as error:
             raise self._told(error) from error
         super().__init__(connection, serde=serde)

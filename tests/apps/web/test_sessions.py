@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 
 import requests
 
-from tests.apps.web.parts import Explorer, Server, Visit, served_process, web_settings
+from tests.apps.web.parts import MARIE, Explorer, Server, Visit, served_process, web_settings
+from tests.conftest import ROOT
 
-MARIE = "Which elements were discovered by Marie Curie?"
 SESSIONS = 50
 
 
@@ -85,6 +87,31 @@ def test_a_question_that_ends_its_server_each_time_is_given_up_after_three_resum
     assert [event["kind"] for event in ended["events"]] == ["started", *["resumed"] * 4, "end"]
     assert ended["status"] == "failed"
     assert "ended 4 times" in ended["answer"]["note"]
+
+
+FIRST = """
+import sys
+from pathlib import Path
+from tests.apps.web.parts import Server, Visit, web_settings
+
+with Server(web_settings(Path(sys.argv[1]))) as server:
+    before = {name for name in sys.modules if name.startswith("langgraph")}
+    visit = Visit(server.url)
+    assert visit.answered(visit.session(), "Who discovered polonium?")["status"] == "done"
+    print(len(before) > 50, {name for name in sys.modules if name.startswith("langgraph")} - before)
+"""
+
+
+def test_the_first_question_waits_for_nothing_to_be_loaded(fresh_home: Path):
+    asked = subprocess.run(
+        [sys.executable, "-c", FIRST, str(fresh_home)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert asked.stdout == "True set()\n"
 
 
 def reachable(url: str) -> bool:

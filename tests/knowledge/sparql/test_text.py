@@ -155,3 +155,10 @@ def test_tokens_lie_in_the_text_in_order_and_leave_out_white_space_only(text: st
         assert text[token.start : token.end] == token.text
         end = token.end
     assert not text[end:].strip(" \t\r\n")
+
+
+def test_whoever_changes_the_tokens_of_a_query_changes_nobody_elses() -> None:
+    query = "SELECT ?tokens { ?tokens ?of ?mine }"
+    taken = tokenize_all(query)
+    taken.clear()
+    assert "".join(token.text for token in tokenize_all(query)) == query.replace(" ", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import os
 import secrets
@@ -33,6 +34,7 @@ from kbnav.models.chat import cost_of
 from kbnav.question import checked_question
 from kbnav.retrieval.attempt import attempt as retrieve
 from kbnav.session import Chat, attempt
+from kbnav.settings import OFFLINE
 from kbnav.stopping import ON_REQUEST, Brake
 from kbnav.trajectory import Attempt, Turn, Usage, save_run
 
@@ -78,7 +80,13 @@ class Runner:
         ]
 
     def start(self) -> None:
-        """Begin to answer, dead workers' questions first."""
+        """Begin to answer, dead workers' questions first; what every session needs is loaded now.
+
+        Else the first one's question would wait for it, seconds where the machine is busy, and all others with it.
+        """
+        importlib.import_module("langgraph.graph")
+        if any(model != OFFLINE for model in self._service.models):
+            importlib.import_module("langchain_openai")
         for thread in self._threads:
             thread.start()
 
