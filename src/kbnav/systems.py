@@ -184,6 +184,10 @@ BUILT_IN: tuple[SystemEntry, ...] = (
     _retriever(
         "dense", "As vss, by encoders trained on questions of the SKB.", "dense:build_dense", "DenseOptions", "training"
     ),
+    _retriever(
+        "cross", "Ranks what several systems find again, by a trained cross-encoder.", "cross:build_cross",
+        "CrossOptions", "training", uses=("vectors",),
+    ),
     SystemEntry(
         "plan-rank", "Follows a planner's relation paths, each end by its probability.",
         "kbnav.planning.plan_rank:build_plan_rank", "retriever", "kbnav.planning.plan_rank:PlanRankOptions", ("skb",),

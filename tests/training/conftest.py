@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.trained.conftest import shop, shop_folder, shop_split
-from tests.trained.shop import ASKED, DOCUMENT, QUESTION
+from tests.trained.shop import ASKED, DOCUMENT, QUESTION, THEMES
 
 __all__ = ["base", "one_thread", "shop", "shop_folder", "shop_split"]
 
@@ -30,7 +30,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("base")
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     plain = sorted({word for text in ASKED for word in text.lower().replace("?", " ?").replace(".", " .").split()})
-    vocabulary = {word: number for number, word in enumerate([*special, *plain, "item", "coins", *DOCUMENT, *QUESTION])}
+    others = ["item", "coins", "name", *map(str, range(THEMES))]
+    vocabulary = {word: number for number, word in enumerate([*special, *plain, *others, *DOCUMENT, *QUESTION])}
     raw = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     raw.pre_tokenizer = pre_tokenizers.Whitespace()
     marks = [("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])]

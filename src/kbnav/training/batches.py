@@ -42,7 +42,7 @@ def batches(rows: Sequence[Row], order: Collection[int], size: int) -> list[list
 def answer_free(trainer: Any, rows: Sequence[Row], processes: int) -> Any:
     """A trainer class of the library whose batches are such, anew in every epoch and the same for the same seed.
 
-    Each epoch has as many batches, a multiple of the processes. It makes no model card of the library's.
+    Each epoch has as many batches, a multiple of the processes.
     """
     import torch
     from sentence_transformers.base.sampler import DefaultBatchSampler
@@ -65,10 +65,17 @@ def answer_free(trainer: Any, rows: Sequence[Row], processes: int) -> Any:
                 self._length = len(self._drawn(0))
             return int(self._length)
 
-    class Trainer(trainer):  # type: ignore[misc]
+    class Trainer(plain_trainer(trainer)):  # type: ignore[misc]
         def get_batch_sampler(self, dataset: Any, **given: Any) -> Any:
             return Sampler(dataset, **given)
 
+    return Trainer
+
+
+def plain_trainer(trainer: Any) -> Any:
+    """A trainer class of the library that makes no model card of the library's."""
+
+    class Trainer(trainer):  # type: ignore[misc]
         def add_model_card_callback(self, default_args_dict: Any) -> None:
             """None."""
 

@@ -22,6 +22,7 @@ from kbnav.errors import UsageError
 from kbnav.extras import missing
 from kbnav.journal import write_whole
 from kbnav.knowledge.skb.schema import Progress, no_progress
+from kbnav.ranking_metrics import STARK_METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 CURVE = "validation.csv"
 """In the folder of what is trained: the scores on the validation questions each time they were asked."""
 CHOSEN_BY = "mrr"
-METRICS = ("hit@1", "hit@5", "recall@20", CHOSEN_BY)
+"""Of the metrics of STaRK, that the best state has the most of."""
 DTypeName = Literal["auto", "float32", "bfloat16", "float16"]
 _WHOLE = "whole.json"
 """In a checkpoint that was written to its end; the seconds that were trained until then."""
@@ -174,7 +175,7 @@ def points(history: list[dict[str, Any]]) -> list[Point]:
             entry["step"],
             round(entry.get("epoch") or 0.0, 4),
             losses.get(entry["step"]),
-            {name: round(entry[f"eval_{name}"], 6) for name in METRICS},
+            {name: round(entry[f"eval_{name}"], 6) for name in STARK_METRICS},
         )
         for entry in history
         if f"eval_{CHOSEN_BY}" in entry
@@ -200,7 +201,7 @@ def enough_memory(batch: int) -> Iterator[None]:
 def _curve(found: list[Point]) -> str:
     text = io.StringIO()
     rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["step", "epoch", "loss", *METRICS])
+    rows.writerow(["step", "epoch", "loss", *STARK_METRICS])
     for one in found:
         rows.writerow([one.step, one.epoch, "" if one.loss is None else round(one.loss, 6), *one.scores.values()])
     return text.getvalue()

@@ -168,8 +168,8 @@ def _trainer(
         lines = [[split.training[place].text, *map(texts, nodes)] for place, nodes in taken]
         return {name: [line[number] for line in lines] for number, name in enumerate(columns)}
 
-    longest = there_and_back(model, [texts(node) for _, nodes in rows[:500] for node in nodes])
-    at_once = mini_batch(device, schedule.mini_batch, longest)
+    longest = max((texts(node) for _, nodes in rows[:500] for node in nodes), key=len)
+    at_once = mini_batch(device, schedule.mini_batch, there_and_back(model, longest, "sentence_embedding"))
     learned = [_row(place, nodes, split, texts) for place, nodes in rows]
     return answer_free(SentenceTransformerTrainer, learned, args.world_size)(
         model=model,

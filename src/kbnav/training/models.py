@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,30 @@ def bi_encoder(base: str, device: str, *, two: bool, longest: int) -> Any:
         router = Router.for_query_document(query_modules=parts, document_modules=deepcopy(parts))
         model = SentenceTransformer(modules=[router], device=device)
     model.max_seq_length = min(longest, positions)
+    return model
+
+
+def cross_encoder(base: str, device: str, *, layers: int, longest: int, seed: int) -> Any:
+    """A model that gives a question and a document one score, of some layers of a base, evenly spread (0: of all).
+
+    What the base lacks of it is drawn at random, by the seed. Raises UsageError where the base cannot be had, or has
+    not so many layers.
+    """
+    import torch
+    from sentence_transformers import CrossEncoder
+
+    torch.manual_seed(seed)
+    model = _loaded(CrossEncoder, base, device, num_labels=1, max_length=longest)
+    encoder: Any = getattr(model.model.base_model, "encoder", None)
+    if layers and not hasattr(encoder, "layer"):
+        raise UsageError(f"the layers of {base!r} cannot be left out one by one; take all, by --layers 0")
+    if layers:
+        every = list(encoder.layer)
+        if layers > len(every):
+            raise UsageError(f"{base!r} has {len(every)} layers, not {layers}")
+        places = [round(one * (len(every) - 1) / max(1, layers - 1)) for one in range(layers)]
+        encoder.layer = torch.nn.ModuleList(every[place] for place in places)
+        model.model.config.num_hidden_layers = layers
     return model
 
 
@@ -101,15 +125,16 @@ def most_that_fits(attempt: Callable[[int], object], most: int = _MOST_AT_ONCE) 
         ) from error
 
 
-def there_and_back(model: Any, texts: Sequence[str]) -> Callable[[int], object]:
-    """A step with so many of the longest texts, forward and backward, as ``mini_batch`` tries it."""
-    longest = max(texts, key=len)
+def there_and_back(model: Any, text: Any, output: str) -> Callable[[int], object]:
+    """A step with one text so many times, forward and backward, as ``mini_batch`` tries it.
+
+    ``text`` is what the model reads, the longest there is, and ``output`` names what it gives.
+    """
 
     def attempt(count: int) -> None:
         from sentence_transformers.util import batch_to_device
 
-        features = batch_to_device(model.preprocess([longest] * count, task="document"), model.device)
-        model(features)["sentence_embedding"].sum().backward()
+        model(batch_to_device(model.preprocess([text] * count), model.device))[output].sum().backward()
         model.zero_grad(set_to_none=True)
 
     return attempt

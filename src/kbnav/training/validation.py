@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kbnav.training.course import CHOSEN_BY, METRICS
+from kbnav.ranking_metrics import STARK_METRICS
 from kbnav.training.data import Example
 
 _PLACES = 100
 """Of a ranking, that the mean reciprocal rank looks at."""
-_NAMES = {"hit@1": "accuracy@1", "hit@5": "accuracy@5", "recall@20": "recall@20", CHOSEN_BY: f"mrr@{_PLACES}"}
+_NAMES = {"hit@1": "accuracy@1", "hit@5": "accuracy@5", "recall@20": "recall@20", "mrr": f"mrr@{_PLACES}"}
 
 
 def validation(examples: Sequence[Example], pool: Mapping[int, str], batch: int, kind: Any = None) -> Any:
@@ -41,7 +41,7 @@ def validation(examples: Sequence[Example], pool: Mapping[int, str], batch: int,
             found = inner(model, None, epoch, steps)
             return {
                 name: next(float(value) for key, value in found.items() if key.endswith(f"_{_NAMES[name]}"))
-                for name in METRICS
+                for name in STARK_METRICS
             }
 
     return Validation()

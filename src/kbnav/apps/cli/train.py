@@ -184,6 +184,53 @@ def dense(
     _print(learned.out, card, as_json)
 
 
+def cross(
+    learned: Learned,
+    course: Course,
+    base: BaseOption = "roberta-base",
+    layers: Annotated[
+        int, typer.Option("--layers", metavar="N", min=0, help="Of the base that are kept, evenly spread; 0: all.")
+    ] = 2,
+    longest: LongestOption = 96,
+    systems: Annotated[
+        str, typer.Option("--systems", metavar="SYSTEMS", help="Whose first nodes are ranked again, with commas.")
+    ] = "graph-rank,bm25,vss",
+    depth: Annotated[int, typer.Option("--depth", metavar="N", min=2, help="Nodes that are ranked again.")] = 100,
+    listed: Annotated[
+        int, typer.Option("--listed", metavar="N", min=2, help="Nodes of a question that are learned from.")
+    ] = 20,
+    positives: Annotated[
+        int, typer.Option("--positives", metavar="N", min=1, help="Answers of a question at most.")
+    ] = 4,
+    teacher: Annotated[
+        Path | None,
+        typer.Option("--teacher", metavar="FOLDER", help="A larger one, whose scores are learned (distillation)."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a cross-encoder that ranks again what other systems find. Killed, the same command goes on."""
+    from kbnav.training.cross import CrossOptions, train_cross
+
+    settings = learned.settings()
+    with _open(settings) as kb, _progress() as progress:
+        options = CrossOptions(
+            base=base,
+            layers=layers,
+            longest=longest,
+            systems=tuple(one.strip() for one in systems.split(",") if one.strip()),
+            depth=depth,
+            listed=listed,
+            positives=positives,
+            teacher=str(teacher or ""),
+        )
+        split = learned.split(kb, settings, course.seed)
+        card = train_cross(
+            kb, split, learned.out, options, course.schedule(), settings, listener=_told, progress=progress
+        )
+    if card is not None:
+        _print(learned.out, card, as_json)
+
+
 def embed(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What kbnav train dense wrote.")],
     kb: KbOption,
@@ -232,7 +279,8 @@ def _print(out: Path, card: Card, as_json: bool) -> None:
         return
     questions = f"{len(card.training):,} questions, {card.epochs:g} epochs in {card.seconds:,.0f} s"
     print(f"{out}: {card.kind} trained on {questions}; the best after {card.best_epoch:g}")
-    print(f"on {len(card.validation):,} validation questions among {card.pool:,} documents, before and after:")
+    among = f"among {card.pool:,} documents" if card.kind == "dense" else f"by the first {card.pool:,} nodes"
+    print(f"on {len(card.validation):,} validation questions {among}, before and after:")
     for name, value in card.after.items():
         print(f"  {name} {card.before[name]:.3f} {value:.3f}")
 
@@ -256,5 +304,6 @@ def _open(settings: Settings) -> Iterator[SkbKB]:
 
 
 app.add(dense)
+app.add(cross)
 app.add(fuse)
 app.add(embed)

@@ -1,0 +1,86 @@
+"""What is ranked again, what is known of where it came from, and how the two are weighed: without torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kbnav.answers import Ranking
+from kbnav.errors import DataError
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.retrieval.cross_candidates import Candidates
+from kbnav.retrieval.cross_model import Head
+from kbnav.settings import Settings
+from kbnav.training.candidates import Listed, means, read_lists
+from kbnav.training.cross import fit_head
+from kbnav.training.data import Example
+
+
+class Fixed:
+    """A system that always lists the same."""
+
+    name, prompts = "fixed", {}
+
+    def __init__(self, *scored: tuple[str, float]) -> None:
+        self._ranking = Ranking.from_scores(scored)
+
+    def retrieve(self, query: str, k: int, trace: object = None) -> Ranking:
+        return Ranking(self._ranking.nodes[:k])
+
+
+def test_candidates_are_fused_by_rank_and_say_where_they_came_from(shop: SkbKB):
+    first = Fixed(("g0-0", 9.0), ("g1-0", 5.0), ("g2-0", 1.0))
+    second = Fixed(("g1-0", 0.5), ("g3-0", 0.5))
+    found = Candidates(shop, [first, second, Fixed()], 3).find("a query")
+    assert [shop.skb.id(node) for node in found.nodes] == ["g1-0", "g0-0", "g3-0"]
+    assert found.features.tolist() == [
+        [0.5, 0.5, 1.0, 0.0, 0.0, 0.0],
+        [1.0, 1.0, 0.0, 0.0, 0.0, 0.0],
+        [0.0, 0.0, 0.5, 0.0, 0.0, 0.0],
+    ]
+    assert Candidates(shop, [Fixed()], 3).find("a query").nodes == []
+
+
+def test_systems_by_name_are_candidates_too(shop: SkbKB):
+    found = Candidates.open(shop, Settings(), ("bm25", "vss"), 7, {"bm25": {"name_weight": "2"}}).find("item 3")
+    assert len(found.nodes) == 7
+    assert found.features.shape == (7, 4)
+    assert 0 <= found.features.min() <= found.features.max() == 1
+
+
+def listed(seed: int, nodes: int = 12) -> Listed:
+    """The second of three columns tells the answer, most of the time."""
+    chance = np.random.default_rng(seed)
+    features = chance.random((nodes, 3)).astype(np.float32)
+    right = int(features[:, 1].argmax()) if chance.random() < 0.9 else 0
+    return Listed(Example(str(seed), "?", (100 + right,)), tuple(range(100, 100 + nodes)), features)
+
+
+def test_the_head_learns_what_tells_the_answers(tmp_path):
+    lists = [listed(seed) for seed in range(60)]
+    noise = [np.random.default_rng(seed).random(12).astype(np.float32) for seed in range(60)]
+    head = fit_head(noise, lists)
+    assert head.weights[2] > 5 * max(abs(head.weights[place]) for place in (0, 1, 3))
+    fresh = [listed(seed) for seed in range(100, 140)]
+    scores = [head(np.zeros(12, np.float32), one.features) for one in fresh]
+    assert means(fresh, scores)["hit@1"] > 0.7 > means(fresh, [one.features[:, 0] for one in fresh])["hit@1"]
+    head.save(tmp_path)
+    assert np.array_equal(Head.load(tmp_path)(noise[0], lists[0].features), head(noise[0], lists[0].features))
+    (tmp_path / "head.json").write_text("{}")
+    with pytest.raises(DataError, match="cannot be read"):
+        Head.load(tmp_path)
+
+
+def test_without_an_answer_among_the_candidates_the_score_alone_counts():
+    one = Listed(Example("q", "?", (7,)), (1, 2), np.ones((2, 4), np.float32))
+    assert fit_head([np.zeros(2, np.float32)], [one])(np.array([0.0, 3.0], np.float32), one.features).tolist() == [0, 3]
+
+
+def test_answers_that_are_no_candidates_count_as_missed():
+    plain = [{"nodes": [1, 2, 3], "features": [[0.0]] * 3}, {"nodes": [], "features": []}]
+    lists = read_lists(plain, [Example("a", "?", (2, 9)), Example("b", "?", (4,))])
+    assert lists[1].features.shape == (0, 1)
+    found = means(lists, [np.array([1.0, 2.0, 0.0], np.float32), np.zeros(0, np.float32)])
+    assert found == {"hit@1": 0.5, "hit@5": 0.5, "recall@20": 0.25, "mrr": 0.5}
+    # equal scores gain nothing: the answer comes last of its equals
+    assert means(lists, [np.zeros(3, np.float32), np.zeros(0, np.float32)])["hit@1"] == 0.0

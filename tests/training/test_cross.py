@@ -1,0 +1,141 @@
+"""The reranker, trained from nothing in seconds. ``make train-test`` runs this: it needs torch."""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import CrossEncoder
+
+from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.store import SKB
+from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.cross_model import Exported, Torch
+from kbnav.settings import Settings
+from kbnav.trained import MODEL, digests, read_card
+from kbnav.training.course import CURVE, Point, Schedule
+from kbnav.training.cross import CrossOptions, train_cross
+from kbnav.training.data import Split, examples, split
+from kbnav.training.onnx import export
+from tests.trained.shop import DOCUMENT, THEMES, build_shop, good
+
+SCHEDULE = Schedule(epochs=6, rate=5e-3, batch=10, device="cpu", patience=6)
+
+
+def asked(themes: range) -> list[tuple[str, str, tuple[str], dict[str, object]]]:
+    """Of the two goods of a theme the one for two coins is right, which no question says."""
+    forms = ("Which good is item {}?", "Name goods of item {}.")
+    return [
+        (f"{theme}/{place}", form.format(theme), (good(theme, 1),), {})
+        for theme in themes
+        for place, form in enumerate(forms)
+    ]
+
+
+@pytest.fixture(scope="module")
+def parts(shop: SkbKB) -> Split:
+    return split(examples(asked(range(15)), shop.skb), examples(asked(range(15, 20)), shop.skb), {"shop": "0" * 64})
+
+
+@pytest.fixture(scope="module")
+def options(base: Path) -> CrossOptions:
+    return CrossOptions(base=str(base), layers=1, longest=48, systems=("bm25",), depth=12, listed=6)
+
+
+@pytest.fixture(scope="module")
+def trained(shop: SkbKB, parts: Split, options: CrossOptions, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("cross") / "trained"
+    train_cross(shop, parts, out, options, SCHEDULE, Settings())
+    return out
+
+
+def hits(kb: SkbKB, system: str, **options: object) -> float:
+    retriever = build_retriever(system, kb, Settings(), options)
+    tried = asked(range(20, THEMES))
+    return statistics.fmean(retriever.retrieve(text, 1).ids[0] == wanted[0] for _, text, wanted, _ in tried)
+
+
+def test_it_beats_chance_its_untrained_self_and_what_it_ranks_again(shop: SkbKB, trained: Path):
+    card = read_card(trained, "cross")
+    assert card.before["hit@1"] < 0.6
+    assert card.after["hit@1"] > 0.9
+    assert hits(shop, "bm25") <= 0.5
+    assert hits(shop, "cross", trained=str(trained)) > 0.9
+
+
+def test_what_is_exported_scores_as_what_was_trained(trained: Path, tmp_path: Path):
+    plain, folder = Torch(trained / MODEL), tmp_path / MODEL
+    shutil.copytree(trained / MODEL, folder)
+    export(CrossEncoder(str(folder), device="cpu").model, folder, int8=False)
+    query = "Which good is item 3?"
+    texts = [f"name: item {number} {number % 2}. for {1 + number % 2} coins" for number in range(20)]
+    texts += ["", " ".join(DOCUMENT)]
+    theirs, floats, few = plain.score(query, texts), Exported(folder, 48), Exported(trained / MODEL, 48)
+    assert np.allclose(floats.score(query, texts), theirs, atol=1e-4)
+    assert np.allclose([floats.score(query, [text])[0] for text in texts], theirs, atol=1e-4)
+    assert np.corrcoef(few.score(query, texts), theirs)[0, 1] > 0.9  # its weights are bytes
+    assert few.score(query, []).shape == (0,)
+
+
+class Killed(BaseException):
+    """Ends a training from outside."""
+
+
+def test_a_training_that_was_killed_goes_on_to_the_same_weights(
+    shop: SkbKB, parts: Split, options: CrossOptions, tmp_path: Path
+):
+    def kill(point: Point) -> None:
+        if point.epoch == 2:
+            raise Killed
+
+    short = replace(SCHEDULE, epochs=3)
+    train_cross(shop, parts, tmp_path / "whole", options, short, Settings())
+    with pytest.raises(Killed):
+        train_cross(shop, parts, tmp_path / "killed", options, short, Settings(), listener=kill)
+    train_cross(shop, parts, tmp_path / "killed", options, short, Settings())
+    assert (
+        digests(tmp_path / "killed" / MODEL)["model.safetensors"]
+        == (digests(tmp_path / "whole" / MODEL)["model.safetensors"])
+    )
+    assert (tmp_path / "killed" / CURVE).read_text() == (tmp_path / "whole" / CURVE).read_text()
+
+
+def test_a_student_learns_the_scores_of_its_teacher(
+    shop: SkbKB, parts: Split, options: CrossOptions, trained: Path, tmp_path: Path
+):
+    taught = replace(options, teacher=str(trained))
+    card = train_cross(shop, parts, tmp_path / "student", taught, SCHEDULE, Settings())
+    assert card is not None
+    assert card.after["hit@1"] > 0.9 > card.before["hit@1"]
+
+
+def test_what_does_not_fit_is_refused_and_nothing_is_written(
+    shop: SkbKB, parts: Split, options: CrossOptions, trained: Path, tmp_path: Path
+):
+    with (
+        SKB.open(build_shop(tmp_path / "other", "mall", "m1,buys_from,m2\n")) as mall,
+        pytest.raises(UsageError, match="trained for the schema of shop; that of mall is another"),
+    ):
+        build_retriever("cross", SkbKB(mall), Settings(), {"trained": str(trained)})
+    cross = build_retriever("cross", shop, Settings(), {"trained": str(trained)})
+    with pytest.raises(UsageError, match="1 of the questions were used to train or choose it"):
+        cross.refuse_seen([("other id", parts.training[0].text)])
+    out = tmp_path / "out"
+    for more, said in (
+        ({"layers": 7}, "has 1 layers, not 7"),
+        ({"base": str(tmp_path / "nothing")}, "no such folder"),
+        ({"systems": ("bm52",)}, "no retriever 'bm52'"),
+        ({"teacher": str(tmp_path / "nothing")}, "no such folder"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            train_cross(shop, parts, out, replace(options, **more), SCHEDULE, Settings())
+        assert not out.exists()
+    with pytest.raises(UsageError, match="is not made of"):
+        build_retriever("cross", shop, Settings(), {"trained": str(trained), "stages": {"prf": {}}})
+    with pytest.raises(DataError, match="cannot be read"):
+        Exported(tmp_path / "other", 8)
