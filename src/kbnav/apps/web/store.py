@@ -145,6 +145,10 @@ class Store:
         )
         return [Session(*row) for row in rows]
 
+    def rename(self, session_id: str, title: str) -> None:
+        """Call a session something else."""
+        self._run("UPDATE web_sessions SET title = ? WHERE id = ?", (title, session_id))
+
     def delete_session(self, session: Session) -> list[str]:
         """Forget a session with all that belongs to it; the ids under which its runs were saved as files.
 

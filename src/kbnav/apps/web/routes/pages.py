@@ -14,6 +14,7 @@ from kbnav.apps.web.rendering import page
 from kbnav.apps.web.routes.common import PartsOf, RunnerOf, VisitorOf, own_session
 from kbnav.apps.web.security import COOKIE, Identities, cookie_header
 from kbnav.errors import Overdue, UnknownId
+from kbnav.trajectory import versions
 
 router = APIRouter(include_in_schema=False)
 
@@ -45,7 +46,9 @@ def front_page(request: Request, parts: Any, visitor: Any, session: str = "", sh
         "tilesCredit": web.tiles_credit,
     }
     name = visitor.name if visitor else ""
-    return page(request, "page.html", offered=json.dumps(offered), user=name, share=bool(share))
+    return page(
+        request, "page.html", offered=json.dumps(offered), user=name, share=bool(share), version=versions()["kbnav"]
+    )
 
 
 @router.get("/s/{session_id}")

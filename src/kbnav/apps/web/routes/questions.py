@@ -52,6 +52,13 @@ class Question(Body):
     question: str = Field(min_length=1, max_length=LONGEST_QUESTION)
 
 
+class Next(Question):
+    """The next question of a session; another system or model may answer it, which knows the earlier ones too."""
+
+    system: str = Field("", max_length=200)
+    model: str = Field("", max_length=200)
+
+
 class Asked(Choice, Question):
     """A question without a session."""
 
@@ -237,10 +244,10 @@ def delete_session(session_id: str, parts: PartsOf, runner: RunnerOf, visitor: V
 
 
 @router.post("/sessions/{session_id}/questions", status_code=202)
-def ask_next(session_id: str, asked: Question, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf) -> RunData:
+def ask_next(session_id: str, asked: Next, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf) -> RunData:
     """Ask the next question of a session; it knows the earlier ones."""
     found = own_session(parts, visitor, session_id)
-    choice = parts.service.chosen(found.kb, found.system, found.model)
+    choice = parts.service.chosen(found.kb, asked.system or found.system, asked.model or found.model)
     return run_data(parts, runner.ask(visitor.owner, asked.question, choice, session=found.id))
 
 

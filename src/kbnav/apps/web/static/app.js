@@ -2,6 +2,7 @@
 
 import { call, listen } from "./client.js";
 import { h } from "./dom.js";
+import { History } from "./history.js";
 import { clearComplaint, complain, hideLost, showLost } from "./notices.js";
 import { enqueue, next, openQueue } from "./queue.js";
 import { RunView, offlineBadge } from "./run.js";
@@ -35,6 +36,10 @@ function chat() {
   const system = document.getElementById("system");
   const model = document.getElementById("model");
   const badge = document.getElementById("badge");
+  const kept = new History({ complain: (error) => complain(error.message), leave: () => {
+    history.pushState(null, "", "/");
+    open("");
+  } });
   let session = offered.session;
   let running = null;
   let opened = 0;
@@ -120,11 +125,11 @@ function chat() {
     return undefined;
   }
 
-  /** Ask a question: now, or after the one that is being answered. */
-  async function ask(question) {
+  /** Ask a question: now, or after the one that is being answered; `choice` has another `system` and `model`. */
+  async function ask(question, choice = {}) {
     if (!question.trim() || send.disabled) return;
     clearComplaint();
-    if (running) {
+    if (running && !choice.system) {
       enqueue(question);
       say(t("queue.said", { question }));
       return empty(question);
@@ -141,7 +146,7 @@ function chat() {
         history.pushState(null, "", `/s/${session}`);
         document.title = question;
       }
-      const run = await call(`/api/sessions/${encodeURIComponent(session)}/questions`, "POST", { question });
+      const run = await call(`/api/sessions/${encodeURIComponent(session)}/questions`, "POST", { question, ...choice });
       list();
       if (turn !== opened) return;
       empty(question);
@@ -201,24 +206,7 @@ function chat() {
     return undefined;
   }
 
-  async function list() {
-    const found = await call("/api/sessions").catch(() => []);
-    const items = found.map((one) => h("li", {},
-      h("a", { href: `/s/${encodeURIComponent(one.id)}`, dir: "auto", "aria-current": one.id === session ? "page" : false }, one.title),
-      h("button", { type: "button", class: "delete", "aria-label": t("session.delete", { title: one.title }), onclick: () => remove(one.id) }, "×")));
-    document.querySelector("#sessions ul").replaceChildren(...items);
-  }
-
-  async function remove(id) {
-    try {
-      await call(`/api/sessions/${encodeURIComponent(id)}`, "DELETE");
-    } catch (error) {
-      return complain(error.message);
-    }
-    if (id === session) location.assign("/");
-    else list();
-    return undefined;
-  }
+  const list = () => kept.load(session);
 
   function grow() {
     box.style.height = "auto";
@@ -228,6 +216,12 @@ function chat() {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     ask(box.value);
+  });
+  document.addEventListener("again", ({ detail: { question, ...choice } }) => ask(question, choice));
+  document.addEventListener("edit", ({ detail }) => {
+    box.value = detail.question;
+    grow();
+    box.focus();
   });
   stop.addEventListener("click", end);
   box.addEventListener("input", grow);

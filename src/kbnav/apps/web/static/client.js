@@ -3,8 +3,8 @@
 import { t } from "./text.js";
 
 /** What the server says to a request; throws an Error with its reason. */
-export async function call(path, method = "GET", body = undefined) {
-  const options = { method, headers: { Accept: "application/json" } };
+export async function call(path, method = "GET", body = undefined, more = {}) {
+  const options = { method, headers: { Accept: "application/json" }, ...more };
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);

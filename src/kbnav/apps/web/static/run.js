@@ -1,5 +1,6 @@
 // One question: what is waited for, what was done, what came back, the answer.
 
+import { againButtons } from "./again.js";
 import { Awaited } from "./awaited.js";
 import { call } from "./client.js";
 import { copyButton } from "./copy.js";
@@ -142,11 +143,11 @@ export class RunView {
       said.textContent = "";
       saved = saved.then(put);
     };
-    const up = h("button", { type: "button", "aria-label": t("opinion.good"), "aria-pressed": String(thumb === "up"), onclick: () => save(thumb === "up" ? "" : "up") }, hand(0));
-    const down = h("button", { type: "button", "aria-label": t("opinion.bad"), "aria-pressed": String(thumb === "down"), onclick: () => save(thumb === "down" ? "" : "down") }, hand(180));
+    const up = h("button", { type: "button", "aria-label": t("opinion.good"), title: t("opinion.good"), "aria-pressed": String(thumb === "up"), onclick: () => save(thumb === "up" ? "" : "up") }, hand(0));
+    const down = h("button", { type: "button", "aria-label": t("opinion.bad"), title: t("opinion.bad"), "aria-pressed": String(thumb === "down"), onclick: () => save(thumb === "down" ? "" : "down") }, hand(180));
     note.addEventListener("change", () => save(thumb));
     const shared = h("span", { class: "share" });
-    const share = h("button", { type: "button" }, t("share.share"));
+    const share = h("button", { type: "button", title: t("share.about") }, t("share.share"));
     share.addEventListener("click", async () => {
       try {
         const made = await call(`${path}/share`, "POST");
@@ -164,7 +165,7 @@ export class RunView {
         shared.textContent = error.message;
       }
     });
-    return h("div", { class: "foot" }, up, down, note, said, text && copyButton(t("copy.answer"), () => text), share, shared);
+    return h("div", { class: "foot" }, up, down, note, said, againButtons(this.run, this.offered), text && copyButton(t("copy.answer"), () => text), share, shared);
   }
 }
 

@@ -1,0 +1,101 @@
+// The sessions that are kept: found again, called something else, taken along, deleted and fetched back.
+
+import { call } from "./client.js";
+import { h } from "./dom.js";
+import { language, t } from "./text.js";
+
+const UNDO = 8000; // milliseconds for which a deleted session can be fetched back
+const SEARCHED = 5; // sessions from which on they can be searched
+const FORMS = { json: "JSON", md: "Markdown", ipynb: "Jupyter" };
+
+/** The list of sessions; `leave` is called where the one that is shown was deleted, `complain` where something fails. */
+export class History {
+  constructor({ leave, complain }) {
+    Object.assign(this, { leave, complain });
+    this.place = document.querySelector("#sessions ul");
+    this.find = h("input", { type: "search", class: "find", placeholder: t("session.find"), "aria-label": t("session.find"), hidden: true, oninput: () => this.show() });
+    this.place.before(this.find);
+    this.found = [];
+    this.going = new Map(); // sessions that are deleted unless somebody thinks better of it
+    addEventListener("pagehide", () => this.going.forEach((_, id) => this.remove(id)));
+  }
+
+  async load(current) {
+    this.current = current;
+    this.found = await call("/api/sessions").catch(() => this.found);
+    this.show();
+  }
+
+  show() {
+    const wanted = this.find.value.trim().toLocaleLowerCase();
+    this.find.hidden = this.found.length < SEARCHED;
+    const shown = this.found.filter((one) => one.title.toLocaleLowerCase().includes(wanted));
+    this.place.replaceChildren(...shown.map((one) => this.going.has(one.id) ? this.gone(one) : this.item(one)));
+  }
+
+  item(one) {
+    const title = h("a", { href: `/s/${encodeURIComponent(one.id)}`, dir: "auto", "aria-current": one.id === this.current ? "page" : false }, one.title,
+      h("small", {}, h("time", { datetime: new Date(one.made * 1000).toISOString() }, when(one.made)), ` · ${one.kb}`));
+    const files = Object.entries(FORMS).map(([form, name]) => h("a", { href: `/api/sessions/${encodeURIComponent(one.id)}/${form}`, download: "" }, name));
+    const menu = h("details", { class: "menu" }, h("summary", { "aria-label": t("session.menu", { title: one.title }), title: t("session.menu_short") }, "⋯"),
+      h("div", { class: "choices" }, h("button", { type: "button", onclick: () => this.rename(item, one) }, t("session.rename")), files,
+        h("button", { type: "button", class: "delete", "aria-label": t("session.delete", { title: one.title }), onclick: () => this.drop(one) }, t("session.delete_short"))));
+    const item = h("li", {}, title, menu);
+    return item;
+  }
+
+  rename(item, one) {
+    const box = h("input", { type: "text", maxlength: 200, dir: "auto", "aria-label": t("session.rename") });
+    box.value = one.title;
+    const keep = async () => {
+      try {
+        const title = box.value.trim();
+        if (title && title !== one.title) Object.assign(one, await call(`/api/sessions/${encodeURIComponent(one.id)}`, "PATCH", { title }));
+        if (one.id === this.current) document.title = one.title;
+      } catch (error) {
+        this.complain(error);
+      }
+      this.show();
+    };
+    const form = h("form", { onsubmit: (event) => (event.preventDefault(), keep()) }, box);
+    box.addEventListener("keydown", (event) => event.key === "Escape" && (event.stopPropagation(), this.show()));
+    item.replaceChildren(form);
+    box.select();
+  }
+
+  /** It goes after a while, or when the page is left. */
+  drop(one) {
+    this.going.set(one.id, setTimeout(() => this.remove(one.id), UNDO));
+    this.show();
+    this.place.querySelector(`[data-id="${CSS.escape(one.id)}"]`)?.focus();
+    if (one.id === this.current) this.leave();
+  }
+
+  gone(one) {
+    const back = () => {
+      clearTimeout(this.going.get(one.id));
+      this.going.delete(one.id);
+      this.show();
+    };
+    return h("li", { class: "soft", role: "status" }, t("session.deleted"), " ", h("button", { type: "button", "data-id": one.id, onclick: back }, t("session.undo")));
+  }
+
+  async remove(id) {
+    clearTimeout(this.going.get(id));
+    this.going.delete(id);
+    try {
+      await call(`/api/sessions/${encodeURIComponent(id)}`, "DELETE", undefined, { keepalive: true });
+      this.found = this.found.filter((one) => one.id !== id);
+    } catch (error) {
+      this.complain(error);
+    }
+    this.show();
+  }
+}
+
+/** The time of today, the date of any other day. */
+function when(seconds) {
+  const date = new Date(seconds * 1000);
+  const today = date.toDateString() === new Date().toDateString();
+  return new Intl.DateTimeFormat(language, today ? { timeStyle: "short" } : { dateStyle: "medium" }).format(date);
+}

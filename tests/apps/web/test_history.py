@@ -1,0 +1,135 @@
+"""Sessions that are kept: found again, renamed, taken along, deleted and fetched back; and questions once more."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from typing import TYPE_CHECKING
+
+from tests.apps.web.parts import Explorer, Server, Visit, until, web_settings
+from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from playwright.sync_api import Page
+
+LONG = "Which elements were discovered by Marie Curie, and which others did somebody of her family discover or name?"
+
+
+def menu(page: Page, title: str) -> None:
+    page.click(f"#sessions li:has-text('{title}') .menu > summary")
+
+
+def test_a_session_is_shown_whole_with_its_time_and_called_something_else(page: Page, server: Server):
+    page.goto(server.url)
+    ask(page, LONG)
+    wait_for_the_end(page)
+    page.wait_for_selector("#sessions li time")
+    link = page.locator("#sessions li a >> nth=0")
+    assert link.inner_text().startswith(LONG)
+    assert link.evaluate("one => one.scrollWidth <= one.clientWidth + 1")
+    menu(page, LONG)
+    page.click("text=Rename")
+    page.keyboard.type("Curies")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#sessions li a:has-text('Curies')")
+    assert page.title() == "Curies"
+    page.reload()
+    page.wait_for_selector("#sessions li a:has-text('Curies')")
+
+
+def test_what_was_deleted_is_fetched_back_or_goes_when_the_page_is_left(page: Page, server: Server, fresh_home: Path):
+    with Server(web_settings(fresh_home)) as own:
+        page.goto(own.url)
+        ask(page, MARIE)
+        wait_for_the_end(page)
+        page.wait_for_selector("#sessions li time")
+        session = page.url.rpartition("/")[2]
+        menu(page, MARIE)
+        page.click("#sessions .delete")
+        page.wait_for_selector(".welcome")
+        page.click("text=Undo")
+        page.wait_for_selector("#sessions li a")
+        page.click("#sessions li a >> nth=0")
+        wait_for_the_end(page)
+        menu(page, MARIE)
+        page.click("#sessions .delete")
+        page.wait_for_selector("text=Undo")
+        page.goto(f"{own.url}/api")
+        until(lambda: page.request.get(f"{own.url}/api/sessions/{session}").status == 404)
+
+
+def test_sessions_are_found_by_their_titles(page: Page, server: Server):
+    page.goto(server.url)
+    for number in range(5):
+        made = page.request.post(f"{server.url}/api/sessions", data={"kb": "mini"}).json()["id"]
+        asked = {"question": f"Who is number {number}?"}
+        run = page.request.post(f"{server.url}/api/sessions/{made}/questions", data=asked).json()["id"]
+        page.request.get(f"{server.url}/api/runs/{run}/events")  # it ends when the answer is there
+    page.reload()
+    page.wait_for_selector("#sessions li time")
+    page.fill("#sessions .find", "NUMBER 4")
+    assert page.locator("#sessions li").count() == 1
+
+
+def test_a_session_is_taken_along_as_json_markdown_and_a_notebook(visit: Visit):
+    session = visit.session(kb="mini")
+    visit.answered(session, MARIE)
+    visit("PATCH", f"/api/sessions/{session}", {"title": "Élements `x`"})
+    whole = visit("GET", f"/api/sessions/{session}/json")
+    assert "filename*=UTF-8''%C3%89lements%20x.json" in whole.headers["content-disposition"]
+    assert whole.json()["runs"][0]["answer"]["text"] == "polonium, radium"
+    text = visit("GET", f"/api/sessions/{session}/md").text
+    assert text.startswith("# Élements `x`\n\nmini · spinach · offline · ")
+    assert f"## {MARIE}\n\npolonium, radium" in text
+    assert "```sparql\nSELECT" in text
+    notebook = visit("GET", f"/api/sessions/{session}/ipynb").json()
+    assert (notebook["nbformat"], [cell["cell_type"] for cell in notebook["cells"]]) == (
+        4, ["markdown", "code", "markdown", "code"]
+    )  # fmt: skip
+    assert visit("GET", f"/api/sessions/{session}/exe").status_code == 422
+    assert Visit(visit.url)("GET", f"/api/sessions/{session}/md").status_code == 404
+    assert Visit(visit.url)("PATCH", f"/api/sessions/{session}", {"title": "mine"}).status_code == 404
+
+
+def test_the_cells_of_a_notebook_run_the_queries_again(visit: Visit, web_home: Path, tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("KBNAV_HOME", str(web_home))
+    session = visit.session(kb="mini")
+    visit.answered(session, MARIE)
+    notebook = json.loads(visit("GET", f"/api/sessions/{session}/ipynb").text)
+    code = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    (tmp_path / "cells.py").write_text("\n".join(code))
+    names = runpy.run_path(str(tmp_path / "cells.py"))
+    assert [row["answer"] for row in names["table"].records()] == ["Q979", "Q1128"]
+    names["kb"].close()
+
+
+def test_the_same_question_is_asked_again_changed_and_of_another_model_in_the_session(page: Page, fresh_home: Path):
+    with Explorer() as model:
+        own = {**model.options(), "model": "offline"}
+        with Server(web_settings(fresh_home, web_models=("offline", "stub"), **own)) as server:
+            page.goto(server.url)
+            ask(page, MARIE)
+            wait_for_the_end(page)
+            address = page.url
+            page.click("text=Edit and ask")
+            assert page.input_value("#question") == MARIE
+            assert page.evaluate("document.activeElement.id") == "question"
+            page.fill("#question", "")
+            page.click("text=Ask again")
+            wait_for_the_end(page, 1)
+            page.select_option(".other >> nth=0", label="spinach · stub")
+            wait_for_the_end(page, 2)
+            assert page.url == address
+            assert page.locator(".question").all_inner_texts() == [MARIE] * 3
+            assert page.inner_text(".run >> nth=2 >> css=.answer .text") == "Polonium and radium."
+
+
+def test_what_this_is_is_told_in_a_dialogue(page: Page, server: Server):
+    page.goto(server.url)
+    page.click("text=About")
+    assert "Apache License" in page.inner_text("#about")
+    page.keyboard.press("Escape")
+    assert not page.is_visible("#about")
+    assert page.request.get(f"{server.url}/static/vendor/LICENSES.txt").status == 200
