@@ -30,7 +30,7 @@ class Sessions(SqliteSaver):
     """
 
     def __init__(self, path: Path, serde: SerializerProtocol, on_loss: Callable[[str], None] | None = None) -> None:
-        """Raises UsageError where there is no opening the file."""
+        """Raises UsageError where there is no opening the file, or it is no database."""
         self._path, self._on_loss = path, on_loss
         try:
             connection = sqlite3.connect(path, check_same_thread=False)
@@ -38,6 +38,13 @@ class Sessions(SqliteSaver):
             # session waits for another's disk.
             connection.execute("PRAGMA synchronous = NORMAL")
         except sqlite3.Error as error:
+            raise self._told(error) from error
+        try:
+            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+        except sqlite3.OperationalError:  # a disk that is full or may not be written is told of where it matters
+            pass
+        except sqlite3.Error as error:
+            connection.close()
             raise self._told(error) from error
         super().__init__(connection, serde=serde)
 

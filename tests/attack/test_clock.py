@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from kbnav.apps.bot.ledger import Ledger
+from kbnav.apps.bot.talk import Question
 from kbnav.knowledge.service.cache import HttpCache
 from kbnav.knowledge.service.limits import Rules, Throttle
 from kbnav.knowledge.service.probing import kept
@@ -55,6 +57,19 @@ def test_limits_hold_and_no_request_waits_for_a_year(tmp_path, rules, jumps, wit
     assert clock.slept - before < 360
     if rules.requests is None or rules.requests * 15 < 60:
         assert clock.slept > before  # the limits are still there
+
+
+def test_what_a_bot_put_off_and_counted_before_its_clock_jumped_back_holds_nothing_up_for_a_year(tmp_path):
+    ledger, now = Ledger(tmp_path / "bot.sqlite"), 1_800_000_000.0
+    question = Question("q1", "Talk:A", "A", "Ann", "now", "Who?", 0)
+    ledger.add(question, now + YEAR)
+    ledger.update("q1", now + YEAR, tries=1, due=now + YEAR + 60)
+    assert [entry.question.id for entry in ledger.due(now, 900)] == ["q1"]
+    assert ledger.asked_since(now - 86_400, "Ann", now=now) == 0
+    ledger.update("q1", now, tries=2, due=now + 120)
+    assert ledger.due(now, 900) == []  # put off by the clock as it is
+    assert [entry.question.id for entry in ledger.due(now + 120, 900)] == ["q1"]
+    ledger.close()
 
 
 def test_an_answer_from_the_future_is_not_young_for_ever(tmp_path):

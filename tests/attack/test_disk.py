@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -19,6 +20,7 @@ from kbnav.trajectory import load_run
 from tests.apps.parts import Cli
 from tests.apps.test_cli import curie, model
 from tests.apps.web.conftest import linked_home
+from tests.apps.web.parts import Server, Visit, until, web_settings
 from tests.attack.disks import fill, mounted
 from tests.evaluation.parts import mini_dataset
 from tests.models.stub import ModelStub
@@ -187,3 +189,68 @@ def test_a_damaged_file_of_the_home_is_named(tmp_path, use):
     with pytest.raises(UsageError, match=r"/a-file\.sqlite.*not a database"):
         use(path)
     assert path.read_bytes() == b"damaged" * 1000
+
+
+def small_records(folder: Path) -> None:
+    """Records and RDF that take more room than a small disk has."""
+    text = " ".join(f"word{number}" for number in range(200))
+    lines = [json.dumps({"id": f"n{one}", "name": f"node {one}", "type": "t", "text": text}) for one in range(300)]
+    (folder / "n.jsonl").write_text("\n".join(lines))
+    label = "<http://www.w3.org/2000/01/rdf-schema#label>"
+    rdf = [f'<http://www.wikidata.org/entity/Q{one}> {label} "name {one}"@en .\n' for one in range(1, 3000)]
+    (folder / "m.nt").write_text("".join(rdf))
+
+
+@pytest.mark.parametrize(
+    ("command", "kilobytes"),
+    [
+        (["skb", "build", "--nodes", "n.jsonl", "--encoder", "lsa", "--no-sparql", "--out"], (64, 256, 700)),
+        (["mirror", "build", "m.nt", "--out"], (64, 300)),
+    ],
+    ids=["skb", "mirror"],
+)
+def test_a_build_on_a_full_disk_is_one_line_and_leaves_nothing_that_looks_whole(
+    tmp_path, monkeypatch, capsys, command, kilobytes
+):
+    small_records(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    kbnav = Cli(monkeypatch, capsys)
+    for size in kilobytes:
+        with mounted(tmp_path / f"disk{size}", size) as disk:
+            code, out, error = kbnav(*command, str(disk / "made"))
+            assert code == 2, (size, out, error)
+            assert "Traceback" not in out + error
+            assert told(error), error
+            assert not (disk / "made" / "meta.json").exists()
+
+
+def test_a_server_whose_disk_is_full_says_that_it_is_not_ready_and_is_again_once_there_is_room(
+    mini_home, demo_home, mini_kb, demo_kb, tmp_path
+):
+    with mounted(tmp_path / "home", 128 << 10) as home:
+        linked_home(home, mini_home, demo_home)
+        with Server(web_settings(home, "mini")) as server:
+            visit = Visit(server.url)
+            until(lambda: visit("GET", "/ready").status_code == 200)
+            (home / "large").write_bytes(bytes(100 << 20))
+            until(lambda: visit("GET", "/ready").status_code == 503)
+            ready = visit("GET", "/ready").json()
+            assert ready["status"] == "not ready"
+            assert "MiB" in ready["why"] or "room" in ready["why"] or "disk" in ready["why"]
+            assert visit("GET", "/health").status_code == 200
+            (home / "large").unlink()
+            until(lambda: visit("GET", "/ready").status_code == 200)
+
+
+def test_a_page_whose_database_is_damaged_does_not_start_and_names_it(mini_home, demo_home, mini_kb, demo_kb, tmp_path):
+    (home := tmp_path / "home").mkdir()
+    linked_home(home, mini_home, demo_home)
+    for name in ("web.sqlite", "sessions.sqlite"):
+        (home / name).write_bytes(b"damaged" * 1000)
+        with pytest.raises(UsageError, match=name):
+            Server(web_settings(home, "mini"))
+        assert (home / name).read_bytes() == b"damaged" * 1000
+        (home / name).unlink()
+        for left in home.glob("*.sqlite*"):
+            left.unlink()

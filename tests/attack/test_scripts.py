@@ -96,7 +96,10 @@ def hostile_mirror(folder: Path) -> Path:
 
 
 def test_question_labels_and_answers_are_text_in_the_page(page: Page, fresh_home: Path, tmp_path: Path):
-    query = "SELECT ?element ?by { ?element wdt:P61 ?by }"
+    query = (
+        "SELECT ?element ?by ?text ?code { ?element wdt:P61 ?by ; skos:altLabel ?text "
+        "BIND(STRDT(STR(?text), <http://example.org/onerror=alert(1)>) AS ?code) }"
+    )
     with (
         Explorer(query, ALL) as model,
         Server(web_settings(fresh_home, str(hostile_mirror(tmp_path)), **model.options())) as server,
@@ -111,6 +114,7 @@ def test_question_labels_and_answers_are_text_in_the_page(page: Page, fresh_home
         shown = page.inner_text(".rows")
         assert all(text.split()[0][:8] in shown for text in CORPUS if text.isprintable())
         assert page.locator(".rows tbody tr").count() == len(CORPUS)
+        assert page.locator(".rows tbody td").count() >= 4 * len(CORPUS)  # literals, plain and with a type, too
         page.reload()  # from what is kept
         wait_for_the_end(page)
         page.click("text=Share")

@@ -92,6 +92,20 @@ def test_a_redirect_within_the_place_is_followed(braked: bool):
         assert asked(stub.base_url, braked=braked) == "hello"
 
 
+@pytest.mark.parametrize("braked", [False, True])
+@pytest.mark.parametrize("wait", ["31536000", "Fri, 31 Dec 2100 23:59:59 GMT"])
+def test_an_endpoint_that_asks_to_wait_for_a_year_is_not_waited_for(wait: str, braked: bool):
+    with ModelStub([failure(429, "slow down", **{"Retry-After": wait})] * 3) as stub:
+        began = time.monotonic()
+        with pytest.raises(ServiceError, match="slow down"):
+            asked(stub.base_url, braked=braked)
+        assert time.monotonic() - began < 60
+        settings = settings_for(stub, model_retries=1)
+        with pytest.raises(ServiceError, match="slow down"):
+            ask(open_chat_model(settings, sampling=False), "hello")
+        assert time.monotonic() - began < 120
+
+
 def test_the_list_of_models_and_vectors_are_asked_for_in_the_same_way():
     with ModelStub([completion("caught")]) as other:
         led = Canned(b"", 307, headers={"Location": other.base_url})

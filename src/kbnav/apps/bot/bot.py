@@ -127,7 +127,7 @@ class Bot:
         """Look for questions once, and see to those that are open. Raises ServiceError where the round must end."""
         self._wiki.check_account()
         yield from self.look()
-        for entry in self._ledger.due(self._clock()):
+        for entry in self._ledger.due(self._clock(), max(LONGEST_WAIT, self._rules.poll)):
             shut, page = self._wiki.read(self.shutoff_page, entry.question.page)
             if self._is_shut(shut):
                 if not self._shut:
@@ -217,10 +217,10 @@ class Bot:
 
     def _over_quota(self, author: str) -> str:
         """Why a new question is not answered; empty where it is."""
-        since = self._clock() - _DAY
-        if self._ledger.asked_since(since, author) >= self._rules.questions_per_user_per_day:
+        now = self._clock()
+        if self._ledger.asked_since(now - _DAY, author, now=now) >= self._rules.questions_per_user_per_day:
             return f"{author} has asked {self._rules.questions_per_user_per_day} questions in a day"
-        if self._ledger.asked_since(since) >= self._rules.questions_per_day:
+        if self._ledger.asked_since(now - _DAY, now=now) >= self._rules.questions_per_day:
             return f"{self._rules.questions_per_day} questions were asked in a day"
         return ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import math
 import sqlite3
 import threading
 from collections.abc import Sequence
@@ -117,25 +118,31 @@ class Ledger:
         """All questions, the oldest first."""
         return self._select("ORDER BY seen_at, rowid")
 
-    def due(self, now: float) -> list[Entry]:
-        """The questions that something is to be done for now, the oldest first."""
-        return self._select("WHERE status IN ('seen', 'answered') AND due <= ? ORDER BY seen_at, rowid", now)
+    def due(self, now: float, longest: float = math.inf) -> list[Entry]:
+        """The questions that something is to be done for now, the oldest first.
+
+        One that is due later than ``longest`` seconds from now was put off by a clock that has jumped back since.
+        """
+        condition = "WHERE status IN ('seen', 'answered') AND (due <= ? OR due > ?) ORDER BY seen_at, rowid"
+        return self._select(condition, now, now + longest)
 
     def entry(self, question_id: str) -> Entry | None:
         """One question by its id."""
         return next(iter(self._select("WHERE id = ?", question_id)), None)
 
-    def asked_since(self, when: float, author: str = "") -> int:
+    def asked_since(self, when: float, author: str = "", *, now: float = math.inf) -> int:
         """Questions seen since a time that a model was asked, or is to be; of one user, or of all.
+
+        Those from later than ``now``, which a clock that has jumped back left, do not count.
 
         What was asked counts whatever became of it: else who takes each question away while the model thinks could ask
         without end.
         """
         with self._lock:
             row = self._execute(
-                "SELECT count(*) FROM questions WHERE seen_at >= ? AND (? = '' OR author = ?) "
+                "SELECT count(*) FROM questions WHERE seen_at BETWEEN ? AND ? AND (? = '' OR author = ?) "
                 "AND (status NOT IN ('refused', 'gone', 'old') OR reply <> '' OR tries > 0)",
-                (when, author, author),
+                (when, now, author, author),
             ).fetchone()
         return int(row[0])
 
