@@ -248,8 +248,10 @@ class ModelCalls:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def open_calls(settings: Settings) -> ModelCalls:
+def open_calls(settings: Settings, kept: Replies | None = None) -> ModelCalls:
     """The model of the settings; for ``offline`` a stand-in with rules in its place, whose replies are not kept.
+
+    Replies are kept in ``kept``; without it where the settings say so, under ``home``.
 
     Raises CredentialsError where OpenAI's own endpoint is meant and no key is set, UsageError for a saved run in place
     of a model, and where replies cannot be kept.
@@ -262,7 +264,7 @@ def open_calls(settings: Settings) -> ModelCalls:
 
         return ModelCalls(StandIn(), NAME, window=window, jobs=jobs)
     check_key(settings)
-    replies = Replies(settings.home / FILE) if settings.model_cache else None
+    replies = kept or (Replies(settings.home / FILE) if settings.model_cache else None)
     model = open_chat_model(settings, sampling=False)
     return ModelCalls(
         model,

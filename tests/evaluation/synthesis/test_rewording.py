@@ -10,9 +10,10 @@ import pytest
 
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.datasets import load_file
-from kbnav.evaluation.synthesis.generate import Wanted, synthesize
+from kbnav.evaluation.synthesis.generate import synthesize
 from kbnav.evaluation.synthesis.phrases import FUNCTION
 from kbnav.evaluation.synthesis.rewording import FOLDER, Reworder, Rewording, load_rewording
+from kbnav.evaluation.synthesis.sampling import Wanted
 from kbnav.evaluation.synthesis.wording import Wording, clauses_of, load_wording
 from kbnav.knowledge.skb.store import SKB
 from kbnav.language import singular

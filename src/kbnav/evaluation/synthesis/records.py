@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -56,10 +56,14 @@ class Synthesized:
     reworded_by: str = ""
     holders: int = 0
     worded_by: str = "rules"
+    pipeline: Mapping[str, Any] = field(default_factory=dict)
+    """Of a question that models made: the requirements of the text, those used, and the query before its rewriting."""
 
     def record(self) -> dict[str, Any]:
         """As ``kbnav.evaluation.datasets`` reads one's own questions."""
         meta = asdict(self)
+        if not self.pipeline:
+            del meta["pipeline"]
         return {"id": meta.pop("id"), "question": meta.pop("question"), "nodes": meta.pop("answers"), "meta": meta}
 
 
@@ -75,6 +79,8 @@ class Report:
     templates: dict[str, int] = field(default_factory=dict)
     unused: list[str] = field(default_factory=list)
     """Types and relations that the wording has words for and the SKB does not have."""
+    pipeline: dict[str, Any] = field(default_factory=dict)
+    """Where models made the questions: which, what they cost, and what verification found."""
 
     def drop(self, reason: str) -> None:
         """Count one that was left out."""

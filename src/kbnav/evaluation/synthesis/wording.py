@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -18,6 +18,8 @@ FOLDER = Path(__file__).parent / "wordings"
 SHIPPED = tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
 """Names of the files that come with kbnav."""
 
+
+Style = Literal["requirements", "short", "properties"]
 
 _AGREEING = re.compile(r"\[([^\]|]*)(?:\|([^\]]*))?\]")
 
@@ -43,6 +45,32 @@ class TypeWords(_Strict):
 
     plural: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
+
+
+class RoleWords(_Strict):
+    """Whose questions they are: ``about`` says how such people ask, ``example`` is one of their questions."""
+
+    about: str = ""
+    example: str = ""
+    types: tuple[str, ...] = ()
+    """Types of answers they ask for; empty: all."""
+
+
+class ModelWords(_Strict):
+    """How the pipeline's models are asked (STaRK, appendix C)."""
+
+    style: Style = "short"
+    """``requirements``: hard and soft ones of a kind of thing, as for Amazon; ``short``: a single one, as for MAG;
+    ``properties``: some that a role asks for, as for Prime."""
+    count: int = 3
+    """Properties that are asked for."""
+    unspoken: tuple[str, ...] = ()
+    """What no question may say, for it is how data tells a relation and not how people do."""
+    roles: Mapping[str, RoleWords] = {}
+
+    def of(self, kind: str) -> dict[str, RoleWords]:
+        """The roles that ask for answers of a type."""
+        return {name: words for name, words in self.roles.items() if not words.types or kind in words.types}
 
 
 class Wording(_Strict):
@@ -72,6 +100,7 @@ class Wording(_Strict):
     types: Mapping[str, TypeWords] = {}
     relations: Mapping[str, RelationWords] = {}
     templates: tuple[str, ...] = ()
+    models: ModelWords = ModelWords()
 
     @property
     def symmetric(self) -> list[str]:

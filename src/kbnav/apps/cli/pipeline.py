@@ -1,0 +1,124 @@
+"""``kbnav eval synthesize --extract``: questions made by language models, and what that costs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbnav.apps.cli.terminal import print_json
+
+if TYPE_CHECKING:
+    from kbnav.evaluation.synthesis.crew import Casting
+    from kbnav.evaluation.synthesis.estimate import Estimate
+    from kbnav.evaluation.synthesis.records import Report, Synthesized
+    from kbnav.evaluation.synthesis.sampling import Wanted
+    from kbnav.evaluation.synthesis.wording import Wording
+    from kbnav.knowledge.skb.store import SKB
+    from kbnav.settings import Settings
+
+
+@dataclass(frozen=True)
+class Job:
+    """The options of the pipeline; an empty model is that of ``extract``."""
+
+    extract: str
+    fuse: str
+    rewrite: str
+    verify: str
+    most: int
+    max_cost: float | None
+
+    @property
+    def casting(self) -> Casting:
+        """Who does which step. Raises UsageError."""
+        from kbnav.evaluation.synthesis.crew import Casting
+
+        verifiers = tuple(one.strip() for one in self.verify.split(",") if one.strip())
+        return Casting(
+            self.extract, self.fuse or self.extract, self.rewrite or self.extract, verifiers or (self.extract,)
+        )
+
+    def estimate(self, skb: SKB, wanted: Wanted, wording: Wording, settings: Settings) -> list[Estimate]:
+        """What it will cost, by step and model."""
+        from kbnav.evaluation.synthesis.estimate import estimate
+
+        return estimate(skb, wanted, wording, self.casting, most=self.most, prices=settings.prices)
+
+    def run(
+        self,
+        skb: SKB,
+        wanted: Wanted,
+        wording: Wording,
+        settings: Settings,
+        out: Path,
+        progress: Callable[[int, int], None],
+    ) -> tuple[list[Synthesized], Report]:
+        """Say what it will cost, and make the questions; replies are kept beside ``out``.
+
+        Raises UsageError, StopRun.
+        """
+        from kbnav.errors import UsageError
+        from kbnav.evaluation.synthesis.crew import open_crew
+        from kbnav.evaluation.synthesis.pipeline import synthesize_with_models
+
+        expected = self.estimate(skb, wanted, wording, settings)
+        if self.max_cost is not None and any(one.dollars is None for one in expected):
+            nameless = next(one.model for one in expected if one.dollars is None)
+            raise UsageError(f"--max-cost needs the price of {nameless}: set prices.{nameless} in kbnav.toml")
+        for line in estimate_lines(expected):
+            print(line, file=sys.stderr)
+        crew = open_crew(self.casting, settings, out.with_name(f"{out.name.removesuffix('.jsonl')}.replies.sqlite"))
+
+        def enough() -> bool:
+            return self.max_cost is not None and (crew.dollars or 0.0) >= self.max_cost
+
+        try:
+            made = synthesize_with_models(skb, wanted, wording, crew, most=self.most, enough=enough, progress=progress)
+        except BaseException:
+            print("stopped; what was replied is kept, and the same command goes on", file=sys.stderr)
+            raise
+        if enough():
+            print(f"stopped at ${self.max_cost:g}; with more the same command goes on", file=sys.stderr)
+        return made
+
+
+def print_estimate(expected: Sequence[Estimate], as_json: bool) -> None:
+    """To standard output."""
+    if as_json:
+        print_json([asdict(one) for one in expected])
+    else:
+        print("\n".join(estimate_lines(expected)))
+
+
+def estimate_lines(expected: Sequence[Estimate]) -> list[str]:
+    """The estimate, a line each step and model, and what they are together."""
+    known = [one.dollars for one in expected if one.dollars is not None]
+    cost = f"${sum(known):.2f}" if known and len(known) == len(expected) else "the cost is not known (setting prices)"
+    calls = sum(one.calls for one in expected)
+    told = f"about {calls:,} calls, {cost}, if no question is dropped; each that is costs as much again"
+    return [*map(str, expected), told]
+
+
+def pipeline_lines(told: Mapping[str, Any]) -> Iterator[str]:
+    """What a report says of the models' part; nothing where there is none."""
+    if not told:
+        return
+    gold, candidates = told["gold"], told["candidates"]
+    if gold["verified"]:
+        by_model = ", ".join(f"{model} {count}" for model, count in gold["passed_by_model"].items())
+        passed = f"{gold['passed']} of {gold['verified']}, {100 * gold['precision']:.1f} %"
+        yield f"gold nodes that pass the verification: {passed} ({by_model})"
+    yield (
+        f"candidates verified: {candidates['verified']}, accepted: {candidates['accepted']}, verifiers disagreed on: "
+        f"{candidates['verifiers_disagreed']}, not verified for the cap of {candidates['cap']}: "
+        f"{candidates['left_out_by_the_cap']}"
+    )
+    for who, spent in told["spent"].items():
+        cost = "price not known" if spent["dollars"] is None else f"${spent['dollars']:.4f}"
+        yield (
+            f"{who}: {spent['calls']} calls and {spent['kept_from_before']} kept from before, {spent['retries']} "
+            f"retries, {spent['tokens_read']:,} + {spent['tokens_written']:,} tokens, {cost}"
+        )

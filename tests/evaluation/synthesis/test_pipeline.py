@@ -1,0 +1,355 @@
+"""Questions made by models in four steps; the models are scripts that read what they are asked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from kbnav.errors import ServiceError, UsageError
+from kbnav.evaluation.datasets import load_file
+from kbnav.evaluation.synthesis.crew import Casting, open_crew
+from kbnav.evaluation.synthesis.estimate import estimate
+from kbnav.evaluation.synthesis.pipeline import synthesize_with_models
+from kbnav.evaluation.synthesis.records import write_questions
+from kbnav.evaluation.synthesis.sampling import Sampler, Wanted
+from kbnav.evaluation.synthesis.wording import SHIPPED, Wording, load_wording
+from kbnav.knowledge.skb.store import SKB
+from kbnav.settings import Price, Settings
+from tests.apps.parts import Cli
+from tests.evaluation.synthesis.parts import small_skb
+from tests.models.stub import Canned, ModelStub, completion, failure
+
+JUGS = {
+    "j0": "A jug with a heron. Holds a litre.", "j1": "A jug with a copper heron, chipped.", "j2": "A plain jug.",
+    "j3": "A jug with reeds.", "j4": "A jug with herons and reeds.", "j5": "A tall bowl with a heron.",
+    "j6": "A jug, glazed.", "j7": "A jug, fired twice.",
+}  # fmt: skip
+NAMES = dict(zip(JUGS, ("Amber", "Barley", "Cobalt", "Dahlia", "Ebony", "Fennel", "Garnet", "Hazel"), strict=True))
+WORDING = {
+    "openings": ["Which {0} are there {1}?"],
+    "types": {"jug": {"fields": ["note"]}},
+    "relations": {"made": {"out": ["that {0} made"]}},
+    "templates": ["potter -made-> jug"],
+}
+
+
+def wording(style: str, **more: object) -> Wording:
+    return Wording.model_validate({**WORDING, "models": {"style": style, **more}})
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SKB]:
+    """Eight vessels, all by one potter: j0, j1, j4 are jugs with herons."""
+    nodes = [{"id": "ann", "type": "potter", "name": "Ann Reed"}]
+    nodes += [
+        {"id": jug, "type": "jug", "name": NAMES[jug], "note": note, "sizes": [{"cm": 20}]}
+        for jug, note in JUGS.items()
+    ]
+    edges = [("ann", "made", jug) for jug in JUGS]
+    with small_skb(tmp_path_factory.mktemp("workshop"), nodes, edges) as skb:
+        yield skb
+
+
+class Reader(ModelStub):
+    """A model that does what each prompt asks for; ``said`` may give another reply to some prompts."""
+
+    def __init__(self, said: Callable[[str], str | Canned | None] = lambda prompt: None) -> None:
+        super().__init__([completion("")])
+        self._said = said
+
+    def reply(self, asked: dict) -> Canned:
+        prompt = asked["messages"][-1]["content"]
+        said = self._said(prompt)
+        return said if isinstance(said, Canned) else completion(said if said is not None else self.honest(prompt))
+
+    @property
+    def prompts(self) -> list[str]:
+        return [request["messages"][-1]["content"] for request in self.requests]
+
+    @staticmethod
+    def honest(prompt: str) -> str:
+        note = found[1] if (found := re.search(r"^\[note\] (.*)$", prompt, re.MULTILINE)) else ""
+        heron = "heron" in note
+        if prompt.startswith("You read") and '"item"' in prompt:
+            hard = [["note", "shows a wading bird"]] if heron else [["note", "has no picture"]]
+            return json.dumps(
+                {"item": "a jug", "negative": [], "hard": hard, "soft": [["sizes-1", "is of a handy size"]]}
+            )
+        if prompt.startswith("You read") and "pairs" in prompt:
+            return json.dumps([["the jug shows a wading bird" if heron else "the jug has no picture", "note"]])
+        if prompt.startswith("You read"):
+            return "the jug shows a wading bird" if heron else "the jug has no picture"
+        if prompt.startswith("Somebody looks for a jug"):
+            return json.dumps({"index": [1, 3], "query": "Which jug by Ann Reed has that bird on it?"})
+        if prompt.startswith(("Put a question", "You are")):
+            return "Which jug by Ann Reed has that bird on it?"
+        if prompt.startswith(("Put this request", "Somebody who works", "A potter searches")):
+            return "Ann Reed made one with a bird, which?"
+        if prompt.startswith("Is this jug"):
+            return "no" if "bowl" in note else "Yes."
+        if prompt.startswith("You check"):
+            wanted = re.search(r"^# Requirements\n(.*?)\n\n", prompt, re.MULTILINE | re.DOTALL)[1].splitlines()
+            met = {str(n): ["note"] if ("bird" in one) == heron else "NA" for n, one in enumerate(wanted, 1)}
+            return json.dumps(met)
+        raise AssertionError(prompt)
+
+
+def run(skb: SKB, folder: Path, style: str, *readers: ModelStub, count: int = 1, seed: int = 1, **more: object):
+    """One synthesis; the first reader extracts, fuses and rewrites, all of them verify."""
+    models = [f"m{place}@{reader.base_url}" for place, reader in enumerate(readers)]
+    settings = Settings(home=folder / "home", model_retries=0)
+    crew = open_crew(Casting(models[0], models[0], models[0], tuple(models)), settings, folder / "replies.sqlite")
+    words = wording(style, **more.pop("words", {}))
+    return synthesize_with_models(skb, Wanted(count, seed=seed), words, crew, **more)
+
+
+@pytest.fixture(scope="module")
+def seed(workshop: SKB) -> int:
+    """One whose first gold node is j1."""
+    drawn = ((seed, Sampler(workshop, Wanted(1, seed=seed), wording("short")).draw()) for seed in range(1, 200))
+    return next(seed for seed, first in drawn if first and workshop.id(first.gold) == "j1")
+
+
+def test_four_steps_make_a_question_whose_answers_all_verifiers_agree_on(workshop, tmp_path, seed):
+    # The second verifier does not see a bird on j4.
+    def strict(prompt: str) -> str | None:
+        return '{"1": "NA"}' if prompt.startswith("You check") and "Ebony" in prompt else None
+
+    with Reader() as first, Reader(strict) as second:
+        (made,), report = run(workshop, tmp_path, "requirements", first, second, seed=seed)
+    assert set(made.answers) == {"j0", "j1"}
+    assert made.question == "Ann Reed made one with a bird, which?"
+    assert made.pipeline["fused"] == "Which jug by Ann Reed has that bird on it?"
+    assert made.pipeline["needs"][0] == {"text": "shows a wading bird", "source": "note", "strength": "hard"}
+    assert (made.pipeline["used"], made.pipeline["category"], made.text) == ([0], "a jug", "shows a wading bird")
+    told = report.pipeline
+    assert told["gold"] | {"passed_by_model": None} == {
+        "verified": 1, "passed": 1, "precision": 1.0, "passed_by_model": None,
+    }  # fmt: skip
+    assert {"verified": 7, "accepted": 1, "verifiers_disagreed": 1}.items() <= told["candidates"].items()
+    assert "synthesis/requirements/fuse.md" in told["prompts"]
+    # A category filter goes first: the bowl with the heron is asked for no requirement.
+    asked = [prompt for prompt in second.prompts if prompt.startswith("You check")]
+    assert len(asked) == 7
+    assert not any("bowl" in prompt for prompt in asked)
+
+
+@pytest.mark.parametrize("style", ["short", "properties"])
+def test_other_styles_ask_their_own_way_and_find_the_same_answers(workshop, tmp_path, seed, style):
+    roles = {"a potter": {"about": "Knows clay."}}
+    with Reader() as reader:
+        (made,), _ = run(workshop, tmp_path, style, reader, seed=seed, words={"roles": roles})
+        prompts = reader.prompts
+    assert set(made.answers) == {"j0", "j1", "j4", "j5"}
+    assert made.pipeline["role"] == "a potter"
+    assert any("Knows clay." in prompt for prompt in prompts) == (style == "properties")
+    assert len(prompts) == 3 + 8
+
+
+def test_the_gold_node_must_pass_and_how_often_it_does_is_the_precision(workshop, tmp_path):
+    def blind(prompt: str) -> str | None:
+        return '{"1": "NA"}' if prompt.startswith("You check") and "Barley" in prompt else None
+
+    with Reader(blind) as reader:
+        _, report = run(workshop, tmp_path, "requirements", reader, count=6)
+    told = report.pipeline["gold"]
+    assert report.dropped["verify: the gold node does not pass"] == told["verified"] - told["passed"] > 0
+    assert told["precision"] == told["passed"] / told["verified"] < 1
+
+
+def test_a_reply_out_of_form_is_asked_for_once_more_and_then_the_question_is_given_up(workshop, tmp_path, seed):
+    def sloppy(prompt: str) -> str | None:
+        return "I'd say it has a bird." if '"item"' in prompt and "Your last reply" not in prompt else None
+
+    with Reader(sloppy) as reader:
+        (made,), report = run(workshop, tmp_path / "a", "requirements", reader, seed=seed)
+        again = [prompt for prompt in reader.prompts if "# Your last reply" in prompt]
+    assert made.gold == "j1"
+    assert len(again) == 1
+    assert "It cannot be used: it is not JSON" in again[0]
+    assert "I'd say it has a bird." in again[0]
+    assert sum(one["retries"] for one in report.pipeline["spent"].values()) == 1
+
+    with Reader(lambda prompt: "who knows" if '"item"' in prompt else None) as reader:
+        found, report = run(workshop, tmp_path / "b", "requirements", reader, seed=seed)
+        assert len(reader.prompts) == 2 * report.dropped["extract: no reply in the form after a retry"]
+    assert found == []
+    assert report.dropped["gold node was given up before"] > 0
+
+
+@pytest.mark.parametrize(
+    ("begin", "reply", "problem"),
+    [
+        (
+            "You read",
+            '{"item": "a jug", "hard": [["label", "shows a bird"]]}',
+            "there is no paragraph labelled 'label'",
+        ),
+        ("You read", '{"item": "a jug", "hard": [["note", "like Barley"]]}', "'like Barley' has the name of the jug"),
+        ("You read", '{"item": "", "hard": []}', 'no object with "item"'),
+        ("You read", '{"item": "a jug", "hard": [], "soft": []}', 'there is nothing in "hard" and "soft"'),
+        ("Somebody", '{"index": [1], "query": "By Ann Reed?"}', "the needs from 3 on must be in it"),
+        ("Somebody", '{"index": [3], "query": "By Ann Reed?"}', "none of the needs 1 to 2 is in it"),
+        ("Somebody", '{"index": [1, 3], "query": "A bird by Ann?"}', "the name 'Ann Reed' does not stand in it"),
+        ("Somebody", '{"index": [1, 3], "query": "Is Barley by Ann Reed?"}', "it says 'Barley'"),
+        ("Somebody", '{"index": [1, 3], "query": "Often bought together with Ann Reed"}', "it says 'bought together'"),
+        ("Put this", "Two\nlines by Ann Reed", "it is not one line"),
+        ("Is this", "perhaps", "it is neither yes nor no"),
+        ("You check", '{"2": ["note"]}', "it lacks requirement 1"),
+        ("You check", '{"1": ["blurb"]}', "there is no paragraph labelled 'blurb'"),
+    ],
+)
+def test_what_a_reply_may_not_be_is_told_to_the_model(workshop, tmp_path, seed, begin, reply, problem):
+    def wrong(prompt: str) -> str | None:
+        return reply if prompt.startswith(begin) and "Your last reply" not in prompt else None
+
+    words = {"unspoken": ["bought together"]}
+    with Reader(wrong) as reader:
+        run(workshop, tmp_path, "requirements", reader, seed=seed, words=words)
+        told = [prompt for prompt in reader.prompts if "# Your last reply" in prompt]
+    assert any(f"It cannot be used: {problem}" in prompt or problem in prompt for prompt in told)
+
+
+def test_candidates_beyond_the_cap_are_counted_and_the_nearest_are_asked(workshop, tmp_path, seed):
+    with Reader() as reader:
+        (made,), report = run(workshop, tmp_path, "requirements", reader, seed=seed, most=5)
+    assert report.pipeline["candidates"]["left_out_by_the_cap"] == made.pipeline["not_verified"] == 2
+    assert report.pipeline["candidates"]["verified"] == 5
+    assert set(made.answers) == {"j0", "j1", "j4"}
+
+
+def test_killed_in_the_middle_it_goes_on_without_asking_again_what_was_answered(workshop, tmp_path, seed):
+    down = [True]
+
+    def dying(prompt: str) -> Canned | None:
+        return failure(503, "gone", Connection="close") if prompt.startswith("Put this") and down[0] else None
+
+    with Reader(dying) as reader:
+        with pytest.raises(ServiceError):
+            run(workshop, tmp_path, "requirements", reader, seed=seed)
+        asked = list(reader.prompts)
+        down[0] = False
+        (made,), report = run(workshop, tmp_path, "requirements", reader, seed=seed)
+        more = reader.prompts[len(asked) :]
+    assert set(made.answers) == {"j0", "j1", "j4"}
+    assert [prompt for prompt in more if prompt in asked[:-1]] == []
+    assert sum(one["kept_from_before"] for one in report.pipeline["spent"].values()) == len(asked) - 1
+
+
+def test_the_estimate_counts_the_calls_that_are_made_and_their_price(workshop, tmp_path, seed):
+    with Reader() as first, Reader() as second:
+        names = [f"m0@{first.base_url}", f"m1@{second.base_url}"]
+        casting = Casting(names[0], names[0], names[0], tuple(names))
+        prices = {"m0": Price(prompt=2, completion=8)}
+        expected = estimate(workshop, Wanted(1, seed=seed), wording("requirements"), casting, most=50, prices=prices)
+        assert first.requests == []
+        _, report = run(workshop, tmp_path, "requirements", first, second, seed=seed)
+    spent = report.pipeline["spent"]
+    calls = {f"{one.step} {one.model}": one.calls for one in expected}
+    assert calls == {who: one["calls"] + (one["calls"] == 7) for who, one in spent.items()}  # the bowl is asked once
+    assert {one.dollars is None for one in expected if one.model == names[1]} == {True}
+    extract = next(one for one in expected if one.step == "extract")
+    assert extract.dollars == pytest.approx((2 * extract.read + 8 * extract.written) / 1e6)
+
+
+def test_the_file_is_read_as_a_dataset_and_the_models_must_be_some_and_different(workshop, tmp_path, seed):
+    with Reader() as reader:
+        found, report = run(workshop, tmp_path, "requirements", reader, seed=seed)
+    write_questions(tmp_path / "made.jsonl", found, report)
+    (question,) = load_file("jsonl", tmp_path / "made.jsonl").questions
+    assert set(question.nodes) == {"j0", "j1", "j4"}
+    assert question.meta["pipeline"]["fused"] == "Which jug by Ann Reed has that bird on it?"
+    assert json.loads((tmp_path / "made.report.json").read_text())["pipeline"]["gold"]["precision"] == 1.0
+    with pytest.raises(UsageError, match="are to be different ones"):
+        Casting("a", "a", "a", ("a", "a"))
+    with pytest.raises(UsageError, match="offline is none"):
+        open_crew(Casting("offline", "a", "a", ("a",)), Settings(), tmp_path / "r.sqlite")
+
+
+def test_a_model_with_an_endpoint_of_its_own_gets_no_key_of_another(workshop, tmp_path, seed):
+    with Reader() as own, Reader() as other:
+        settings = Settings(home=tmp_path, base_url=own.base_url, api_key="a-secret-key")  # type: ignore[arg-type]
+        casting = Casting("m0", "m0", "m0", ("m0", f"m1@{other.base_url}"))
+        crew = open_crew(casting, settings, tmp_path / "replies.sqlite")
+        synthesize_with_models(workshop, Wanted(1, seed=seed), wording("requirements"), crew)
+        keys = [json.dumps(stub.headers) for stub in (own, other)]
+    assert ["a-secret-key" in sent for sent in keys] == [True, False]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_wording_that_comes_with_kbnav_says_how_models_are_asked(name: str):
+    models = load_wording(name).models
+    assert models.style == {"stark-amazon": "requirements", "debian": "requirements"}.get(name) or models.style in (
+        "short",
+        "properties",
+    )
+    roles: Sequence[str] = list(models.roles)
+    assert bool(roles) == (models.style == "properties")
+
+
+@pytest.fixture
+def kbnav(tmp_path, monkeypatch, capsys, workshop) -> Cli:
+    words = "\n".join(
+        [
+            'templates = ["potter -made-> jug"]', "[types.jug]", 'fields = ["note"]', "[relations.made]",
+            'out = ["that {0} made"]', "[models]", 'style = "requirements"',
+        ]
+    )  # fmt: skip
+    (tmp_path / "jugs.toml").write_text(words)
+    (tmp_path / "jugs.skb").symlink_to(workshop.data.parent)
+    monkeypatch.setenv("KBNAV_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return Cli(monkeypatch, capsys)
+
+
+def test_the_command_says_what_it_will_cost_makes_the_questions_and_says_what_it_did_cost(kbnav, tmp_path, seed):
+    (tmp_path / "kbnav.toml").write_text("[prices.m0]\nprompt = 1.0\ncompletion = 2.0\n")
+    with Reader() as reader:
+        command = ["eval", "synthesize", "--kb", "jugs.skb", "--wording", "jugs.toml", "--count", "1"]
+        command += ["--seed", str(seed), "--extract", f"m0@{reader.base_url}", "--out", "made.jsonl"]
+        code, out, _ = kbnav(*command, "--estimate")
+        assert (code, len(reader.requests), list(tmp_path.glob("made*"))) == (0, 0, [])
+        assert "about 19 calls, $0.0" in out
+        code, out, error = kbnav(*command)
+        asked = len(reader.requests)
+        assert kbnav(*command)[0] == 0
+        assert len(reader.requests) == asked  # every reply is kept
+    assert code == 0, error
+    assert "about 19 calls, $0.0" in error
+    assert "gold nodes that pass the verification: 1 of 1, 100.0 %" in out
+    assert "1 calls and 0 kept from before, 0 retries, 100 + 20 tokens, $0.0001" in out
+    assert {path.name for path in tmp_path.glob("made*")} == {"made.jsonl", "made.report.json", "made.replies.sqlite"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--fuse", "m"], "--fuse and --verify go with --extract"),
+        (["--extract", "m", "--model", "n"], "--model words questions that rules make"),
+        (["--extract", "m", "--reworded", "debian"], "--reworded words questions that rules made"),
+        (["--extract", "m", "--verify", "a,a"], "are to be different ones"),
+        (["--extract", "m", "--max-cost", "1"], "--max-cost needs the price of m"),
+        (["--extract", "offline"], "the pipeline needs language models: offline is none"),
+    ],
+)
+def test_options_that_do_not_go_together_are_one_line_and_exit_code_2(kbnav, options, message):
+    code, out, error = kbnav(
+        "eval", "synthesize", "--kb", "jugs.skb", "--wording", "jugs.toml", "--out", "m.jsonl", *options
+    )
+    assert (code, out) == (2, "")
+    assert message in error.splitlines()[-1]
+
+
+def test_it_stops_at_its_limit_of_cost_and_goes_on_with_a_higher_one(kbnav, tmp_path, seed):
+    (tmp_path / "kbnav.toml").write_text("[prices.m0]\nprompt = 1000.0\ncompletion = 1000.0\n")
+    with Reader() as reader:
+        command = ["eval", "synthesize", "--kb", "jugs.skb", "--wording", "jugs.toml", "--count", "3"]
+        command += ["--seed", str(seed), "--extract", f"m0@{reader.base_url}", "--out", "made.jsonl"]
+        code, _, error = kbnav(*command, "--max-cost", "0.5")
+    assert code == 1
+    assert "stopped at $0.5; with more the same command goes on" in error
+    assert len(load_file("jsonl", tmp_path / "made.jsonl").questions) == 1
