@@ -155,7 +155,7 @@ def test_the_gold_node_must_pass_and_how_often_it_does_is_the_precision(workshop
         return '{"1": "NA"}' if prompt.startswith("You check") and "Barley" in prompt else None
 
     with Reader(blind) as reader:
-        _, report = run(workshop, tmp_path, "requirements", reader, count=6)
+        _, report = run(workshop, tmp_path, "requirements", reader, count=3)
     told = report.pipeline["gold"]
     assert report.dropped["verify: the gold node does not pass"] == told["verified"] - told["passed"] > 0
     assert told["precision"] == told["passed"] / told["verified"] < 1
@@ -347,7 +347,7 @@ def test_options_that_do_not_go_together_are_one_line_and_exit_code_2(kbnav, opt
 def test_it_stops_at_its_limit_of_cost_and_goes_on_with_a_higher_one(kbnav, tmp_path, seed):
     (tmp_path / "kbnav.toml").write_text("[prices.m0]\nprompt = 1000.0\ncompletion = 1000.0\n")
     with Reader() as reader:
-        command = ["eval", "synthesize", "--kb", "jugs.skb", "--wording", "jugs.toml", "--count", "3"]
+        command = ["eval", "synthesize", "--kb", "jugs.skb", "--wording", "jugs.toml", "--count", "2"]
         command += ["--seed", str(seed), "--extract", f"m0@{reader.base_url}", "--out", "made.jsonl"]
         code, _, error = kbnav(*command, "--max-cost", "0.5")
     assert code == 1

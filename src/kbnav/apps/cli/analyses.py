@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kbnav.apps.cli.arguments import JsonOption
+from kbnav.apps.cli.arguments import DataOption, JsonOption, load
 from kbnav.apps.cli.scores import RunArgument
 from kbnav.apps.cli.terminal import print_json
 
@@ -66,6 +66,47 @@ def _detectable(questions: int, share: float, alpha: float, power: float) -> str
     effect = _effect(questions, share, alpha, power)
     shown = f"differences from {100 * effect:.1f} points on are found" if effect is not None else "none is found"
     return f"where systems disagree on {share:.1%} of the questions, {shown}"
+
+
+def table(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs.")],
+    by: Annotated[
+        str,
+        typer.Option(
+            "--by", metavar="KEY", help="Questions of one dataset by shape, template, answer_type, hops or meta.FIELD."
+        ),
+    ] = "",
+    dataset: Annotated[
+        str | None,
+        typer.Option("--dataset", metavar="DATASET", help="With --by: the runs' dataset; default: by its name."),
+    ] = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Put runs side by side: systems by datasets with seconds and dollars, or one dataset's questions by a KEY."""
+    from dataclasses import asdict
+
+    from kbnav.errors import UsageError
+    from kbnav.evaluation.evaluate import find_dataset
+    from kbnav.evaluation.records import read_saved_run
+    from kbnav.evaluation.report import side_by_side
+
+    if dataset and not by:
+        raise UsageError("--dataset goes with --by")
+    runs = {str(folder): read_saved_run(folder) for folder in folders}
+    if not by:
+        systems = side_by_side.systems_by_dataset(runs)
+        if as_json:
+            print_json(side_by_side.systems_records(systems))
+        else:
+            print(side_by_side.systems_markdown(systems), end="")
+        return
+    questions = find_dataset(dataset or next(iter(runs.values())).info.dataset, load(data=data).data)
+    groups = side_by_side.by_key(runs, questions, by)
+    if as_json:
+        print_json([asdict(one) for one in groups])
+    else:
+        print(side_by_side.groups_markdown(groups, runs, by), end="")
 
 
 def errors(

@@ -1,0 +1,139 @@
+"""Runs side by side, with numbers worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kbnav.answers import AnswerTable, Ranking, Term
+from kbnav.errors import UsageError
+from kbnav.evaluation.datasets import load_file
+from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo, read_saved_run
+from kbnav.evaluation.report.side_by_side import (
+    by_key,
+    groups_markdown,
+    systems_by_dataset,
+    systems_markdown,
+    systems_records,
+)
+from kbnav.evaluation.runner import begin_run
+from kbnav.journal import open_journal
+from kbnav.trajectory import Outcome, Run
+from tests.apps.parts import Cli
+
+MADE = [
+    {"id": "1", "question": "a?", "nodes": ["n1"], "meta": {"shape": "1", "from": {"kind": "x"}}},
+    {"id": "2", "question": "b?", "nodes": ["n2"], "meta": {"shape": "2&1", "from": {"kind": "y"}}},
+    {"id": "3", "question": "c?", "nodes": ["n3"], "meta": {"shape": "1&2"}},
+]
+
+
+def saved(folder: Path, system: str, dataset: Path, found: dict[str, str], **spent: float) -> str:
+    """A run over the questions of a file that ranks one node for each, right or wrong."""
+    questions = load_file("jsonl", dataset)
+    ids = tuple(one.id for one in questions.questions)
+    begin_run(folder, RunInfo(system, "m", questions.name, questions.sha256, ids, "en"))
+    with open_journal(folder / GOLD) as gold, open_journal(folder / QUESTIONS) as records:
+        gold.append(GoldInfo(questions.name, questions.sha256))
+        for one in questions.questions:
+            gold.append(GoldAnswer(one.id, one.text(), "stored", "", one.answers, one.nodes))
+            if one.nodes:
+                outcome = Outcome("answered", "finish", ranking=Ranking.from_scores([(found[one.id], 1.0)]))
+            else:
+                outcome = Outcome("answered", "finish", table=AnswerTable(("x",), ((Term("literal", found[one.id]),),)))
+            records.append(QuestionRecord(one.id, Run("", one.text(), system, "m", "en", (), (), outcome, **spent)))
+    return str(folder)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[str]:
+    (tmp_path / "made.jsonl").write_text("".join(json.dumps(one) + "\n" for one in MADE))
+    (tmp_path / "own.jsonl").write_text('{"id": "1", "question": "Who?", "answers": ["Ann"]}\n')
+    made, own = tmp_path / "made.jsonl", tmp_path / "own.jsonl"
+    right = {"1": "n1", "2": "n2", "3": "n3"}
+    return [
+        saved(tmp_path / "a", "one", made, right | {"3": "n9"}, seconds=2.0, cost=0.5),
+        saved(tmp_path / "b", "two", made, right | {"1": "n9"}),
+        saved(tmp_path / "c", "one", own, {"1": "Ann"}, seconds=4.0),
+    ]
+
+
+def read(folders: list[str]) -> dict:
+    return {Path(folder).name: read_saved_run(Path(folder)) for folder in folders}
+
+
+def test_systems_stand_by_datasets_with_what_a_point_costs(runs):
+    systems = systems_by_dataset(read(runs))
+    assert list(systems) == ["one (m)", "two (m)"]
+    first = systems["one (m)"]["made"]
+    assert (round(first.main, 4), first.dollars, first.seconds.mean) == (0.6667, 0.5, 2.0)
+    assert first.per(first.dollars) == pytest.approx(100 * 2 / 3 / 0.5)
+    lines = systems_markdown(systems).splitlines()
+    assert lines[0].startswith("| System | made ")
+    assert lines[0].endswith("| own F1 | own EM |")
+    assert [line.split(" | ")[-1] for line in lines[2:4]] == ["100.0 |", "– |"]
+    assert "| one (m) | made | 3 | 2.00 ± 0.00 | 0.5000 | MRR | 133.3 | 33.3 |" in lines
+    assert "| two (m) | made | 3 | – | – | MRR | – | – |" in lines
+    assert "| one (m) | own | 1 | 4.00 | – | F1 | – | 25.0 |" in lines
+    assert systems_records(systems)[0]["points_a_dollar"] == pytest.approx(133.333, abs=0.01)
+    with pytest.raises(UsageError, match="a and a2 are of one system and dataset"):
+        systems_by_dataset(read(runs[:1]) | {"a2": read_saved_run(Path(runs[0]))})
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("shape", [("1", 1, 1.0, 0.0), ("1&2", 1, 0.0, 1.0), ("2&1", 1, 1.0, 1.0)]),
+        ("meta.shape", [("1", 1, 1.0, 0.0), ("1&2", 1, 0.0, 1.0), ("2&1", 1, 1.0, 1.0)]),
+        ("hops", [("2", 2, 0.5, 1.0), ("1", 1, 1.0, 0.0)]),
+        ("meta.from.kind", [("x", 1, 1.0, 0.0), ("y", 1, 1.0, 1.0), ("–", 1, 0.0, 1.0)]),
+    ],
+)
+def test_questions_by_what_they_are(runs, tmp_path, key, expected):
+    found = read(runs[:2])
+    groups = by_key(found, load_file("jsonl", tmp_path / "made.jsonl"), key)
+    assert [(one.value, one.questions, *one.means.values()) for one in groups] == expected
+    assert groups_markdown(groups, found, key).splitlines()[0] == f"| {key} | Questions | a MRR | b MRR |"
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind"),
+    [
+        (True, "yes or no"), (["Q42"], "entity"), ([7], "number"), (["Ann"], "text"), ([7, "Ann"], "mixed"),
+        ({"head": {"vars": ["a", "b"]}, "results": {"bindings": [{"a": {"type": "literal", "value": "1"}}]}},
+         "several columns"),
+        ({"head": {"vars": ["a"]}, "results": {"bindings": []}}, "nothing"),
+    ],
+)  # fmt: skip
+def test_the_type_of_an_answer_is_seen_from_its_gold(tmp_path, answers, kind):
+    (tmp_path / "q.jsonl").write_text(json.dumps({"id": "1", "question": "?", "answers": answers}))
+    dataset = load_file("jsonl", tmp_path / "q.jsonl")
+    found = read([saved(tmp_path / "r", "one", tmp_path / "q.jsonl", {"1": "x"})])
+    assert [one.value for one in by_key(found, dataset, "answer_type")] == [kind]
+
+
+def test_the_command_prints_both_and_says_what_is_wrong(runs, tmp_path, monkeypatch, capsys):
+    kbnav = Cli(monkeypatch, capsys)
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = kbnav("eval", "table", "a", "b", "c")
+    assert (code, out.splitlines()[2].startswith("| one (m) | ")) == (0, True)
+    code, out, _ = kbnav("eval", "table", "a", "b", "--by", "hops", "--dataset", "made.jsonl")
+    assert (code, out.splitlines()[2]) == (0, "| 2 | 2 | 50.0 | 100.0 |")
+    code, out, _ = kbnav("eval", "table", "a", "--by", "hops", "--dataset", "made.jsonl", "--json")
+    assert json.loads(out)[0] == {"value": "2", "questions": 2, "means": {"a": 0.5}}
+    for arguments, message in (
+        (
+            ["a", "--by", "hops", "--dataset", "own.jsonl"],
+            "a is of another made than own: name its dataset by --dataset",
+        ),
+        (
+            ["a", "--by", "colour", "--dataset", "made.jsonl"],
+            "no question of made has colour; in meta there are: from, shape",
+        ),
+        (["a", "--dataset", "made.jsonl"], "--dataset goes with --by"),
+    ):
+        code, out, error = kbnav("eval", "table", *arguments)
+        assert (code, out) == (2, "")
+        assert message in error
