@@ -11,7 +11,7 @@ from kbnav.errors import StopRun, UsageError
 from kbnav.models.calls import ModelCalls, Replies, open_calls
 from kbnav.models.chat import cost_of
 from kbnav.prompts import render
-from kbnav.settings import OFFLINE, Settings
+from kbnav.settings import OFFLINE, Price, Settings
 from kbnav.trace import Trace
 from kbnav.trajectory import Usage
 
@@ -74,7 +74,7 @@ class Crew:
 
     casting: Casting
     open: Callable[[str], ModelCalls]
-    prices: Mapping[str, object] = field(default_factory=dict)
+    prices: Mapping[str, Price] = field(default_factory=dict)
     spent: dict[tuple[Step, str], Spent] = field(default_factory=dict)
     _opened: dict[str, ModelCalls] = field(default_factory=dict)
 
@@ -123,7 +123,7 @@ class Crew:
         }
 
     def _dollars(self, model: str, spent: Spent) -> float | None:
-        return cost_of(spent.usage, self.prices.get(name_of(model)))  # type: ignore[arg-type]
+        return cost_of(spent.usage, self.prices.get(name_of(model)))
 
     def _account(self, step: Step, model: str) -> Spent:
         return self.spent.setdefault((step, model), Spent())
