@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pickle
+import random
 import resource
 import subprocess
 import sys
@@ -236,3 +237,39 @@ def test_the_setting_bounds_what_a_record_may_take(tmp_path: Path):
     )
     assert told.returncode == 2
     assert "n.jsonl,line1:longerthan0.64MiB" in "".join(told.stderr.split())
+
+
+class Runs:
+    """What a malicious pickle holds: a call."""
+
+    def __init__(self, *call: Any) -> None:
+        self.call = call
+
+    def __reduce__(self) -> Any:
+        return self.call[0], self.call[1:]
+
+
+def test_pickles_that_were_tampered_with_run_nothing_and_end_in_a_value_or_one_error(tmp_path: Path):
+    canary = tmp_path / "canary"
+    touch = f"open({str(canary)!r}, 'w')"
+    calls = [Runs(os.system, f"touch {canary}"), Runs(eval, touch), Runs(exec, touch), Runs(open, str(canary), "w")]
+    nodes = [{"name": f"node {one}", "type": "gene", "details": {"a": [one, 1.5, None, "x" * one]}} for one in range(9)]
+    whole = [pickle.dumps(nodes, protocol) for protocol in range(6)]
+    whole += [pickle.dumps([*nodes, call], protocol) for call in calls for protocol in range(6)]
+    chance, path, read = random.Random(11), tmp_path / "a.pkl", 0
+    for number in range(3000):
+        content = bytearray(whole[number % len(whole)])
+        for _ in range(chance.randrange(0, 4) if number >= len(whole) else 0):
+            place = chance.randrange(len(content))
+            if chance.random() < 0.5:
+                content[place] = chance.randrange(256)
+            else:
+                content[place:place] = whole[chance.randrange(len(whole))][place : place + chance.randrange(30)]
+        path.write_bytes(content)
+        try:
+            read_pickle(path, memory=64 * MIB)
+        except DataError:
+            continue
+        read += 1
+    assert not canary.exists()
+    assert 6 <= read < 3000
