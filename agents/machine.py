@@ -59,12 +59,13 @@ class Machine:
         usage = state["usage"] + reply.usage
         if reply.refusal:
             return {"usage": usage, "stop": "refusal", "failure": reply.refusal}
+        known = {"usage": usage, **({"understood": reply.understood} if reply.understood else {})}
         calls = list(second_tries(reply.calls, state) or (reply.calls if self.budget.parallel else reply.calls[:1]))
         if not within_budget(calls, state, self.ending, self.budget):
             stop = "gave up" if room(state, self.budget) > 0 else used_up(state, self.budget)
-            return {"usage": usage, "stop": stop, "failure": reply.note}
+            return {**known, "stop": stop, "failure": reply.note}
         turn = 1 + max((step.call.turn for step in (*state["path"], *state["discarded"])), default=0)
-        return {"usage": usage, "pending": [replace(call.encodable(), turn=call.turn or turn) for call in calls]}
+        return {**known, "pending": [replace(call.encodable(), turn=call.turn or turn) for call in calls]}
 
     def act(self, state: State, run: RunContext) -> Update:
         """Run the pending calls that are fresh; what is not run of those beside them is dropped."""
@@ -111,6 +112,7 @@ class Machine:
         except StopRun as error:
             outcome, usage = Outcome("failed", "error", note=str(error)), Usage()
             run.failure.append(error)
+        outcome = replace(outcome, understood=state.get("understood"))
         outcome, found = told(outcome, [*state["path"], *state["discarded"]]), outcome
         if outcome.status != found.status:
             run.failure.append(ServiceError(outcome.note))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypedDict
+from typing import Any, NotRequired, Protocol, TypedDict
 
 from kbnav.settings import Budget
 from kbnav.tools.observation import Context
-from kbnav.trajectory import NO_TOOL, Call, Outcome, Step, Stop, Turn, Usage
+from kbnav.trajectory import NO_TOOL, Call, Outcome, Step, Stop, Turn, Understood, Usage
 
 Update = dict[str, Any]
 """What a node changes of the state."""
@@ -27,16 +27,22 @@ class State(TypedDict):
     failure: str
     usage: Usage
     outcome: Outcome | None
+    understood: NotRequired[Understood | None]
+    """What the policy says of how it read the question; a chat that is older has none."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What a policy says: at least one call, or a refusal; neither where it gives up, with ``note`` on why."""
+    """What a policy says: at least one call, or a refusal; neither where it gives up, with ``note`` on why.
+
+    ``understood`` says how the question was read, where that is worth saying.
+    """
 
     calls: Sequence[Call] = ()
     usage: Usage = Usage()
     refusal: str = ""
     note: str = ""
+    understood: Understood | None = None
 
 
 class Policy(Protocol):
@@ -76,6 +82,7 @@ def start(question: str, history: Sequence[Turn], budget: Budget) -> State:
         failure="",
         usage=Usage(),
         outcome=None,
+        understood=None,
     )
 
 

@@ -110,7 +110,7 @@ def plain_ranking(ranking: Ranking) -> str:
 def plain_answer(table: AnswerTable) -> str:
     """The first column's values, or whole rows where there are several columns; at most ten are named."""
     if table.boolean is not None:
-        return "✓ (true)" if table.boolean else "✗ (false)"
+        return "✓ (true)" if table.boolean else "✗ (no such statement here)"
     texts = [", ".join(_plain(table, cell) for cell in row) for row in table.rows[:_NAMED]]
     more = f" … (+{len(table.rows) - _NAMED})" if len(table.rows) > _NAMED else ""
     return ("; " if len(table.columns) > 1 else ", ").join(texts) + more

@@ -179,6 +179,23 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Understood:
+    """What rules in place of a language model made of a question, for who must judge their answer.
+
+    ``text`` is the reading, as in ``Angela Merkel → work location``; ``unused`` are the question's words that are no
+    part of it; ``instead`` are questions that can be asked in its place.
+    """
+
+    text: str = ""
+    unused: tuple[str, ...] = ()
+    instead: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unused", tuple(self.unused))  # checkpoints give lists back
+        object.__setattr__(self, "instead", tuple(self.instead))
+
+
+@dataclass(frozen=True)
 class Outcome:
     """How a run ended and what it found.
 
@@ -195,6 +212,7 @@ class Outcome:
     text: str = ""
     note: str = ""
     error: str = ""
+    understood: Understood | None = None
 
     def noted(self, note: str, error: str = "") -> Outcome:
         """The same with more to know."""
@@ -302,7 +320,7 @@ def _versions() -> Mapping[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
-CHECKPOINTED = (Call, Usage, Fact, Step, Outcome, Turn, AnswerTable, Term, Ranking, Ranked)
+CHECKPOINTED = (Call, Usage, Fact, Step, Understood, Outcome, Turn, AnswerTable, Term, Ranking, Ranked)
 """The only classes that a chat's checkpoints may be read back into."""
 
 

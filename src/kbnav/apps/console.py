@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
@@ -23,7 +24,7 @@ from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.sparql.present import comment_labels, page_for, query_link, state_for
 from kbnav.knowledge.sparql.words.query import answer_in_words
 from kbnav.tools.show import cell_text
-from kbnav.trajectory import Call, Run, Step
+from kbnav.trajectory import Call, Run, Step, Understood
 
 LONGEST_OBSERVATION = 20_000
 """Characters of an observation that a program, or the page, is sent."""
@@ -132,6 +133,14 @@ def print_answer(console: Console, run: Run, query_page: str) -> None:
             console.print("(the link asks live Wikidata, which may know more than this copy)", style="dim")
 
 
+def _understood_line(understood: Understood) -> str:
+    """How the question was read, what of it was not used, and what can be asked instead."""
+    unused = ", ".join(f"“{word}”" for word in understood.unused)
+    instead = " ".join(f"“{question}”" for question in understood.instead)
+    parts = [understood.text and f"Read as: {understood.text}", unused and f"not used: {unused}"]
+    return "; ".join(filter(None, [*parts, instead and f"ask instead: {instead}"]))
+
+
 def _answer_lines(run: Run) -> RenderableType:
     outcome = run.outcome
     head = {
@@ -144,6 +153,8 @@ def _answer_lines(run: Run) -> RenderableType:
     parts: list[RenderableType] = [Text.assemble(head, (printable(outcome.text), "bold"))]
     if outcome.note:
         parts.append(Text(printable(outcome.note), style="yellow"))
+    if outcome.understood:
+        parts.append(Text(printable(_understood_line(outcome.understood)), style="dim"))
     if outcome.error:
         parts.append(Text(printable(outcome.error), style="dim"))
     if outcome.table is not None and outcome.table.boolean is not None:
@@ -265,6 +276,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "status": outcome.status,
         "stop": outcome.stop,
         "note": outcome.note,
+        **({"understood": asdict(outcome.understood)} if outcome.understood else {}),
         "error": outcome.error,
         "query": outcome.query,
         "query_labelled": labelled_query(run),

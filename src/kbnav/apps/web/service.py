@@ -38,7 +38,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     ),
     "demo": (
         "Which instrument made by somebody from Little Mew has a love letter hidden in it?",
-        "Which instrument by a pupil of Wenna Pellow groans when the air is moist?",
+        "Which person was born in Little Mew?",
     ),
 }
 """Questions that the bundled knowledge bases can answer."""

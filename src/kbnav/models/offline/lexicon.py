@@ -46,6 +46,8 @@ class Lexicon:
     """Whether names take endings."""
     adjectives: Mapping[str, str] = field(default_factory=dict)
     """What is asked for by "how" and an adjective: the name of the quantity."""
+    light: frozenset[str] = frozenset()
+    """Words that say so little that a question is understood without them."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -146,6 +148,14 @@ _EN = Lexicon(
         "wide": "width",
         "expensive": "cost",
     },
+    light=_words(
+        "play plays played playing star starred starring stars appear appeared go goes went come comes came use used "
+        "uses using locate located people person name named current currently now today right main major mainly "
+        "primarily part kind sort type system belong belongs accept accepts take took should practiced made make makes "
+        "live lives lived up really grow grew raised exactly total number famous known associated involved work works "
+        "get got around world other different large big tall high long old deep heavy fast wide expensive speak speaks "
+        "spoken"
+    ),
 )
 _DE = Lexicon(
     function=_words(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,7 +15,9 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rdf import local_name, local_names
 from kbnav.models.offline.lexicon import why_unread
 from kbnav.models.offline.skb.paths import Path, Paths, Step, leftover
-from kbnav.models.offline.skb.reading import Mention, Reading, read
+from kbnav.models.offline.skb.reading import Mention, Reading, one_is_asked, read
+from kbnav.models.offline.skb.ways import way_to
+from kbnav.relevance import relevance
 from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import FINISH, QUERY, Toolbox
 from kbnav.trajectory import Call
@@ -31,6 +34,7 @@ _ROOM = 11
 """Steps of the path after which nothing more is tried: two to rank by text and one to finish are left."""
 _BY_TEXT = 50
 """Nodes that are near to the text, among which those at the paths' ends are looked for."""
+_SENTENCE = re.compile(r"(?<=[.!?…])\s+")
 _SEARCH, _FOLLOW, _DESCRIBED = "search_entities", "search_neighbors", "vector_query"
 
 Wanted = tuple[str, str, dict[str, Any]]
@@ -174,7 +178,24 @@ class SkbOfflinePolicy:
                 known |= set(done.nodes(QUERY, {"query": query}))
             found = [*(node for node in fitting if node in known), *(node for node in found if node not in fitting)]
         fits = "this fits the question best" if best else "what fits the question better leads to nothing"
-        yield [(FINISH, f"{self._said(paths)}: {fits}.", {"nodes": list(found[:ANSWERS])})]
+        given: dict[str, Any] = {"nodes": list(found[:ANSWERS])}
+        if found and text and one_is_asked(reading):
+            given["answer"] = self._one(found[0], paths, text)
+        yield [(FINISH, f"{self._said(paths)}: {fits}.", given)]
+
+    def _one(self, node: str, paths: Sequence[Path], text: str) -> str:
+        """One node with the sentence of its document that fits, and the ways to what the question names; or nothing.
+
+        Nothing where no word of the sentence is the question's: that a node is linked does not tell it from the others.
+        """
+        excerpt = self._kb.excerpts([node], text).get(node, "")
+        fitting = [one for one in _SENTENCE.split(excerpt) if relevance(text, [one])[0] > 0]
+        if not fitting:
+            return ""
+        sentence = max(fitting, key=lambda one: relevance(text, [one])[0])
+        ways = [way for path in paths if (way := way_to(self._kb, node, path))]
+        label = self._kb.skb.nodes.label(self._kb.skb.number(node))
+        return " ".join([f"{label}: “{sentence.strip()}”", *(f"{' → '.join(way)}." for way in ways)])
 
     def _by_text_alone(self, reading: Reading, done: _Done) -> Iterator[Turn]:
         """What a question without a usable name describes."""
@@ -224,7 +245,7 @@ class SkbOfflinePolicy:
         return f"{subject} {relation} {end} ." if step.direction == "out" else f"{end} {relation} {subject} ."
 
     def _said(self, paths: Sequence[Path]) -> str:
-        arrows = {"out": "--{}-->", "in": "<--{}--", "both": "--{}--"}
+        arrows = {"out": "→ {} →", "in": "← {} ←", "both": "— {} —"}
         parts = []
         for path in paths:
             steps = (

@@ -93,6 +93,8 @@ class Evidence:
     last_query: str = ""
     results: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Ids of items in the shown rows of each query."""
+    true: set[str] = field(default_factory=set)
+    """Yes/no queries that came out true."""
 
     @classmethod
     def of(cls, steps: Iterable[Step]) -> Evidence:
@@ -112,6 +114,8 @@ class Evidence:
                 query = str(arguments["query"])
                 seen.rows[query] = step.rows or 0
                 seen.results[query] = tuple(dict.fromkeys(re.findall(r"(?:^|\t)(Q\d+)\b", step.observation, re.M)))
+                if re.search(r"^(?:Result \d+: )?True$", step.observation, re.M):
+                    seen.true.add(query)
                 if not step.dropped:
                     seen.last_query = query
         return seen

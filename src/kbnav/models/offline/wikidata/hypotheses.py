@@ -260,7 +260,7 @@ class Reading:
         """Whether two entities are linked: by the relation that links them, by the one the words fit, or at all."""
         own = [one for one in ranked if one.entity == first.entity]
         linking = [one for one in own if any(edge.fact.id == other.best for edge in one.edges)]
-        sure = [one for one in own if one.score >= SURE and one.edges]
+        sure = [one for one in own if one.score >= SURE and one.edges and "item" in one.kinds]
         for relation in (*linking, *sure)[:1]:
             thought = f"Checking {relation.label} between {first.mention.text} and {other.text}."
             return Hypothesis(f"ASK {{ {_triple(relation, f'wd:{other.best}')} }}", thought)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from kbnav.agents.common.losses import settled
 from kbnav.agents.machine import Reply, State
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, Vocabulary
 from kbnav.models.offline.lexicon import lexicon, why_unread
+from kbnav.models.offline.wikidata.coverage import in_words, leaves_too_much, simpler, unused
 from kbnav.models.offline.wikidata.evidence import Evidence
 from kbnav.models.offline.wikidata.hypotheses import SURE, Focus, Hypothesis, Reading
 from kbnav.models.offline.wikidata.linking import leftovers, searched_as
 from kbnav.models.offline.wikidata.question import Phrase, Question, read_question
 from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import FINISH, QUERY, Toolbox
-from kbnav.trajectory import Call
+from kbnav.trajectory import Call, Understood
 
 _SEARCHES = 4
 _SECOND_SEARCHES = 2
@@ -44,13 +47,17 @@ class OfflinePolicy:
         made = {step.call.key for step in steps}
         question = read_question(state["question"], context.language)
         seen = Evidence.of(steps)
-        for wanted in self._plan(question, seen, state, context.language):
+        plan = _Plan(question, seen, state, context.language, self._words)
+        for wanted in plan.turns():
             calls = [call for call in self._calls(wanted, turn) if call.key not in made]
             if calls:
-                return Reply(calls)
-        return Reply(note=why_unread(state["question"], context.language))
+                return Reply(calls, understood=plan.understood if calls[0].tool == FINISH else None)
+        if plan.refused:
+            given_up = (FINISH, plan.why_not, {"no_answer": True})
+            return Reply(self._calls([given_up], turn), understood=plan.refused)
+        return Reply(note=plan.why_not)
 
-    def _calls(self, wanted: Sequence[tuple[str, str, dict[str, str]]], turn: int) -> list[Call]:
+    def _calls(self, wanted: Sequence[tuple[str, str, dict[str, Any]]], turn: int) -> list[Call]:
         calls = []
         offered = [one for one in wanted if one[0] in self._toolbox.names]
         for number, (name, thought, arguments) in enumerate(offered, 1):
@@ -58,17 +65,31 @@ class OfflinePolicy:
             calls.append(Call(name, values, said, f"call-{turn}-{number}", turn))
         return calls
 
-    def _plan(
-        self, question: Question, seen: Evidence, state: State, language: str
-    ) -> Iterator[list[tuple[str, str, dict[str, str]]]]:
-        """Turns of the plan in order; a turn whose calls were all made is passed over."""
-        length = len(state["path"])
+
+@dataclass
+class _Plan:
+    """The turns for one state, in order, and what is said at their end."""
+
+    question: Question
+    seen: Evidence
+    state: State
+    language: str
+    words: Vocabulary
+    understood: Understood | None = None
+    """How the query that answers reads the question."""
+    refused: Understood | None = None
+    """How the first query read it that left out too much."""
+
+    def turns(self) -> Iterator[list[tuple[str, str, dict[str, Any]]]]:
+        """A turn whose calls were all made is passed over by who asks."""
+        question, seen, length = self.question, self.seen, len(self.state["path"])
         first = _to_search(question)[:_SEARCHES]
         yield [_search(phrase) for phrase in first]
-        second = [rest for phrase in first for rest in _leftovers(phrase, seen, language)]
+        second = [rest for phrase in first for rest in _leftovers(phrase, seen, self.language)]
         second = [one for one in dict.fromkeys(second) if one not in first][:_SECOND_SEARCHES]
         yield [_search(phrase) for phrase in second]
-        reading = Reading.of(question, _in_order(question, [*first, *second]), seen, state["history"], self._words)
+        phrases = _in_order(question, [*first, *second])
+        reading = Reading.of(question, phrases, seen, self.state["history"], self.words)
         tried: set[str] = set()
         for focus in _targets(reading):
             if length < _ROOM:
@@ -81,8 +102,29 @@ class OfflinePolicy:
                     if length >= _ROOM or len(seen.rows) >= _QUERIES:
                         return
                     yield [(QUERY, hypothesis.thought, {"query": hypothesis.probe})]
-                if seen.rows.get(hypothesis.probe) and not _says_itself(hypothesis.probe, seen, focus):
+                if (
+                    seen.rows.get(hypothesis.probe)
+                    and not _says_itself(hypothesis.probe, seen, focus)
+                    and self._covers(hypothesis, reading)
+                ):
                     yield from _conclude(hypothesis, seen)
+
+    def _covers(self, hypothesis: Hypothesis, reading: Reading) -> bool:
+        """Whether a query reads enough of the question; how it reads it is kept."""
+        left = unused(reading, hypothesis.probe)
+        read = Understood(in_words(reading, hypothesis.answer), tuple(left))
+        if leaves_too_much(reading, hypothesis.probe, left, lexicon(self.language)):
+            self.refused = self.refused or replace(read, instead=simpler(reading, hypothesis.probe))
+            return False
+        self.understood = read
+        return True
+
+    @property
+    def why_not(self) -> str:
+        """What to tell where nothing answers."""
+        if self.refused:
+            return f"Not understood: {', '.join(f'“{word}”' for word in self.refused.unused)}."
+        return why_unread(self.state["question"], self.language)
 
 
 def _says_itself(query: str, seen: Evidence, focus: Sequence[Focus]) -> bool:
@@ -91,7 +133,7 @@ def _says_itself(query: str, seen: Evidence, focus: Sequence[Focus]) -> bool:
     return seen.rows[query] == 1 and bool(about.intersection(seen.results[query]))
 
 
-def _conclude(hypothesis: Hypothesis, seen: Evidence) -> Iterator[list[tuple[str, str, dict[str, str]]]]:
+def _conclude(hypothesis: Hypothesis, seen: Evidence) -> Iterator[list[tuple[str, str, dict[str, Any]]]]:
     """The query that answers, if the probe is not it, and the end."""
     yield [(QUERY, "That has rows; the question is how many they are.", {"query": hypothesis.answer})]
     if seen.last_query == hypothesis.answer:
@@ -105,7 +147,7 @@ def _to_search(question: Question) -> list[Phrase]:
     return sorted(dict.fromkeys(phrases), key=lambda phrase: not phrase.named)
 
 
-def _search(phrase: Phrase) -> tuple[str, str, dict[str, str]]:
+def _search(phrase: Phrase) -> tuple[str, str, dict[str, Any]]:
     what = "It looks like a name" if phrase.named else "It may be a relation, a class or a name"
     return ("search_entities", f"{what}: looking up “{phrase.text}”.", {"query": searched_as(phrase)})
 
@@ -122,7 +164,7 @@ def _in_order(question: Question, phrases: Sequence[Phrase]) -> list[Phrase]:
     return sorted(phrases, key=lambda phrase: places[phrase] if places[phrase] >= 0 else len(text))
 
 
-def _lookups(focus: Focus, reading: Reading) -> list[tuple[str, str, dict[str, str]]]:
+def _lookups(focus: Focus, reading: Reading) -> list[tuple[str, str, dict[str, Any]]]:
     name, entity = focus.mention.text, focus.entity
     thought = f"Looking at what points to {entity} and fits the question's other words."
     rest = " ".join(segment.text for segment in reading.besides(focus.mention))

@@ -1,0 +1,128 @@
+"""What a query makes of a question: the reading in words, and the words that it leaves out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from kbnav.models.offline.lexicon import Lexicon
+from kbnav.models.offline.wikidata.hypotheses import Reading
+from kbnav.models.offline.wikidata.linking import fold
+from kbnav.relevance import relevance, words
+
+MOST_UNUSED = 1
+"""Words that say something and are left out, of a question that is answered all the same."""
+MANY = 50
+"""Rows that are no answer to a question of which anything is left out."""
+_ITEM, _PROPERTY = re.compile(r"\bwd:(Q\d+)"), re.compile(r"\b(?:wdt|p|ps|pq):(P\d+)")
+_CLASS = re.compile(r"\?answer (?:\(?wdt:P\d+(?:\|wdt:P\d+)*\)?)/wdt:P\d+\* wd:(Q\d+)")
+_TRIPLE = re.compile(r"(wd:Q\d+|\?\w+) (wdt:[^ ]+|\?link\d?) (wd:Q\d+|\?\w+|\"[^\"]*\")")
+_STATEMENT = re.compile(
+    r"(wd:Q\d+) p:(P\d+) \?statement \. \?statement ps:P\d+ (wd:Q\d+|\?answer) ; pq:(P\d+) (\?answer|\?date)"
+)
+_YEAR = re.compile(r"FILTER\(YEAR\(\?\w+\) (=|>|>=|<) (\d+)\)")
+_ORDER = re.compile(r"ORDER BY (ASC|DESC)\((COUNT)?")
+
+
+def unused(reading: Reading, query: str) -> list[str]:
+    """Words of the question's phrases that nothing in the query stands for, in their order."""
+    items, properties = set(_ITEM.findall(query)), set(_PROPERTY.findall(query))
+    named, labels = _stood_for(reading, items, properties)
+    labels |= set(re.findall(r'"([^"]*)"', query))
+    question = reading.question
+    labels |= {pair[0] for pair in (question.measure, question.comparative) if pair}
+    vocabulary = [fold(label) for label in labels if label]
+    left = []
+    for phrase in question.phrases:
+        for word in phrase.text.split():
+            known = fold(word) in named or not words(fold(word)) or any(relevance(fold(word), vocabulary))
+            if not known:
+                left.append(word)
+    return list(dict.fromkeys(left))
+
+
+def _stood_for(reading: Reading, items: set[str], properties: set[str]) -> tuple[set[str], set[str]]:
+    """Words by which what the query names was found, and the labels of all that it names."""
+    named: set[str] = set()
+    labels: set[str] = set()
+    for segment in reading.segments:
+        used = [one for one in segment.items if one.id in items]
+        asked = [one for one in segment.properties if one.id in properties]
+        labels |= {one.label for one in (*used, *asked)}
+        if used or (asked and segment.rung != "fulltext"):
+            named |= set(fold(segment.text).split())
+    for item in items:
+        for edge in reading.seen.edges.get(item, []):
+            facts = (edge.fact, *edge.qualifiers)
+            labels |= {one.label for one in facts if one.property_id in properties}
+            labels |= {edge.fact.text} if edge.fact.id in items else set()
+    return named, labels
+
+
+def leaves_too_much(reading: Reading, query: str, left: Sequence[str], lexicon: Lexicon) -> bool:
+    """Whether so much of the question is left out that the query's rows are hardly its answer.
+
+    That is a name; several words that say something; or any such word where the rows are many, or all members of a
+    class. That a statement is there may be said all the same.
+    """
+    telling = [word for word in left if fold(word) not in lexicon.light and not word.isdigit()]
+    if not telling or query in reading.seen.true:
+        return False
+    capitals = [word for word in telling if word[:1].isupper() and _is_named(reading, word)]
+    of_class = set(_ITEM.findall(query)) == set(_CLASS.findall(query)) and not _ORDER.search(query)
+    many = reading.seen.rows.get(query, 0) > MANY
+    return bool(capitals) or len(telling) > MOST_UNUSED or of_class or many
+
+
+def _is_named(reading: Reading, word: str) -> bool:
+    return any(phrase.named and word in phrase.text.split() for phrase in reading.question.phrases)
+
+
+def in_words(reading: Reading, query: str) -> str:
+    """How a query reads the question, as in ``Angela Merkel → work location``."""
+    names = _names(reading)
+    parts = [*_triples(query, names), *(f"{names['is']} {names.get(one, one)}" for one in _CLASS.findall(query))]
+    parts += [f"{sign} {year}".removeprefix("= ") for sign, year in _YEAR.findall(query)]
+    text = "; ".join(dict.fromkeys(parts))
+    if order := _ORDER.search(query):
+        text += f" ({'↑' if order[1] == 'ASC' else '↓'} 1)"
+    return f"# {text}" if "COUNT(DISTINCT ?answer)" in query else text
+
+
+def _triples(query: str, names: Mapping[str, str]) -> Iterator[str]:
+    for subject, about, value, more, _ in _STATEMENT.findall(query):
+        end = names.get(value.removeprefix("wd:"), "?")
+        asked = names.get(more, more)
+        yield f"{names.get(subject.removeprefix('wd:'), subject)} → {names.get(about, about)} → {end} → {asked}"
+    for subject, path, value in _TRIPLE.findall(_CLASS.sub("", query)):
+        steps = [names.get(one.removeprefix("wdt:").strip("()*"), "*") for one in path.split("/")]
+        ends = [names.get(end.removeprefix("wd:"), "?") if end[0] in "w?" else end for end in (subject, value)]
+        if ends[0] != "?" and ends[1] == "?":
+            yield " → ".join([ends[0], *steps])
+        else:
+            yield " → ".join([ends[0], *steps, ends[1]])
+
+
+def _names(reading: Reading) -> dict[str, str]:
+    """Labels by id of all that was seen."""
+    names = {"is": "∈"}
+    for segment in reading.segments:
+        names |= {one.id: one.label or one.id for one in (*segment.items, *segment.properties)}
+    for edges in reading.seen.edges.values():
+        for edge in edges:
+            for fact in (edge.fact, *edge.qualifiers):
+                names[fact.property_id] = fact.label
+                if fact.id and fact.text:
+                    names.setdefault(fact.id, fact.text)
+    return names
+
+
+def simpler(reading: Reading, query: str) -> tuple[str, ...]:
+    """Questions of one name and one relation that the query of a larger question answers; none of more than that."""
+    names, found = _names(reading), []
+    for subject, path, value in _TRIPLE.findall(_CLASS.sub("", query)):
+        relation, entity = path.removeprefix("wdt:"), subject if subject.startswith("wd:") else value
+        item = entity.removeprefix("wd:")
+        if relation in names and item in names:
+            found.append(f"What is the {names[relation]} of {names[item]}?")
+    return tuple(found[:1])
