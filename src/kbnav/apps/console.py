@@ -133,12 +133,13 @@ def print_answer(console: Console, run: Run, query_page: str) -> None:
             console.print("(the link asks live Wikidata, which may know more than this copy)", style="dim")
 
 
-def _understood_line(understood: Understood) -> str:
-    """How the question was read, what of it was not used, and what can be asked instead."""
+def _understood_line(understood: Understood, query: str) -> str:
+    """What of the question was not used and what can be asked instead; how it was read, where no query says so."""
     unused = ", ".join(f"“{word}”" for word in understood.unused)
     instead = " ".join(f"“{question}”" for question in understood.instead)
-    parts = [understood.text and f"Read as: {understood.text}", unused and f"not used: {unused}"]
-    return "; ".join(filter(None, [*parts, instead and f"ask instead: {instead}"]))
+    read = f"Read as: {understood.text}" if understood.text and not query else ""
+    parts = (read, unused and f"not used: {unused}", instead and f"ask instead: {instead}")
+    return "; ".join(filter(None, parts))
 
 
 def _answer_lines(run: Run) -> RenderableType:
@@ -154,7 +155,7 @@ def _answer_lines(run: Run) -> RenderableType:
     if outcome.note:
         parts.append(Text(printable(outcome.note), style="yellow"))
     if outcome.understood:
-        parts.append(Text(printable(_understood_line(outcome.understood)), style="dim"))
+        parts.append(Text(printable(_understood_line(outcome.understood, outcome.query)), style="dim"))
     if outcome.error:
         parts.append(Text(printable(outcome.error), style="dim"))
     if outcome.table is not None and outcome.table.boolean is not None:

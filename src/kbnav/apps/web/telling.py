@@ -8,6 +8,7 @@ from typing import Any
 from kbnav.agents.machine import Event
 from kbnav.apps.console import call_data, run_record, step_data
 from kbnav.apps.web.pictures import charts, events, points
+from kbnav.apps.web.readings import readings
 from kbnav.apps.web.results import Result
 from kbnav.apps.web.service import Served
 from kbnav.errors import Stopped
@@ -64,6 +65,7 @@ def answer_data(attempt: Attempt, served: Served, result_id: str, result: Result
         "text": run.outcome.text or ranking_text(run),
         **query_data(record["query"], record["query_labelled"], served),
         "result": result_data(result_id, result) if result else None,
+        "readings": readings(run, served),
         "model_calls": run.usage.calls,
     }
 

@@ -154,7 +154,7 @@ _EN = Lexicon(
         "primarily part kind sort type system belong belongs accept accepts take took should practiced made make makes "
         "live lives lived up really grow grew raised exactly total number famous known associated involved work works "
         "get got around world other different large big tall high long old deep heavy fast wide expensive speak speaks "
-        "spoken"
+        "spoken win wins won"
     ),
 )
 _DE = Lexicon(

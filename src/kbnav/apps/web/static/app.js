@@ -1,5 +1,6 @@
 // The chat page: what can be chosen, the sessions, the questions.
 
+import { showCards } from "./card.js";
 import { call, listen } from "./client.js";
 import { h } from "./dom.js";
 import { History } from "./history.js";
@@ -12,8 +13,12 @@ const offered = JSON.parse(document.body.dataset.offered);
 const runs = document.getElementById("runs");
 const say = (text) => { document.getElementById("status").textContent = text; };
 
-if (offered.share) showShared();
-else chat();
+if (offered.share) {
+  showShared();
+} else {
+  chat();
+  showCards(runs);
+}
 
 async function showShared() {
   try {
@@ -101,7 +106,7 @@ function chat() {
 
   /** Show a run, and listen where it goes on. */
   function show(run) {
-    const view = new RunView(run, offered);
+    const view = new RunView(run, offered, ask);
     runs.append(view.element);
     if (!view.done) {
       const last = run.events.length ? run.events.at(-1).id : 0;

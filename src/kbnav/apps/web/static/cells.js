@@ -24,7 +24,7 @@ function cell(value, yearOnly) {
   if (value.kind === "date") return h("td", { class: "date" }, h("span", { title: value.text }, dated(value.text, yearOnly)));
   const image = IMAGE.exec(value.href || "");
   const shown = image ? fileName(image[1]) : value.text;
-  const text = value.href ? link(shown, value.href, { lang: value.language }) : h("span", { dir: "auto", lang: value.language }, shown);
+  const text = value.href ? link(shown, value.href, { lang: value.language, "data-entity": value.id }) : h("span", { dir: "auto", lang: value.language }, shown);
   const id = value.id && value.id !== value.text && h("small", {}, ` ${value.id}`);
   return h("td", { class: image ? "image" : false }, text, id);
 }

@@ -7,6 +7,7 @@ import { copyButton } from "./copy.js";
 import { h, s } from "./dom.js";
 import { complain } from "./notices.js";
 import { QueryView } from "./query.js";
+import { readings, understood } from "./readings.js";
 import { showResult } from "./result.js";
 import { Steps } from "./steps.js";
 import { t } from "./text.js";
@@ -19,18 +20,19 @@ const HEADS = {
   stopped: t("answer.stopped"),
 };
 
-/** A view of a run that grows by its events. */
+/** A view of a run that grows by its events; `ask` asks another question, where one can be asked. */
 export class RunView {
-  constructor(run, offered) {
+  constructor(run, offered, ask = undefined) {
     this.run = run;
     this.offered = offered;
+    this.ask = ask;
     this.done = false;
     this.steps = new Steps();
     this.awaited = new Awaited(thinking(run, offered), run.now - Date.now() / 1000);
     this.words = h("div", { class: "words" });
     this.found = h("div");
     this.answer = h("div", { class: "answer" }, this.words, this.steps.element, this.found);
-    this.element = h("section", { class: "run", id: run.id, "aria-label": run.question, "aria-busy": "true" },
+    this.element = h("section", { class: "run", id: run.id, "data-kb": run.kb, "aria-label": run.question, "aria-busy": "true" },
       h("h2", { class: "question", dir: "auto" }, run.question),
       h("p", { class: "soft" }, `${run.kb} · ${run.system} · ${run.model}`, run.model === "offline" && offlineBadge()), this.awaited.element, this.answer);
     if (run.status === "queued" || run.status === "running") this.awaited.begin(t("run.waiting"), run.made);
@@ -100,7 +102,9 @@ export class RunView {
     this.words.replaceChildren(
       HEADS[answer.status] ? h("p", { class: "head" }, HEADS[answer.status]) : "",
       answer.text ? h("p", { class: "text", dir: "auto" }, answer.text) : "",
-      answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "");
+      answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
+      understood(answer.understood, this.ask),
+      ...readings(answer.readings ?? [], this.run.question, this.ask));
     this.found.replaceChildren(
       answer.result ? showResult(answer.result, base, this.offered, { title: this.run.question }) : "",
       answer.query ? new QueryView(this.run, answer, this.offered).element : "",

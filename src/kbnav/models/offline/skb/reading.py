@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from kbnav.knowledge.skb.names import Match, normalise
 from kbnav.knowledge.skb.store import SKB
 from kbnav.language import singular
+from kbnav.models.offline.folding import fold
 from kbnav.models.offline.lexicon import lexicon
+from kbnav.models.offline.meant import split_meant
 
 _TOKEN = re.compile(r"[^\s\"“”„«»]+")
 _EDGES = ".,;:!?()[]{}'’‘<>"
@@ -101,10 +103,11 @@ class Reading:
 
 def read(question: str, skb: SKB, language: str) -> Reading:
     """Find the names, then the types in what is left, then the words that are neither nor only grammar."""
+    question, meant = split_meant(question)
     tokens = tuple(islice(_tokens(question), _LONGEST_QUESTION))
     function = lexicon(language).function | lexicon("en").function
     types = list(_types(tokens, skb.type_names))
-    mentions = _mentions(question, tokens, types, function, skb)
+    mentions = [_as_meant(one, meant, skb) for one in _mentions(question, tokens, types, function, skb)]
     named = {place for one in mentions for place in range(one.first, one.end)}
     types = [one for one in types if named.isdisjoint(range(one.first, one.end))]
     taken = named | {place for one in types for place in range(one.first, one.end)}
@@ -127,6 +130,12 @@ def _is_asked(first: TypeWord, words: Sequence[int], tokens: Sequence[Token]) ->
     before = [place for place in words if place < first.first]
     between = range(min(before, default=first.first), first.first)
     return all(place in before or tokens[place].low in _ASKING for place in between)
+
+
+def _as_meant(mention: Mention, meant: Mapping[str, str], skb: SKB) -> Mention:
+    """A mention of one node, where the reader says which."""
+    node = skb.nodes.ids.find(meant.get(fold(mention.text), ""))
+    return replace(mention, nodes=(node,)) if node >= 0 else mention
 
 
 def one_is_asked(reading: Reading) -> bool:

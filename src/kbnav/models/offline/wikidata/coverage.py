@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
+from kbnav.knowledge.sparql.words.conditions import Line
+from kbnav.knowledge.sparql.words.query import query_in_words
+from kbnav.models.offline.folding import fold
 from kbnav.models.offline.lexicon import Lexicon
 from kbnav.models.offline.wikidata.hypotheses import Reading
-from kbnav.models.offline.wikidata.linking import fold
 from kbnav.relevance import relevance, words
 
 MOST_UNUSED = 1
@@ -17,11 +19,7 @@ MANY = 50
 _ITEM, _PROPERTY = re.compile(r"\bwd:(Q\d+)"), re.compile(r"\b(?:wdt|p|ps|pq):(P\d+)")
 _CLASS = re.compile(r"\?answer (?:\(?wdt:P\d+(?:\|wdt:P\d+)*\)?)/wdt:P\d+\* wd:(Q\d+)")
 _TRIPLE = re.compile(r"(wd:Q\d+|\?\w+) (wdt:[^ ]+|\?link\d?) (wd:Q\d+|\?\w+|\"[^\"]*\")")
-_STATEMENT = re.compile(
-    r"(wd:Q\d+) p:(P\d+) \?statement \. \?statement ps:P\d+ (wd:Q\d+|\?answer) ; pq:(P\d+) (\?answer|\?date)"
-)
-_YEAR = re.compile(r"FILTER\(YEAR\(\?\w+\) (=|>|>=|<) (\d+)\)")
-_ORDER = re.compile(r"ORDER BY (ASC|DESC)\((COUNT)?")
+_ORDER = re.compile(r"ORDER BY (?:ASC|DESC)\(")
 
 
 def unused(reading: Reading, query: str) -> list[str]:
@@ -78,34 +76,20 @@ def _is_named(reading: Reading, word: str) -> bool:
     return any(phrase.named and word in phrase.text.split() for phrase in reading.question.phrases)
 
 
-def in_words(reading: Reading, query: str) -> str:
-    """How a query reads the question, as in ``Angela Merkel → work location``."""
-    names = _names(reading)
-    parts = [*_triples(query, names), *(f"{names['is']} {names.get(one, one)}" for one in _CLASS.findall(query))]
-    parts += [f"{sign} {year}".removeprefix("= ") for sign, year in _YEAR.findall(query)]
-    text = "; ".join(dict.fromkeys(parts))
-    if order := _ORDER.search(query):
-        text += f" ({'↑' if order[1] == 'ASC' else '↓'} 1)"
-    return f"# {text}" if "COUNT(DISTINCT ?answer)" in query else text
+def read_as(reading: Reading, query: str, language: str) -> str:
+    """How a query reads the question: its conditions in words, on one line."""
+    told = query_in_words(query, _names(reading), language, reading.words)
+    head, *more = told.lines
+    return "; ".join(_on_one_line(line) for line in (*head.inner, *more))
 
 
-def _triples(query: str, names: Mapping[str, str]) -> Iterator[str]:
-    for subject, about, value, more, _ in _STATEMENT.findall(query):
-        end = names.get(value.removeprefix("wd:"), "?")
-        asked = names.get(more, more)
-        yield f"{names.get(subject.removeprefix('wd:'), subject)} → {names.get(about, about)} → {end} → {asked}"
-    for subject, path, value in _TRIPLE.findall(_CLASS.sub("", query)):
-        steps = [names.get(one.removeprefix("wdt:").strip("()*"), "*") for one in path.split("/")]
-        ends = [names.get(end.removeprefix("wd:"), "?") if end[0] in "w?" else end for end in (subject, value)]
-        if ends[0] != "?" and ends[1] == "?":
-            yield " → ".join([ends[0], *steps])
-        else:
-            yield " → ".join([ends[0], *steps, ends[1]])
+def _on_one_line(line: Line) -> str:
+    return " ".join([line.text, " / ".join(_on_one_line(one) for one in line.inner)]).strip()
 
 
 def _names(reading: Reading) -> dict[str, str]:
     """Labels by id of all that was seen."""
-    names = {"is": "∈"}
+    names: dict[str, str] = {}
     for segment in reading.segments:
         names |= {one.id: one.label or one.id for one in (*segment.items, *segment.properties)}
     for edges in reading.seen.edges.values():

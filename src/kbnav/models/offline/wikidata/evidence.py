@@ -13,7 +13,7 @@ from typing import Literal
 from kbnav.trajectory import Step
 
 _FOUND = re.compile(
-    r"(?:(?P<label>.*?) \()?(?P<id>[QP]\d+)\)?(?:, also \".*?\")?(?:: (?P<about>.*?))?"
+    r"(?:(?P<label>.*?) \()?(?P<id>[QP]\d+)\)?(?:, also \"(?P<alias>.*?)\")?(?:: (?P<about>.*?))?"
     r"(?: \[property(?:, values: (?P<type>[^\]]*))?\])?"
 )
 _SHORTER = re.compile(r'Nothing is named ".*"; these match "(.*?)"(?: \(without ".*"\))?:')
@@ -39,6 +39,8 @@ class Found:
     label: str
     about: str = ""
     datatype: str = ""
+    alias: str = ""
+    """The other name that it was found by."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,9 @@ def read_search(query: str, text: str) -> Search:
             continue
         found = _FOUND.fullmatch(line)
         if found:
-            one = Found(found["id"], found["label"] or "", found["about"] or "", found["type"] or "")
+            one = Found(
+                found["id"], found["label"] or "", found["about"] or "", found["type"] or "", found["alias"] or ""
+            )
             (items if one.id.startswith("Q") else properties).append(one)
     if not items and not properties:
         return Search(query, "none", (), (), ())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from kbnav.knowledge.sparql.vocabulary import (
     INSTANCE_OF,
@@ -12,6 +12,7 @@ from kbnav.knowledge.sparql.vocabulary import (
     WIKIDATA_VOCABULARY,
     Vocabulary,
 )
+from kbnav.models.offline.folding import fold
 from kbnav.models.offline.wikidata.evidence import Edge, Evidence, Fact, Found
 from kbnav.models.offline.wikidata.followup import asked_again, referents
 from kbnav.models.offline.wikidata.linking import (
@@ -19,7 +20,6 @@ from kbnav.models.offline.wikidata.linking import (
     Relation,
     Segment,
     fit,
-    fold,
     mentions,
     only_begins,
     property_hits,
@@ -80,7 +80,7 @@ class Reading:
         words: Vocabulary = WIKIDATA_VOCABULARY,
     ) -> Reading:
         """Link the phrases, and a pronoun or a missing name to what the last turn was about."""
-        cut = segments(phrases, seen)
+        cut = [_as_meant(one, question.meant) for one in segments(phrases, seen)]
         classes = {item.id for one in cut if one.noun for item in one.items[:1]}
         found = [one for one in mentions(cut) if one.best not in classes]
         before = referents(history, question.pronoun, words)
@@ -320,6 +320,15 @@ class Reading:
                 f"GROUP BY ?answer ORDER BY {order}(COUNT(DISTINCT ?value)) LIMIT 1",
                 f"Counting {hit.found.label} of the members of the class {kind} and taking the first.",
             )
+
+
+def _as_meant(segment: Segment, meant: Mapping[str, str]) -> Segment:
+    """A segment with what its name stands for first, where the reader says it."""
+    wanted = meant.get(fold(segment.text))
+    if not wanted:
+        return segment
+    known = [one for one in segment.items if one.id == wanted] or [Found(wanted, segment.text)]
+    return replace(segment, rung="exact", items=(*known, *(one for one in segment.items if one.id != wanted)))
 
 
 def _triple(relation: Relation, other: str = "?answer") -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, WIKIDATA_VOCABULARY, Vocabulary
+from kbnav.models.offline.folding import fold
 from kbnav.models.offline.lexicon import Lexicon
 from kbnav.models.offline.wikidata.evidence import Edge, Evidence, Found, Search
 from kbnav.models.offline.wikidata.question import Phrase, Question
@@ -67,13 +66,6 @@ class Relation:
         """Kinds of the values seen; of the property's datatype where none was."""
         by_type = {"wikibase-item": "item", "quantity": "number"}.get(self.datatype, self.datatype)
         return frozenset(edge.fact.kind for edge in self.edges if edge.fact.kind) or frozenset({by_type})
-
-
-def fold(text: str) -> str:
-    """Without case, accents and the Arabic article."""
-    decomposed = unicodedata.normalize("NFKD", text)
-    plain = "".join(char for char in decomposed if not unicodedata.combining(char)).casefold()
-    return " ".join(re.sub(r"^ال(?=\w{3})", "", word) for word in plain.split())
 
 
 def searched_as(phrase: Phrase) -> str:

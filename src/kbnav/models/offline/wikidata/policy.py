@@ -10,7 +10,7 @@ from kbnav.agents.common.losses import settled
 from kbnav.agents.machine import Reply, State
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, Vocabulary
 from kbnav.models.offline.lexicon import lexicon, why_unread
-from kbnav.models.offline.wikidata.coverage import in_words, leaves_too_much, simpler, unused
+from kbnav.models.offline.wikidata.coverage import leaves_too_much, read_as, simpler, unused
 from kbnav.models.offline.wikidata.evidence import Evidence
 from kbnav.models.offline.wikidata.hypotheses import SURE, Focus, Hypothesis, Reading
 from kbnav.models.offline.wikidata.linking import leftovers, searched_as
@@ -112,7 +112,7 @@ class _Plan:
     def _covers(self, hypothesis: Hypothesis, reading: Reading) -> bool:
         """Whether a query reads enough of the question; how it reads it is kept."""
         left = unused(reading, hypothesis.probe)
-        read = Understood(in_words(reading, hypothesis.answer), tuple(left))
+        read = Understood(read_as(reading, hypothesis.answer, self.language), tuple(left))
         if leaves_too_much(reading, hypothesis.probe, left, lexicon(self.language)):
             self.refused = self.refused or replace(read, instead=simpler(reading, hypothesis.probe))
             return False

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
 from kbnav.models.offline.lexicon import Asks, Lexicon, Order, lexicon
+from kbnav.models.offline.meant import split_meant
 
 Kind = Literal["values", "count", "yes-no"]
 _TOKEN = re.compile(r"[^\W_]+(?:[.'’\-][^\W_]+)*\.?", re.UNICODE)
@@ -49,6 +50,8 @@ class Question:
     comparative: tuple[str, Order] | None = None
     years: tuple[tuple[str, int], ...] = ()
     pronoun: Literal["", "m", "f", "any"] = ""
+    meant: Mapping[str, str] = field(default_factory=dict)
+    """Ids that names stand for, where the reader says it."""
 
     @property
     def noun(self) -> Phrase | None:
@@ -59,6 +62,7 @@ class Question:
 def read_question(text: str, language: str) -> Question:
     """Take a question apart with the lexicon of its language."""
     words = lexicon(language)
+    text, meant = split_meant(text)
     quoted = [Phrase(found.strip(), named=True) for found in _QUOTED.findall(text) if found.strip()]
     bare = _QUOTED.sub(" , ", text)
     code = language.split("-")[0]
@@ -85,6 +89,7 @@ def read_question(text: str, language: str) -> Question:
         next((words.comparatives[token] for token in tokens if token in words.comparatives), None),
         tuple(_years(tokens)),
         next((words.pronouns[token] for token in tokens if token in words.pronouns), ""),
+        meant,
     )
 
 

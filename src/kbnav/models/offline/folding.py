@@ -1,0 +1,13 @@
+"""Names as they are compared."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+
+def fold(text: str) -> str:
+    """Without case, accents and the Arabic article."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    plain = "".join(char for char in decomposed if not unicodedata.combining(char)).casefold()
+    return " ".join(re.sub(r"^ال(?=\w{3})", "", word) for word in plain.split())

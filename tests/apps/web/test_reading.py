@@ -1,0 +1,142 @@
+"""How a question was read, in a real browser: by rules, and of which of several things of one name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kbnav.apps.web.service import EXAMPLES
+from kbnav.knowledge.wikidata.mirror.build import build_mirror
+from tests.apps.web.parts import Server, Visit, web_settings
+from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+WD, SCHEMA = "http://www.wikidata.org", "http://schema.org/description"
+LABEL = "http://www.w3.org/2000/01/rdf-schema#label"
+TOO_MUCH = "Who is the husband of Marie Curie's favourite former colleague?"
+CITY, TOWN = ("Q90", "capital of France"), ("Q830149", "city in Texas, United States of America")
+
+
+def facts() -> str:
+    """Two cities of one name, in two countries."""
+    lines = [
+        f'<{WD}/entity/P17> <{LABEL}> "country"@en .',
+        f"<{WD}/entity/P17> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://wikiba.se/ontology#Property> .",
+        f"<{WD}/entity/P17> <http://wikiba.se/ontology#propertyType> <http://wikiba.se/ontology#WikibaseItem> .",
+        f"<{WD}/entity/P17> <http://wikiba.se/ontology#directClaim> <{WD}/prop/direct/P17> .",
+    ]
+    for (city, about), (country, name) in zip(
+        (CITY, TOWN), (("Q142", "France"), ("Q30", "Texas's country")), strict=True
+    ):
+        lines += [
+            f'<{WD}/entity/{city}> <{LABEL}> "Paris"@en .',
+            f'<{WD}/entity/{city}> <{SCHEMA}> "{about}"@en .',
+            f"<{WD}/entity/{city}> <{WD}/prop/direct/P17> <{WD}/entity/{country}> .",
+            f'<{WD}/entity/{country}> <{LABEL}> "{name}"@en .',
+        ]
+    # The capital is the better known one.
+    lines += [f"<{WD}/entity/Q{number}> <{WD}/prop/direct/P17> <{WD}/entity/Q90> ." for number in (1, 2, 3)]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def namesakes(fresh_home: Path, tmp_path: Path) -> Iterator[Server]:
+    """A server of a mirror in which two cities are called Paris."""
+    (tmp_path / "facts.nt").write_text(facts())
+    build_mirror([tmp_path / "facts.nt"], tmp_path / "cities")
+    with Server(web_settings(fresh_home, str(tmp_path / "cities"))) as server:
+        yield server
+
+
+def test_that_no_language_model_answers_is_always_said(page: Page, server: Server):
+    page.goto(server.url)
+    badge = "no language model: try-out only"
+    assert page.inner_text("#badge") == badge
+    ask(page, MARIE)
+    wait_for_the_end(page)
+    assert page.inner_text(".run .badge") == badge
+    assert page.inner_text(".read").startswith("Read as: discoverer or inventor of [answer]: Marie Curie; ")
+    page.click("text=Share")
+    other = page.context.browser.new_context().new_page()
+    other.goto(page.get_attribute(".shared-link", "href"))
+    assert other.inner_text(".run .badge") == badge
+    other.context.close()
+
+
+def test_words_that_are_left_over_are_refused_with_a_question_that_works(page: Page, server: Server):
+    page.goto(server.url)
+    ask(page, TOO_MUCH)
+    wait_for_the_end(page)
+    assert page.inner_text(".answer .head") == "No answer was found."
+    assert page.locator(".rows").count() == 0
+    assert "Not used of your question: “favourite” “former” “colleague”" in page.inner_text(".unused")
+    page.click(".read .choice")
+    wait_for_the_end(page, 1)
+    assert page.locator(".question").last.inner_text() == "What is the spouse of Marie Curie?"
+    assert page.locator(".answer .text").last.inner_text() == "Pierre Curie"
+
+
+def test_what_is_not_stated_is_not_called_false(page: Page, server: Server):
+    page.goto(server.url)
+    ask(page, "Did Marie Curie discover oxygen?")
+    wait_for_the_end(page)
+    assert page.inner_text(".answer .text") == "✗ (no such statement here)"
+
+
+def test_a_name_of_several_things_says_which_was_taken_and_offers_the_others(page: Page, namesakes: Server):
+    page.goto(namesakes.url)
+    ask(page, "What is the country of Paris?")
+    wait_for_the_end(page)
+    assert page.inner_text(".answer .text") == "France"
+    assert page.inner_text(".meant p").startswith("“Paris” was taken for Paris capital of France")
+    page.click(".meant summary")
+    page.click("text=city in Texas, United States of America")
+    wait_for_the_end(page, 1)
+    assert page.locator(".question").last.inner_text() == "What is the country of Paris? (Paris: Q830149)"
+    assert page.locator(".answer .text").last.inner_text() == "Texas's country"
+    page.locator(".meant summary").last.click()
+    page.locator(".meant .choice").last.click()  # and back again, with one remark
+    wait_for_the_end(page, 2)
+    assert page.locator(".question").last.inner_text() == "What is the country of Paris? (Paris: Q90)"
+    assert page.locator(".answer .text").last.inner_text() == "France"
+
+
+def test_a_card_says_what_an_entity_is(page: Page, server: Server):
+    page.goto(server.url)
+    ask(page, MARIE)
+    wait_for_the_end(page)
+    page.hover(".rows a >> nth=0")
+    page.wait_for_selector(".card >> text=atomic number")
+    assert page.inner_text(".card strong") == "polonium"
+    page.keyboard.press("Escape")
+    assert page.locator(".card").count() == 0
+    page.focus(".rows a >> nth=1")
+    page.wait_for_selector(".card >> text=radium")
+
+
+def test_the_examples_of_the_bundled_knowledge_bases_are_answered(server: Server):
+    visit = Visit(server.url)
+    said = {}
+    for kb, questions in EXAMPLES.items():
+        for question in questions:
+            run = visit.answered(visit.session(kb=kb), question)
+            assert run["answer"]["status"] == "answered", question
+            said[question] = run["answer"]["text"]
+    assert list(said.values())[:3] == ["polonium, radium", "Marie Curie, Pierre Curie", "74"]
+    assert said["Which person was born in Little Mew?"] == "Odd Skarrow, Marit Skarrow"
+
+
+def test_the_demo_s_own_example_is_one_instrument_with_its_sentence_and_the_way_to_it(page: Page, server: Server):
+    page.goto(server.url)
+    page.select_option("#kb", "demo")
+    page.click("text=Which instrument made by somebody from Little Mew")
+    wait_for_the_end(page)
+    assert page.inner_text(".answer .text") == (
+        "The Brown Eye: “A love letter in northern verse is glued under the fingerboard.” "
+        "The Brown Eye → made by → Marit Skarrow → born in → Little Mew."
+    )
