@@ -52,7 +52,10 @@ def search_text(result: SearchResult, query: str, shown: Shown) -> str:
     if values and not result.entities and not result.properties:
         return "\n".join(values)
     if not result.entities and not result.properties:
-        return f'Nothing was found for "{cut(query, shown.cell)}", nor for parts of it. Try another name for it.'
+        more = (
+            f'Did you mean "{cut(result.suggestion, shown.cell)}"?' if result.suggestion else "Try another name for it."
+        )
+        return f'Nothing was found for "{cut(query, shown.cell)}", nor for parts of it. {more}'
     lines = []
     without = f' (without "{cut(result.dropped, shown.cell)}")' if result.dropped else ""
     if result.rung == "shorter":

@@ -154,8 +154,8 @@ def _answer_lines(run: Run) -> RenderableType:
     parts: list[RenderableType] = [Text.assemble(head, (printable(outcome.text), "bold"))]
     if outcome.note:
         parts.append(Text(printable(outcome.note), style="yellow"))
-    if outcome.understood:
-        parts.append(Text(printable(_understood_line(outcome.understood, outcome.query)), style="dim"))
+    if outcome.understood and (line := _understood_line(outcome.understood, outcome.query)):
+        parts.append(Text(printable(line), style="dim"))
     if outcome.error:
         parts.append(Text(printable(outcome.error), style="dim"))
     if outcome.table is not None and outcome.table.boolean is not None:

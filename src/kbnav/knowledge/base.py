@@ -56,7 +56,7 @@ class SearchResult:
     ``rung`` says which rung of the ladder matched: ``exact`` (the phrase as given), ``shorter`` (a part of it, named in
     ``matched``), ``fulltext``, ``value`` (only the texts of statements were searched), or ``none``. ``dropped`` are the
     words of the phrase that what was found does not have. ``values`` are statements that have the phrase as a text,
-    ``note`` what a reader must know of them.
+    ``note`` what a reader must know of them. ``suggestion``: what may have been meant, where nothing was found.
     """
 
     entities: tuple[Entity, ...] = ()
@@ -66,6 +66,7 @@ class SearchResult:
     dropped: str = ""
     values: tuple[Stated, ...] = ()
     note: str = ""
+    suggestion: str = ""
 
 
 @dataclass(frozen=True)

@@ -117,14 +117,20 @@ class ActionApi:
 
     def full_text(
         self, text: str, *, kinds: Sequence[Literal["item", "property"]], language: str, limit: int
-    ) -> list[Entity]:
-        """Entities whose page has the words of a text, with ``OR`` between them one side of it (list=search)."""
-        ids = self.pages(text, kinds=kinds, limit=limit)
+    ) -> tuple[list[Entity], str]:
+        """Entities whose page has the words of a text, with ``OR`` between them one side of it (list=search).
+
+        Beside them what the service takes for the text's right spelling; empty where it says nothing.
+        """
+        ids, suggestion = self._searched(text, kinds, limit)
         names = self.brief(ids, language)
-        return [names[one] for one in ids if one in names][:limit]
+        return [names[one] for one in ids if one in names][:limit], suggestion
 
     def pages(self, text: str, *, kinds: Sequence[Literal["item", "property"]] = ("item",), limit: int) -> list[str]:
         """Ids of the entities whose pages a full-text search finds, its keywords among the words (list=search)."""
+        return self._searched(text, kinds, limit)[0]
+
+    def _searched(self, text: str, kinds: Sequence[Literal["item", "property"]], limit: int) -> tuple[list[str], str]:
         namespaces = "|".join(self._namespaces[kind] for kind in kinds)
         reply = self.call(
             action="query", list="search", srsearch=text, srnamespace=namespaces, srlimit=str(limit), srprop=""
@@ -132,7 +138,9 @@ class ActionApi:
         query = reply.get("query") or {}
         titles = [str(hit.get("title", "")) for hit in _list(query.get("search"), "search") if isinstance(hit, dict)]
         ids = [title.rpartition(":")[2] for title in titles]
-        return [one for one in ids if _possible(one)][:limit]
+        info = query.get("searchinfo")
+        suggestion = str(info.get("suggestion", "")) if isinstance(info, dict) else ""
+        return [one for one in ids if _possible(one)][:limit], suggestion
 
 
 def _possible(entity_id: str) -> bool:

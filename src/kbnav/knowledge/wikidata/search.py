@@ -57,7 +57,7 @@ def search(api: ActionApi, query: str, *, language: str, limit: int, kind: Searc
         or (asked.part(parts, phrase) if named else asked.by_words(phrase))
         or (asked.exact(phrase, "en") if language != "en" else None)
         or asked.by_rarest_word(phrase)
-        or SearchResult()
+        or SearchResult(suggestion=asked.suggestion)
     )
 
 
@@ -70,6 +70,8 @@ class _Search:
     limit: int
     kind: SearchKind
     left: int = MOST_REQUESTS
+    suggestion: str = ""
+    """What the service takes for the right spelling of what was searched for last."""
 
     def exact(self, phrase: str, spoken: str) -> SearchResult | None:
         """What has the phrase as the beginning of a name; those named just so first, and few of the others then."""
@@ -111,7 +113,7 @@ class _Search:
             kinds = ["property"] if self.kind == "property" else ["item"]
         told = telling_words(phrase)
         text = joint.join([word for word in told if not _EDGE.fullmatch(word)] or told or phrase.split())
-        found = self.api.full_text(text, kinds=kinds, language=self.language, limit=_HITS)
+        found, self.suggestion = self.api.full_text(text, kinds=kinds, language=self.language, limit=_HITS)
         found.sort(key=lambda one: -_named_in(one, phrase))
         entities = tuple(one for one in found if one.kind != "property")[:LOOSE]
         properties = self._foremost([one for one in found if one.kind == "property"], phrase)[:LOOSE]

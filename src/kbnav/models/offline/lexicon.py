@@ -6,7 +6,7 @@ measure ("tall": height), because a knowledge base has no words for those.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -269,11 +269,17 @@ _LEXICONS: Mapping[str, Lexicon] = {
 }
 
 
-def why_unread(question: str, language: str) -> str:
-    """What to tell where a question that is not in English led to nothing; empty where it is in English."""
+def why_unread(question: str, language: str, has_labels: Callable[[str], bool] = lambda _: True) -> str:
+    """What to tell where a question that is not in English led to nothing; empty where it is in English.
+
+    ``has_labels`` says whether the knowledge base has names in a language.
+    """
     code = question_language(question, default=language).split("-")[0]
     if code == "en":
         return ""
+    if not has_labels(code):
+        nothing = f"Next to nothing here has a name in the language of this question ({code})"
+        return f"{nothing}: ask in English, or ask a model (--model)."
     reads = f"follows questions in English best, and this one ({code}) led to nothing"
     if code not in _LEXICONS:
         reads = f"does not read the language of this question ({code}), only {', '.join(_LEXICONS)}"

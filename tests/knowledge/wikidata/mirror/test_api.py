@@ -162,6 +162,15 @@ def test_full_text_search_gives_pages_of_the_namespaces_asked_for(api: Ask) -> N
     assert all(hit["ns"] == 0 for hit in items["query"]["search"])
 
 
+@pytest.mark.parametrize(
+    ("search", "suggestion"),
+    [("polonum", "polonium"), ("Maria Skłodowska-Kurie", "Marie Skłodowska Curie"), ("qwxz", ""), ("po", "")],
+)
+def test_a_search_that_finds_nothing_suggests_a_name_that_is_like_it(api: Ask, search: str, suggestion: str) -> None:
+    info = api(action="query", list="search", srsearch=search)["query"]["searchinfo"]
+    assert info.get("suggestion", "") == suggestion
+
+
 def test_site_information_and_maxlag_are_understood(api: Ask) -> None:
     body = api(action="query", meta="siteinfo", maxlag=-1)
     assert body["query"]["general"]["wikibase-conceptbaseuri"] == "http://www.wikidata.org/entity/"

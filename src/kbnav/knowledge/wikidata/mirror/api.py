@@ -190,7 +190,10 @@ class ActionApi:
         if offset + len(ids) < total:
             body["continue"] = {"sroffset": offset + len(ids), "continue": "-||"}
         hits = [self._page(entity_id) for entity_id in ids]
-        return body | {"query": {"searchinfo": {"totalhits": total}, "search": hits}}
+        told: Body = {"totalhits": total}
+        if not total and (alike := self._index.alike(search, kinds)):
+            told["suggestion"] = told["suggestionsnippet"] = alike
+        return body | {"query": {"searchinfo": told, "search": hits}}
 
     def _found(self, search: str, kinds: Sequence[str], limit: int, offset: int) -> tuple[list[str], int]:
         keywords, words = read_keywords(search)

@@ -57,6 +57,19 @@ SELECT e.id FROM words JOIN entity e ON e.number = words.rowid
 WHERE words MATCH :query AND e.kind IN ({kinds})
 ORDER BY bm25(words, 4.0, 1.0) - e.weight, e.number LIMIT :limit OFFSET :offset
 """
+_ALIKE = """
+SELECT n.folded, n.text, e.weight FROM name n JOIN entity e ON e.number = n.entity
+WHERE n.folded >= :begin AND n.folded < :end AND LENGTH(n.folded) BETWEEN :length - :off AND :length + :off
+    AND e.kind IN ({kinds})
+"""
+BEGINNING = 2
+"""Letters that a name shares with its misspelling."""
+SHORTEST = 4
+"""Letters that a text must have to be taken for a misspelling."""
+LONGER = 2
+"""Letters by which the two may differ in length."""
+ALIKE = 80
+"""How like two names must be, of 100 (twice what they share, by the length of both)."""
 _RANKED = """
 SELECT id FROM entity WHERE id IN (SELECT value FROM json_each(:ids)) AND kind IN ({kinds})
 ORDER BY weight DESC, number
@@ -198,6 +211,23 @@ class Index:
         with self._lock:
             rows = self._sqlite.execute(sql, values | slots).fetchall()
         return [Match(row[0], "label" if row[2] else "alias", row[1], row[3]) for row in rows]
+
+    def alike(self, text: str, kinds: Sequence[str]) -> str:
+        """The name most like a text that is none, of those with its first letters; empty where none is like it."""
+        query = fold(text)
+        begin = query[:BEGINNING]
+        if len(query) < SHORTEST:
+            return ""
+        from rapidfuzz import fuzz
+
+        slots = {f"kind{number}": kind for number, kind in enumerate(kinds)}
+        sql = _ALIKE.format(kinds=", ".join(f":{slot}" for slot in slots))
+        values = {"begin": begin, "end": begin + "\U0010ffff", "length": len(query), "off": LONGER}
+        with self._lock:
+            rows = self._sqlite.execute(sql, values | slots).fetchall()
+        scored = [(fuzz.ratio(query, folded), weight, name) for folded, name, weight in rows]
+        best = max(scored, default=(0.0, 0.0, ""))
+        return str(best[2]) if best[0] >= ALIKE else ""
 
     def by_value(self, phrase: str) -> list[str]:
         """Ids of all entities with a statement or qualifier whose text has these words one behind the other."""

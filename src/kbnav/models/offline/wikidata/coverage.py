@@ -12,8 +12,9 @@ from kbnav.models.offline.lexicon import Lexicon
 from kbnav.models.offline.wikidata.hypotheses import Reading
 from kbnav.relevance import relevance, words
 
-MOST_UNUSED = 1
-"""Words that say something and are left out, of a question that is answered all the same."""
+MOST_UNUSED = 2
+"""Words that say something and are left out, of a question that is answered all the same; one less where a link that
+may be anything stands in the query."""
 MANY = 50
 """Rows that are no answer to a question of which anything is left out."""
 _ITEM, _PROPERTY = re.compile(r"\bwd:(Q\d+)"), re.compile(r"\b(?:wdt|p|ps|pq):(P\d+)")
@@ -60,8 +61,8 @@ def _stood_for(reading: Reading, items: set[str], properties: set[str]) -> tuple
 def leaves_too_much(reading: Reading, query: str, left: Sequence[str], lexicon: Lexicon) -> bool:
     """Whether so much of the question is left out that the query's rows are hardly its answer.
 
-    That is a name; several words that say something; or any such word where the rows are many, or all members of a
-    class. That a statement is there may be said all the same.
+    That is a name; several words that say something, fewer where a relation stands for any; or one such word where the
+    rows are many, or all members of a class. That a statement is there may be said all the same.
     """
     telling = [word for word in left if fold(word) not in lexicon.light and not word.isdigit()]
     if not telling or query in reading.seen.true:
@@ -69,7 +70,8 @@ def leaves_too_much(reading: Reading, query: str, left: Sequence[str], lexicon: 
     capitals = [word for word in telling if word[:1].isupper() and _is_named(reading, word)]
     of_class = set(_ITEM.findall(query)) == set(_CLASS.findall(query)) and not _ORDER.search(query)
     many = reading.seen.rows.get(query, 0) > MANY
-    return bool(capitals) or len(telling) > MOST_UNUSED or of_class or many
+    vague = "?link" in query
+    return bool(capitals) or len(telling) > MOST_UNUSED - vague or of_class or many
 
 
 def _is_named(reading: Reading, word: str) -> bool:

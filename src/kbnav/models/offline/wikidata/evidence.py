@@ -17,6 +17,7 @@ _FOUND = re.compile(
     r"(?: \[property(?:, values: (?P<type>[^\]]*))?\])?"
 )
 _SHORTER = re.compile(r'Nothing is named ".*"; these match "(.*?)"(?: \(without ".*"\))?:')
+_SUGGESTED = re.compile(r'Did you mean "(.*)"\?$')
 _FULLTEXT = "these mention its words"
 _STATEMENT = re.compile(
     r"- (?:(?P<label>.*?) \()?(?P<id>P\d+)\)?: (?P<value>.*?)(?: \[(?P<qualifiers>.*)\])?"
@@ -52,6 +53,8 @@ class Search:
     matched: tuple[str, ...]
     items: tuple[Found, ...]
     properties: tuple[Found, ...]
+    suggestion: str = ""
+    """What may have been meant, where nothing was found."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,8 @@ def read_search(query: str, text: str) -> Search:
             )
             (items if one.id.startswith("Q") else properties).append(one)
     if not items and not properties:
-        return Search(query, "none", (), (), ())
+        meant = _SUGGESTED.search(text)
+        return Search(query, "none", (), (), (), meant[1] if meant else "")
     named = [one for one in items if rung == "fulltext" and one.label and one.label.casefold() in query.casefold()]
     if named:  # its words led to the thing that a part of the phrase names
         return Search(query, "shorter", tuple(one.label for one in named), tuple(named), tuple(properties))

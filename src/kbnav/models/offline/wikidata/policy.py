@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from kbnav.agents.common.losses import settled
@@ -34,10 +35,16 @@ class OfflinePolicy:
     question, the history and the observations of every step taken, and those already made are not made again.
     """
 
-    def __init__(self, toolbox: Toolbox, words: Vocabulary = WIKIDATA_VOCABULARY) -> None:
-        """``words`` are those of the knowledge base that is asked."""
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        words: Vocabulary = WIKIDATA_VOCABULARY,
+        has_labels: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        """``words`` are those of the knowledge base that is asked; ``has_labels``: whether it has any in a language."""
         self._toolbox = toolbox
         self._words = words
+        self._has_labels = lru_cache(has_labels)
 
     def __call__(self, state: State, context: Context) -> Reply:
         """The first calls of the plan that were not made yet; no call where the plan is at its end."""
@@ -47,7 +54,7 @@ class OfflinePolicy:
         made = {step.call.key for step in steps}
         question = read_question(state["question"], context.language)
         seen = Evidence.of(steps)
-        plan = _Plan(question, seen, state, context.language, self._words)
+        plan = _Plan(question, seen, state, context.language, self._words, self._has_labels)
         for wanted in plan.turns():
             calls = [call for call in self._calls(wanted, turn) if call.key not in made]
             if calls:
@@ -55,7 +62,7 @@ class OfflinePolicy:
         if plan.refused:
             given_up = (FINISH, plan.why_not, {"no_answer": True})
             return Reply(self._calls([given_up], turn), understood=plan.refused)
-        return Reply(note=plan.why_not)
+        return Reply(note=plan.why_not, understood=plan.respelled)
 
     def _calls(self, wanted: Sequence[tuple[str, str, dict[str, Any]]], turn: int) -> list[Call]:
         calls = []
@@ -75,6 +82,7 @@ class _Plan:
     state: State
     language: str
     words: Vocabulary
+    has_labels: Callable[[str], bool]
     understood: Understood | None = None
     """How the query that answers reads the question."""
     refused: Understood | None = None
@@ -120,11 +128,25 @@ class _Plan:
         return True
 
     @property
+    def respelled(self) -> Understood | None:
+        """The question with names as they are written here, where some were not found; None where none was alike."""
+        text = self.state["question"]
+        for search in self.seen.searches.values():
+            if search.suggestion:
+                text = text.replace(search.query, search.suggestion)
+        return Understood(unused=self._unknown, instead=(text,)) if text != self.state["question"] else None
+
+    @property
+    def _unknown(self) -> tuple[str, ...]:
+        """What was searched for and is not here by any name."""
+        return tuple(search.query for search in self.seen.searches.values() if search.rung == "none")
+
+    @property
     def why_not(self) -> str:
         """What to tell where nothing answers."""
         if self.refused:
             return f"Not understood: {', '.join(f'“{word}”' for word in self.refused.unused)}."
-        return why_unread(self.state["question"], self.language)
+        return why_unread(self.state["question"], self.language, self.has_labels)
 
 
 def _says_itself(query: str, seen: Evidence, focus: Sequence[Focus]) -> bool:

@@ -1,0 +1,83 @@
+"""What the offline policy says of its reading, when it refuses, and what it offers instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kbnav.agents.common.agent import Agent
+from kbnav.agents.spinach import build_spinach, has_labels
+from kbnav.knowledge.open import open_kb
+from kbnav.session import ask
+from kbnav.settings import load_settings
+from kbnav.trajectory import Outcome, Understood
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    settings = load_settings(kb="mini", model="offline", home=tmp_path_factory.mktemp("home"))
+    with open_kb(settings) as kb:
+        yield build_spinach(kb, settings)
+
+
+def told(agent: Agent, question: str) -> tuple[Outcome, Understood]:
+    outcome = ask(agent, question).outcome
+    assert outcome.understood
+    return outcome, outcome.understood
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "unused"),
+    [
+        ("Who discovered polonium?", "discoverer or inventor of polonium: [answer]", ()),
+        ("Wer entdeckte Polonium?", "Entdecker oder Erfinder von Polonium: [answer]", ()),
+        ("Which gas did Marie Curie discover?", "discoverer or inventor of [answer]: Marie Curie", ("gas",)),
+    ],
+)
+def test_an_answer_says_how_the_question_was_read(agent: Agent, question: str, text: str, unused: tuple[str, ...]):
+    outcome, understood = told(agent, question)
+    assert outcome.status == "answered"
+    assert understood.text.startswith(text)
+    assert understood.unused == unused
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Who is the husband of Marie Curie's favourite former colleague?",
+        "Which elements glow blue underwater in Warsaw and were discovered by Marie Curie?",
+    ],
+)
+def test_too_many_words_left_over_are_refused_with_a_question_that_is_answered(agent: Agent, question: str):
+    outcome, understood = told(agent, question)
+    assert outcome.status == "no answer"
+    assert outcome.table is None
+    assert outcome.note.startswith("Not understood: ")
+    for instead in understood.instead:
+        assert ask(agent, instead).outcome.status == "answered"
+
+
+def test_a_misspelled_name_is_offered_as_it_is_written(agent: Agent):
+    outcome, understood = told(agent, "Who discovered polonum?")
+    assert outcome.status == "no answer"
+    assert understood.unused == ("polonum",)
+    assert understood.instead == ("Who discovered polonium?",)
+
+
+def test_what_a_name_stands_for_can_be_said(agent: Agent):
+    assert ask(agent, "Who discovered polonium? (polonium: Q1128)").outcome.query == (
+        "SELECT DISTINCT ?answer WHERE { wd:Q1128 wdt:P61 ?answer . }"
+    )
+
+
+def test_it_is_known_whether_things_have_names_in_a_language(agent: Agent):
+    assert has_labels(agent.kb, "de")
+    assert not has_labels(agent.kb, "cs")
+
+
+def test_a_question_about_what_is_not_stated_is_not_answered_with_false(agent: Agent):
+    outcome, _ = told(agent, "Did Marie Curie discover oxygen?")
+    assert outcome.text == "✗ (no such statement here)"
+    assert outcome.table is not None
+    assert outcome.table.boolean is False
