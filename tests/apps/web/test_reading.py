@@ -106,12 +106,22 @@ def test_a_name_of_several_things_says_which_was_taken_and_offers_the_others(pag
     assert page.locator(".answer .text").last.inner_text() == "France"
 
 
+def test_a_knowledge_base_without_examples_has_some_made_of_its_data(page: Page, namesakes: Server):
+    page.goto(namesakes.url)
+    page.click(".example >> text=What is the country of")
+    wait_for_the_end(page)
+    assert page.locator(".head, .unused").count() == 0
+    assert page.inner_text(".answer .text") in ("France", "Texas's country")
+
+
 def test_a_card_says_what_an_entity_is(page: Page, server: Server):
     page.goto(server.url)
     ask(page, MARIE)
     wait_for_the_end(page)
     page.hover(".rows a >> nth=0")
     page.wait_for_selector(".card >> text=atomic number")
+    assert page.locator(".card dt").first.inner_text() == "instance of"
+    assert page.locator(".card dd").first.inner_text().startswith("chemical element")
     assert page.inner_text(".card strong") == "polonium"
     page.keyboard.press("Escape")
     assert page.locator(".card").count() == 0

@@ -131,6 +131,7 @@ class Service:
         self.pages = Pool(line(web.pages, many))
         self.downloads = Pool(line(web.downloads, False))
         self._built: dict[tuple[str, str, str], Agent | Retriever] = {}
+        self._examples: dict[str, tuple[str, ...]] = {}
         self._lock = threading.Lock()
 
     @property
@@ -160,8 +161,12 @@ class Service:
         return tuple(entry for entry in served.systems if any(map(entry.runs_with, self.models)))
 
     def examples(self, key: str) -> Sequence[str]:
-        """Questions that a bundled knowledge base can answer."""
-        return EXAMPLES.get(key, ())
+        """Questions that a knowledge base can answer: given for a bundled one, made of its data for another."""
+        return EXAMPLES.get(key) or self._examples.get(key, ())
+
+    def keep_examples(self, key: str, questions: Sequence[str]) -> None:
+        """Keep what was made of its data."""
+        self._examples[key] = tuple(questions)
 
     def chosen(self, kb: str = "", system: str = "", model: str = "") -> tuple[str, str, str]:
         """A choice with what was left open filled in: the first of each.

@@ -1,4 +1,4 @@
-"""The REST API of entities: a card that says what one is."""
+"""The REST API of what a knowledge base holds: a card that says what an entity is, questions that can be asked."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 
+from kbnav.apps.web.examples import made_examples
 from kbnav.apps.web.routes.common import REFUSALS, PartsOf, VisitorOf
 from kbnav.tools.show import cut
 
 router = APIRouter(prefix="/api", responses=REFUSALS)
 CARD_SECONDS = 10.0
+EXAMPLE_SECONDS = 60.0
 MOST_FACTS = 6
 MOST_ALIASES = 5
 WIDTH = 160
@@ -61,3 +63,16 @@ def _card(served: Any, entity_id: str, language: str) -> Card:
         text=cut(entry.document, 2 * WIDTH),
         href=served.link(entry.entity.id),
     )
+
+
+@router.get("/examples/{kb}")
+async def examples(kb: str, request: Request, parts: PartsOf, visitor: VisitorOf) -> list[str]:
+    """Questions that are known to be answered; where none are given, they are made once of the data, of a mirror's."""
+    served = parts.service.kb(kb)
+    if given := parts.service.examples(kb):
+        return list(given)
+    turn = {"gone": request.is_disconnected, "wait": parts.settings.web.wait_seconds, "refuse": served.guard.refuse}
+    look = partial(made_examples, served)
+    found = await parts.service.pages.run(visitor.owner, kb, look, seconds=EXAMPLE_SECONDS, **turn)
+    parts.service.keep_examples(kb, found)
+    return list(found)

@@ -84,10 +84,14 @@ function chat() {
     if (!running) welcome();
   }
 
+  /** What can be asked; where no questions are given, those that are made of the data come as soon as they are there. */
   function welcome() {
-    const examples = offered.kbs.find((one) => one.key === kb.value).examples;
-    runs.replaceChildren(h("div", { class: "welcome" }, h("p", {}, t("welcome.ask", { kb: kb.value })),
-      h("ul", {}, examples.map((text) => h("li", {}, h("button", { type: "button", class: "example", onclick: () => ask(text) }, text))))));
+    const chosen = kb.value;
+    const examples = h("ul");
+    const fill = (questions) => examples.replaceChildren(...questions.map((text) => h("li", {}, h("button", { type: "button", class: "example", onclick: () => ask(text) }, text))));
+    runs.replaceChildren(h("div", { class: "welcome" }, h("p", {}, t("welcome.ask", { kb: chosen })), examples));
+    if (base().examples.length) fill(base().examples);
+    else call(`/api/examples/${encodeURIComponent(chosen)}`).then(fill, () => null);
   }
 
   function work(view, close) {

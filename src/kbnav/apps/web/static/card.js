@@ -49,7 +49,7 @@ async function open(name) {
     found.about && h("p", { dir: "auto" }, found.about),
     found.aliases.length > 0 && h("p", { class: "soft", dir: "auto" }, found.aliases.join(" · ")),
     found.text && h("p", { dir: "auto" }, found.text),
-    h("dl", {}, found.facts.map(([property, value]) => [h("dt", { dir: "auto" }, property), h("dd", { dir: "auto" }, value)])));
+    h("dl", {}, found.facts.flatMap(([property, value]) => [h("dt", { dir: "auto" }, property), h("dd", { dir: "auto" }, value)])));
   name.setAttribute("aria-describedby", "card");
   document.body.append(card);
   const box = name.getBoundingClientRect();

@@ -145,7 +145,7 @@ class _Plan:
     def why_not(self) -> str:
         """What to tell where nothing answers."""
         if self.refused:
-            return f"Not understood: {', '.join(f'“{word}”' for word in self.refused.unused)}."
+            return "Too many words of the question are left over for an answer."
         return why_unread(self.state["question"], self.language, self.has_labels)
 
 
