@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,13 @@ from kbnav.evaluation.report import Report, html_report, load_report, markdown_r
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.scripted import ScriptedModel
-from kbnav.programs.build import described
+from kbnav.programs.build import Wanted, train_programs
 from kbnav.programs.candidates import FirstStage
+from kbnav.programs.loop import Plan
 from kbnav.programs.open import open_parts
 from kbnav.programs.retriever import AgentRetriever, AgentRetrieverOptions, build_agent_retriever
+from kbnav.programs.setting import described
+from kbnav.programs.trials import TrainingQuery
 from kbnav.settings import Settings
 from kbnav.trace import Trace
 from tests.apps.parts import Cli
@@ -173,6 +177,29 @@ def _colours(picture: Path) -> set[str]:
     corners = dots[[0, 0, -1, -1], [0, -1, 0, -1]]
     found = {"white"} if (corners == 1).all() else set()
     return found | ({"line"} if (dots.max(axis=2) - dots.min(axis=2) > 0.3).any() else set())
+
+
+def test_ablations_leave_out_functions_that_ask_a_model_or_see_relations_and_groups(
+    demo_kb: KnowledgeBase, demo_home: Path, tmp_path: Path
+):
+    assert isinstance(demo_kb, SkbKB)
+    settings = Settings(kb="demo", home=demo_home, base_url="http://127.0.0.1:1/v1", api_key="none")
+    offered = {
+        part: set(open_parts(demo_kb, settings, api_model="stub", without=(part,)).api.functions)
+        for part in ("contrast", "model-functions", "relations")
+    }
+    assert offered["contrast"] - offered["model-functions"] == {
+        *("parse_query", "score_texts", "check_texts", "extract", "summarise", "classify")
+    }
+    assert offered["contrast"] - offered["relations"] == {
+        *("relations_text", "documents_of", "related", "relations_of", "follow_path")
+    }
+    asked = [TrainingQuery(row["id"], row["question"], tuple(row["nodes"])) for row in made_questions(demo_kb)]
+    plan = Plan(steps=1, batch=1, without=frozenset({"groups"}))
+    for without, groups in ((plan.without, 1), (frozenset(), 2)):
+        wanted = Wanted(asked[::3], asked[1::3], replace(plan, without=without), most=2, smallest=3, weigh=False)
+        trained = train_programs(demo_kb, Settings(kb="demo", home=demo_home), wanted, tmp_path / str(groups))
+        assert len(trained.groups) == groups
 
 
 def test_one_ctrl_c_ends_a_training_whose_model_is_silent(sets: Path, demo_home: Path):

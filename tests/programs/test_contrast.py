@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -77,6 +78,12 @@ def test_answers_that_the_first_twenty_have_no_room_for_are_not_missed():
 @pytest.mark.parametrize(("threshold", "well"), [(0.5, 1), (0.49, 2), (0.7, 0)])
 def test_the_threshold_is_of_the_first_answer_or_more_and_of_what_is_found_more_than_it(threshold: float, well: int):
     assert split([placed("half", 1, None), placed("most", 1, 2, None)], threshold=threshold).went_well == well
+
+
+def test_a_hit_of_just_the_threshold_went_well():
+    whole = placed("1", 1)
+    at, below = (replace(whole, metrics={**whole.metrics, "hit@5": hit}) for hit in (0.5, 0.49))
+    assert (split([at]).went_well, split([below]).went_well) == (1, 0)
 
 
 def test_a_trial_that_failed_is_on_neither_side():

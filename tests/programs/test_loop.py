@@ -249,6 +249,11 @@ def test_examples_are_of_all_types_that_are_asked_for_by_their_shares():
     assert [int(one.id) for one in chosen] == sorted(int(one.id) for one in chosen)
     assert Counter(kind(one.answers[0]) for one in examples(asked, kind, "s", most=2)) == {"gene": 1, "disease": 1}
     assert len(examples(asked[:5], kind, "s")) == 5
+    assert Counter(kind(one.answers[0]) for one in examples(asked[78:], kind, "s")) == {
+        "gene": 11,
+        "disease": 7,
+        "drug": 2,
+    }
     assert asked_types(asked, lambda node: "") == []
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
@@ -14,6 +15,7 @@ import typer
 from kbnav.apps.cli import completion
 
 if TYPE_CHECKING:
+    from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.settings import Settings
 
 R = TypeVar("R")
@@ -170,6 +172,16 @@ def load(**overrides: object) -> Settings:
     for line in misspelled_variables():
         print(f"kbnav: {line}", file=sys.stderr)
     return load_settings(**overrides)
+
+
+@contextmanager
+def open_skb(settings: Settings, who: str) -> Iterator[SkbKB]:
+    """The SKB that ``settings`` name, open. Raises UsageError, which names ``who`` needs one, for another."""
+    from kbnav.knowledge.open import open_kb
+    from kbnav.knowledge.skb.kb import as_skb
+
+    with open_kb(settings) as kb:
+        yield as_skb(kb, who)
 
 
 def grouped(command: Callable[..., R]) -> Callable[..., R]:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from kbnav.apps.cli.arguments import BaseUrlOption, DataOption, DatasetGiven, JsonOption, ModelOption, load
+from kbnav.apps.cli.arguments import (
+    BaseUrlOption,
+    DataOption,
+    DatasetGiven,
+    JsonOption,
+    ModelOption,
+    load,
+    open_skb,
+)
 from kbnav.apps.cli.help import Commands
 from kbnav.apps.cli.terminal import print_json
 
@@ -149,7 +156,7 @@ def groups(kb: KbOption, questions: DatasetGiven, learned: Learned, as_json: Jso
     settings = load(kb=kb, data=learned.data, model=learned.model, base_url=learned.base_url)
     training, validation = _queries(questions.name, settings, learned.limit), _queries(learned.validation, settings)
     wanted = Wanted(training, validation, Plan(), learned.most, learned.smallest, grouping=learned.how())
-    with _open(settings) as opened:
+    with open_skb(settings, "programs") as opened:
         found = find_groups(opened, settings, wanted, learned.seed)
     templates = {one.id: one.template for one in training if one.template}
     likeness = None
@@ -201,7 +208,11 @@ def train(
     )
     for asked in (settings.model, course.api_model):
         check_limits(Limits(course.max_cost), asked or OFFLINE, list(settings.prices))
-    with stop_on_signals("ending this step") as stop, braking(stop, STOPPED) as brake, _open(settings) as opened:
+    with (
+        stop_on_signals("ending this step") as stop,
+        braking(stop, STOPPED) as brake,
+        open_skb(settings, "programs") as opened,
+    ):
         found = brake.within(lambda: train_programs(opened, settings, wanted, out, listener=_told, stopped=stop.is_set))
     if as_json:
         print_json({"out": str(out), "ended": found.ended, "cost": found.cost})
@@ -272,7 +283,7 @@ def evaluate(
 
     settings = load(kb=kb, data=data, model=model, base_url=base_url)
     asked = _queries(questions.name, settings, limit)
-    with _open(settings) as opened:
+    with open_skb(settings, "programs") as opened:
         built = build_agent_retriever(opened, settings, AgentRetrieverOptions(trained=str(folder)))
         if case is not None:
             print(_case(opened, settings, built, asked, case))
@@ -377,15 +388,6 @@ def _queries(name: str, settings: Settings, limit: int | None = None) -> list[Tr
     if not found:
         raise UsageError(f"no question of {name} has gold nodes")
     return found[:limit]
-
-
-@contextmanager
-def _open(settings: Settings) -> Iterator[SkbKB]:
-    from kbnav.knowledge.open import open_kb
-    from kbnav.knowledge.skb.kb import as_skb
-
-    with open_kb(settings) as kb:
-        yield as_skb(kb, "programs")
 
 
 app.add(groups)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from kbnav.apps.cli.arguments import DataOption, JsonOption, load
+from kbnav.apps.cli.arguments import DataOption, JsonOption, load, open_skb
 from kbnav.apps.cli.building import Progress
 from kbnav.apps.cli.fusing import fuse
 from kbnav.apps.cli.help import Commands
@@ -163,7 +163,7 @@ def dense(
     from kbnav.training.negatives import read_sources
 
     settings = learned.settings()
-    with _open(settings) as kb, _progress() as progress:
+    with open_skb(settings, "kbnav train") as kb, _progress() as progress:
         options = DenseOptions(
             base=base,
             two=not shared,
@@ -237,7 +237,7 @@ def embed(
     as_json: JsonOption = False,
 ) -> None:
     """Make the vectors of an SKB by a trained encoder, beside it, as after an update. Killed, it goes on."""
-    with _open(load(kb=kb)) as opened, _progress() as progress:
+    with open_skb(load(kb=kb), "kbnav train") as opened, _progress() as progress:
         count = _embed(folder, opened, progress)
     if as_json:
         print_json({"folder": str(folder), "vectors": count})
@@ -292,15 +292,6 @@ def _progress() -> Iterator[Progress]:
 
     with Progress(Console(stderr=True, quiet=os.environ.get("RANK", "0") != "0")) as progress:
         yield progress
-
-
-@contextmanager
-def _open(settings: Settings) -> Iterator[SkbKB]:
-    from kbnav.knowledge.open import open_kb
-    from kbnav.knowledge.skb.kb import as_skb
-
-    with open_kb(settings) as kb:
-        yield as_skb(kb, "kbnav train")
 
 
 app.add(dense)
