@@ -212,7 +212,7 @@ def cross(
     from kbnav.training.cross import CrossOptions, train_cross
 
     settings = learned.settings()
-    with _open(settings) as kb, _progress() as progress:
+    with open_skb(settings, "kbnav train") as kb, _progress() as progress:
         options = CrossOptions(
             base=base,
             layers=layers,
