@@ -52,7 +52,7 @@ def main() -> None:
             folder = Path(place) / what / MODEL
             folder.mkdir(parents=True)
             model.save_pretrained(str(folder), create_model_card=False)
-            scorer = Exported(export(model.model, folder, int8=int8).parent, given.longest)
+            scorer = Exported(export(model, folder, int8=int8).parent, given.longest)
             show(what, lambda pair, scorer=scorer: scorer.score(*pair), asked)
 
 

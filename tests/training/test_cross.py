@@ -71,7 +71,7 @@ def test_it_beats_chance_its_untrained_self_and_what_it_ranks_again(shop: SkbKB,
 def test_what_is_exported_scores_as_what_was_trained(trained: Path, tmp_path: Path):
     plain, folder = Torch(trained / MODEL), tmp_path / MODEL
     shutil.copytree(trained / MODEL, folder)
-    export(CrossEncoder(str(folder), device="cpu").model, folder, int8=False)
+    export(CrossEncoder(str(folder), device="cpu"), folder, int8=False)
     query = "Which good is item 3?"
     texts = [f"name: item {number} {number % 2}. for {1 + number % 2} coins" for number in range(20)]
     texts += ["", " ".join(DOCUMENT)]

@@ -234,7 +234,7 @@ def fit_head(scores: Sequence[Scores], lists: Sequence[Listed]) -> Head:
 def _save(model: Any, head: Head, folder: Path) -> None:
     model.save_pretrained(str(folder), create_model_card=False)
     head.save(folder)
-    export(model.model, folder)
+    export(model, folder)
 
 
 def _card(

@@ -9,17 +9,19 @@ from typing import Any
 from kbnav.retrieval.cross_model import ONNX
 
 
-def export(model: Any, folder: Path, *, int8: bool = True) -> Path:
-    """Write ``model.onnx`` of a sequence classifier of transformers; with ``int8`` its weights are quantized.
+def export(encoder: Any, folder: Path, *, int8: bool = True) -> Path:
+    """Write ``model.onnx`` of a ``CrossEncoder``; with ``int8`` its weights are quantized.
 
-    Its inputs are ``input_ids``, ``attention_mask`` and, where the model has them, ``types``, each [texts, tokens].
+    Its inputs are ``input_ids``, ``attention_mask`` and, where its tokenizer gives them, ``types``: which of the two
+    texts a token is of. Each is [texts, tokens].
     """
     import torch
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     names = ["input_ids", "attention_mask"]
-    if getattr(model.config, "type_vocab_size", 0) > 1:
+    if "token_type_ids" in encoder.tokenizer.model_input_names:
         names.append("types")
+    model = encoder.model.eval().cpu()
 
     class Logits(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -30,7 +32,6 @@ def export(model: Any, folder: Path, *, int8: bool = True) -> Path:
             more = {} if types is None else {"token_type_ids": types}
             return self.model(input_ids=input_ids, attention_mask=attention_mask, **more).logits
 
-    model = model.eval().cpu()
     plain, path = folder / "float32.onnx", folder / ONNX
     example = torch.ones((2, 8), dtype=torch.long)
     axes = {name: {0: "texts", 1: "tokens"} for name in names} | {"scores": {0: "texts"}}
