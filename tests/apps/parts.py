@@ -9,7 +9,10 @@ import pytest
 
 from kbnav.apps.cli import main
 from kbnav.systems import SystemEntry
+from tests.models.stub import Canned, ModelStub, completion
 
+QUESTION = "Which elements were discovered by Marie Curie?"
+QUERY = "SELECT ?element WHERE { ?element wdt:P61 wd:Q7186 }"
 RANKER = SystemEntry("ranker", "A retriever of somebody's own.", "nowhere:build", "retriever")
 
 
@@ -28,3 +31,17 @@ class Cli:
             main()
         out, error = self._capsys.readouterr()
         return int(ended.value.code or 0), out, error
+
+
+def curie(*, query: str = QUERY, said: str = "Polonium and radium.") -> list[Canned]:
+    """A model that searches, queries, finishes and writes."""
+    return [
+        completion(None, [("search_entities", {"thought": "Who is she?", "query": "Marie Curie"})]),
+        completion(None, [("execute_query", {"thought": "Ask.", "query": query})]),
+        completion(None, [("finish", {"thought": "Done."})]),
+        completion(said),
+    ]
+
+
+def model(stub: ModelStub) -> list[str]:
+    return ["--model", "stub", "--base-url", stub.base_url]

@@ -9,51 +9,14 @@ import re
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from importlib.metadata import version
-from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
-from kbnav.trajectory import load_run, save_run
-from tests.apps.parts import Cli
+from kbnav.trajectory import load_run
+from tests.apps.parts import QUERY, QUESTION, curie, model
 from tests.models.stub import Canned, ModelStub, completion, failure, silent_endpoint
-
-QUESTION = "Which elements were discovered by Marie Curie?"
-QUERY = "SELECT ?element WHERE { ?element wdt:P61 wd:Q7186 }"
-
-
-@pytest.fixture
-def home(mini_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home of the test's own, with the bundled mirror already unpacked."""
-    folder = tmp_path / "home"
-    folder.mkdir()
-    (mini_home / "mirrors").mkdir(exist_ok=True)
-    (folder / "mirrors").symlink_to(mini_home / "mirrors")
-    monkeypatch.setenv("KBNAV_HOME", str(folder))
-    monkeypatch.setenv("COLUMNS", "100")
-    return folder
-
-
-@pytest.fixture
-def kbnav(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    monkeypatch.chdir(home)
-    return Cli(monkeypatch, capsys)
-
-
-def curie(*, query: str = QUERY, said: str = "Polonium and radium.") -> list[Canned]:
-    """A model that searches, queries, finishes and writes."""
-    return [
-        completion(None, [("search_entities", {"thought": "Who is she?", "query": "Marie Curie"})]),
-        completion(None, [("execute_query", {"thought": "Ask.", "query": query})]),
-        completion(None, [("finish", {"thought": "Done."})]),
-        completion(said),
-    ]
-
-
-def model(stub: ModelStub) -> list[str]:
-    return ["--model", "stub", "--base-url", stub.base_url]
 
 
 def test_ask_streams_steps_then_prints_answer_table_query_with_labels_and_link(kbnav):
@@ -211,43 +174,6 @@ def test_a_model_without_a_key_says_what_to_set(kbnav):
         assert "set OPENAI_API_KEY" in error
 
 
-def test_show_prints_every_step_and_marks_those_taken_back(kbnav):
-    again = curie()
-    with ModelStub([again[0], *again]) as stub:
-        _, out, _ = kbnav("ask", "-q", "--json", *model(stub), QUESTION)
-    code, shown, _ = kbnav("show", "last")
-    assert code == 0
-    assert json.loads(out)["run"] in shown
-    assert "↶ search_entities Marie Curie (repeat)" in shown
-    assert "↶ search_entities Marie Curie (rolled back)" in shown
-    assert "2 taken back" in shown
-
-
-def test_a_finish_beside_other_calls_was_not_run_and_so_not_taken_back(kbnav):
-    search, _, finish, said = curie()
-    both = completion(None, [("execute_query", {"thought": "Ask.", "query": QUERY}), ("finish", {})])
-    with ModelStub([search, both, finish, said]) as stub:
-        _, out, _ = kbnav("ask", "-q", "--json", *model(stub), QUESTION)
-    answer = json.loads(out)
-    assert (answer["taken_back"], answer["not_run"]) == (0, 1)
-    _, shown, _ = kbnav("show", "last")
-    assert "3 steps, 1 not run," in shown
-    assert "taken back" not in shown
-
-
-def test_runs_lists_what_was_asked_the_newest_last_and_ids_that_show_knows(kbnav):
-    assert kbnav("runs") == (0, "", "")
-    for question in ("Who was the spouse of Marie Curie?", "Which elements were discovered by Marie Curie?"):
-        kbnav("ask", "--quiet", question)
-    code, out, _ = kbnav("runs")
-    first, second = out.splitlines()
-    assert code == 0
-    assert "answered" in first
-    assert first.endswith("Who was the spouse of Marie Curie?")
-    assert kbnav("show", second.split()[0])[0] == 0
-    assert kbnav("runs", "--limit", "1")[1] == second + "\n"
-
-
 def test_ctrl_c_ends_a_run_at_once_and_saves_it(home):
     with silent_endpoint() as (url, asked, _):
         command = [
@@ -275,48 +201,9 @@ def test_the_version_is_that_of_the_package(kbnav):
     assert kbnav("--version") == (0, f"kbnav {version('kbnav')}\n", "")
 
 
-def test_a_saved_run_can_be_replayed_without_its_model(kbnav, home):
-    with ModelStub(curie()) as stub:
-        kbnav("ask", "-q", *model(stub), QUESTION)
-    (saved,) = (home / "runs").glob("*.json")
-    code, out, _ = kbnav("ask", "--json", "-q", "--model", f"replay:{saved}", QUESTION)
-    assert code == 0
-    assert json.loads(out)["query"] == QUERY
-
-
-def test_a_chat_understands_a_follow_up_and_goes_on_by_its_id(kbnav):
-    with ModelStub(curie()) as stub:
-        code, out, _ = kbnav("chat", *model(stub), typed=f"{QUESTION}\n")
-    session = out.split("session ")[1].split()[0]
-    assert f"kbnav chat --session {session} --model stub --base-url {stub.base_url}" in out
-    assert code == 0
-    with ModelStub(curie(query="SELECT ?spouse WHERE { wd:Q7186 wdt:P26 ?spouse }", said="Pierre Curie.")) as stub:
-        code, out, _ = kbnav("chat", "--session", session, *model(stub), typed="And who was her husband?\n")
-    assert code == 0
-    assert "Pierre Curie." in out
-    sent = stub.requests[0]["messages"]
-    assert [message["role"] for message in sent] == [
-        "system", "user", "assistant", "tool", "assistant", "tool", "assistant", "tool", "assistant", "user",
-    ]  # fmt: skip
-    assert sent[1]["content"] == QUESTION
-    assert json.loads(sent[4]["tool_calls"][0]["function"]["arguments"])["query"] == QUERY
-    assert "polonium" in sent[5]["content"]
-    assert sent[8]["content"] == "Polonium and radium."
-    assert sent[9]["content"] == "And who was her husband?"
-
-
 def test_a_link_to_live_wikidata_says_that_it_is_not_this_copy(kbnav):
     _, out, _ = kbnav("ask", "-q", QUESTION)
     assert "the link asks live Wikidata" in out
-
-
-def test_a_bad_line_or_a_failing_model_does_not_end_a_chat(kbnav):
-    with ModelStub([failure(401, "Incorrect\x1b[2J key"), *curie()]) as stub:
-        code, out, error = kbnav("chat", *model(stub), typed=f"{'x' * 20_000}\n{QUESTION}\n{QUESTION}\n")
-    assert code == 0
-    assert "20,000 characters" in error
-    assert "refused the key: Incorrect[2J key" in error
-    assert "Polonium and radium." in out
 
 
 def test_the_best_so_far_is_exit_code_0_and_the_words_are_asked_to_say_so(kbnav):
@@ -379,58 +266,6 @@ def test_a_question_is_read_from_standard_input(kbnav):
     code, out, _ = kbnav("ask", "-q", "--json", "-", typed="Which elements were\ndiscovered by Marie Curie?\n")
     assert code == 0
     assert json.loads(out)["question"] == QUESTION
-
-
-def test_ask_continue_is_a_follow_up_to_the_last_question(kbnav, home):
-    code, _, error = kbnav("ask", "--continue", "And her husband?")
-    assert (code, error) == (2, "kbnav: nothing was asked before that could be followed up\n")
-    with ModelStub(curie()) as stub:
-        kbnav("ask", "-q", *model(stub), QUESTION)
-    (asked,) = (home / "runs").glob("*.json")
-    for name, language in (("bm25", "en"), ("tests.apps.parts:RANKER", "en"), ("gone:build_it", "")):
-        ranked = replace(load_run(asked), id=f"run-{name}", system=name, language=language, question="words")
-        save_run(ranked, home / "runs")
-    follow = curie(query="SELECT ?spouse WHERE { wd:Q7186 wdt:P26 ?spouse }", said="Pierre Curie.")
-    with ModelStub(follow) as second:
-        code, out, _ = kbnav("ask", "-q", "--continue", "--base-url", second.base_url, "And who was her husband?")
-    assert code == 0
-    assert f"after: {QUESTION}" in out
-    assert "Pierre Curie." in out
-    sent = second.requests[0]
-    assert sent["model"] == "stub"
-    assert [message["content"] for message in sent["messages"] if message["role"] == "user"][:2] == [
-        QUESTION,
-        "And who was her husband?",
-    ]
-
-
-def test_what_can_be_typed_in_a_chat_beside_questions(kbnav, home):
-    lines = [
-        "/sparql", "/nonsense", "/help", QUESTION, "/sparql", "/steps", "/model", "/kb", "/model gpt-4o", "/kb nowhere",
-        "/save", "/save answers.json", "/save table.csv", "/save table.txt", "/kb demo", "/save",
-    ]  # fmt: skip
-    code, out, error = kbnav("chat", "--quiet", typed="\n".join(lines) + "\n")
-    assert code == 0
-    before, after = out.split("polonium, radium", 1)
-    assert "there is no /nonsense; /help lists what there is" in before
-    assert [line for line in ("/help", "/sparql", "/steps", "/model", "/kb", "/save") if line not in before] == []
-    assert "→" not in before
-    assert after.count("SELECT DISTINCT ?answer WHERE { ?answer wdt:P61 wd:Q7186 .") == 4
-    assert "→ search_entities" in after
-    assert "model: offline" in after
-    assert "kb: mini" in after
-    assert "nothing was asked yet" in error
-    assert "set OPENAI_API_KEY" in error
-    assert "no knowledge base 'nowhere'" in error
-    assert "must end in .md, .json or .csv" in error
-    assert "from now on on demo with offline" in after
-    session = out.split("session ")[1].split()[0]
-    assert f"kbnav chat --session {session} --kb demo" in after
-    assert json.loads((home / "answers.json").read_text())[0]["question"] == QUESTION
-    assert (home / "table.csv").read_text().splitlines()[0] == "answer"
-    told = (home / f"{session}.md").read_text()
-    assert told.startswith(f"## {QUESTION}\n\npolonium, radium\n\n| answer |\n| --- |\n| Q979 (polonium) |\n")
-    assert "# P61: discoverer or inventor\n" in told
 
 
 def test_parts_are_left_out_of_a_question_as_of_a_benchmark(kbnav):
