@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 HEAVY = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }"
 MIX = {"browse": 60, "ask": 25, "download": 10, "heavy": 2, "hanging": 3}
 """What a reader does next, of a hundred times."""
-TOLD = {"heavy": {200, 409, 429, 504}, "hanging": {429, 502, 503, 504}}
-"""Answers that are as they should be where 200 is not the only one: in time, too busy, out of time, out of service."""
+TOLD = {"heavy": {200, 422, 429, 504}, "hanging": {429, 502, 503, 504}}
+"""Answers that are as they should be where 200 is not the only one: stopped at a limit, too busy, out of service."""
 PATIENCE = 300.0
 """Seconds after which a reader gives up, which counts as lost."""
 
