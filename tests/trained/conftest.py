@@ -1,4 +1,4 @@
-"""The shop, built once."""
+"""The shop and the halls, built once."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.training.data import Split, split
+from tests.trained.halls import halls
 from tests.trained.shop import build_shop, examples
 
 
@@ -27,3 +28,9 @@ def shop(shop_folder: Path) -> Iterator[SkbKB]:
 @pytest.fixture(scope="session")
 def shop_split(shop: SkbKB) -> Split:
     return split(examples(shop, range(3)), examples(shop, range(3, 4)), {"shop": "0" * 64})
+
+
+@pytest.fixture(scope="session")
+def hall(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SkbKB]:
+    with SKB.open(halls(tmp_path_factory.mktemp("halls"))) as skb:
+        yield SkbKB(skb)

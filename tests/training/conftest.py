@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.trained.conftest import shop, shop_folder, shop_split
+from tests.trained.conftest import hall, shop, shop_folder, shop_split
 from tests.trained.shop import ASKED, DOCUMENT, QUESTION, THEMES
 
-__all__ = ["base", "one_thread", "shop", "shop_folder", "shop_split"]
+__all__ = ["base", "hall", "one_thread", "shop", "shop_folder", "shop_split"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,7 +14,7 @@ from kbnav.retrieval.cross_model import Features, Scores
 from kbnav.training.data import Example
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Listed:
     """The candidates of a question, with the features [c, f] of where they came from."""
 

@@ -217,7 +217,7 @@ def cross(
             base=base,
             layers=layers,
             longest=longest,
-            systems=tuple(one.strip() for one in systems.split(",") if one.strip()),
+            systems=_names(systems),
             depth=depth,
             listed=listed,
             positives=positives,
@@ -225,6 +225,44 @@ def cross(
         )
         split = learned.split(kb, settings, course.seed)
         card = train_cross(
+            kb, split, learned.out, options, course.schedule(), settings, listener=_told, progress=progress
+        )
+    if card is not None:
+        _print(learned.out, card, as_json)
+
+
+def qagnn(
+    learned: Learned,
+    course: Course,
+    systems: Annotated[
+        str, typer.Option("--systems", metavar="SYSTEMS", help="Whose first nodes are ranked again, with commas.")
+    ] = "graph-rank,bm25,vss",
+    depth: Annotated[
+        int, typer.Option("--depth", metavar="N", min=2, max=150, help="Nodes that are ranked again.")
+    ] = 50,
+    nodes: Annotated[
+        int, typer.Option("--nodes", metavar="N", min=10, help="Of a question's subgraph, at most.")
+    ] = 200,
+    width: Annotated[int, typer.Option("--width", metavar="N", min=8, help="Of the network's states.")] = 128,
+    layers: Annotated[int, typer.Option("--layers", metavar="N", min=1, help="Rounds of messages.")] = 3,
+    relations: RelationsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train a graph network that ranks again what other systems find (QAGNN). Killed, the same command goes on."""
+    from kbnav.training.qagnn import QAGNNOptions, train_qagnn
+
+    settings = learned.settings()
+    with open_skb(settings, "kbnav train") as kb, _progress() as progress:
+        options = QAGNNOptions(
+            systems=_names(systems),
+            depth=depth,
+            nodes=nodes,
+            width=width,
+            layers=layers,
+            relations=kb.skb.relational_vectors is not None if relations is None else relations,
+        )
+        split = learned.split(kb, settings, course.seed)
+        card = train_qagnn(
             kb, split, learned.out, options, course.schedule(), settings, listener=_told, progress=progress
         )
     if card is not None:
@@ -252,6 +290,10 @@ def _embed(folder: Path, kb: SkbKB, progress: Progress) -> int:
     encoder = Trained.load(folder)
     make(folder, kb.skb, encoder, encoder.card, progress)
     return kb.skb.meta.nodes
+
+
+def _names(systems: str) -> tuple[str, ...]:
+    return tuple(one.strip() for one in systems.split(",") if one.strip())
 
 
 def _answered(dataset: Dataset, kb: SkbKB) -> list[Example]:
@@ -296,5 +338,6 @@ def _progress() -> Iterator[Progress]:
 
 app.add(dense)
 app.add(cross)
+app.add(qagnn)
 app.add(fuse)
 app.add(embed)

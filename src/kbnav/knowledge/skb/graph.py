@@ -109,6 +109,11 @@ class Graph:
         """The number of edges of every node in one direction, shape [nodes]."""
         return np.diff(self._start[direction == "in"])
 
+    def arrays(self, direction: Literal["out", "in"]) -> tuple[npt.NDArray[np.int64], Nodes, Array]:
+        """The rows of one direction as they are stored: starts [nodes + 1], neighbours and relations [edges]."""
+        way = direction == "in"
+        return self._start[way], self._nodes[way], self._relations[way]
+
     def all_edges(self) -> Row:
         """Targets and relations of all edges, in the order of their sources: those of node 0 come first."""
         return Row(self._nodes[0], self._relations[0])

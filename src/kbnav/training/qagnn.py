@@ -1,0 +1,198 @@
+"""Training ``qagnn``: a graph network over the candidates' subgraphs, by a ranking loss on the training split.
+
+The course is transformers' trainer: checkpoints, precision, several processes and the early end are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kbnav.errors import UsageError
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.schema import Progress, no_progress
+from kbnav.planning.seq2seq_model import device_of, dtype_of
+from kbnav.retrieval.cross_candidates import PER_SYSTEM, SYSTEMS, Candidates, Found
+from kbnav.retrieval.cross_model import Scores
+from kbnav.retrieval.qagnn import WEIGHTS, tensors
+from kbnav.retrieval.subgraph import MOST_NODES, Builder, Subgraph, together
+from kbnav.retrieval.vss import document_vectors
+from kbnav.settings import Settings
+from kbnav.trained import Card
+from kbnav.training.candidates import Listed, means, read_lists
+from kbnav.training.course import Ended, Listener, Schedule, arguments, quiet, require, run
+from kbnav.training.data import Split
+from kbnav.training.folder import Workshop, identity, versions
+from kbnav.training.models import weights_sha256
+
+_BUILT = 20_000
+"""Subgraphs that are kept from one epoch to the next, of some 30 kB each."""
+
+
+@dataclass(frozen=True)
+class QAGNNOptions:
+    """What is trained on what: ``depth`` candidates in a subgraph of at most ``nodes``; ``relations`` as for dense."""
+
+    systems: tuple[str, ...] = SYSTEMS
+    depth: int = 50
+    nodes: int = MOST_NODES
+    width: int = 128
+    layers: int = 3
+    relations: bool = False
+
+
+def train_qagnn(
+    kb: SkbKB,
+    split: Split,
+    out: Path,
+    options: QAGNNOptions,
+    schedule: Schedule,
+    settings: Settings,
+    *,
+    listener: Listener | None = None,
+    progress: Progress = no_progress,
+) -> Card | None:
+    """Train into the folder ``out``; see ``train_dense``, whose rules hold here too."""
+    require("training the graph network")
+    quiet()
+    import torch
+    from safetensors.torch import save_file
+
+    from kbnav.retrieval.qagnn_model import Network, Sizes
+
+    index, _ = document_vectors(kb, relations=options.relations)
+    device = device_of(schedule.device)
+    dtype = dtype_of(schedule.dtype, device)
+    candidates = Candidates.open(kb, settings, options.systems, options.depth, {})
+    meta = kb.skb.meta
+    features = PER_SYSTEM * len(options.systems)
+    sizes = Sizes(index.vectors.shape[1], len(meta.types), len(meta.relations), features, options.width, options.layers)
+    torch.manual_seed(schedule.seed)
+    network = Network(sizes)
+    seen = [[one.model_dump() for one in part] for part in split.seen]
+    fixed = {"options": asdict(options), "schedule": schedule.fixed, "dtype": dtype, "encoder": index.encoder_name}
+    workshop = Workshop(out, identity(fixed, {"seen": seen, "skb": meta.data}))
+    args = _arguments(workshop, schedule, device, dtype)
+    with args.main_process_first(desc="the training's data"):
+        if args.should_save:
+            workshop.begin()
+        found = workshop.prepared(partial(_prepare, split, candidates, progress))
+    builder = Builder(kb.skb, index, most=options.nodes)
+    lists = read_lists(found["validation"], split.validation)
+    learned = [one for one in read_lists(found["training"], split.training) if one.right.any() and not one.right.all()]
+    if not learned:
+        raise UsageError("there is nothing to learn from: no answer of a training question is among its candidates")
+    built = lru_cache(_BUILT)(lambda one: builder.build(one.example.text, Found(list(one.nodes), one.features)))
+    make = partial(_collate, built=built, vectors=index.vectors, relations=len(meta.relations))
+    trainer = _trainer(network, args, learned, lists, make, schedule.batch)
+    ended = run(trainer, out, schedule, listener, progress)
+    if not args.should_save:
+        return None
+    weights = {name: values.detach().cpu().contiguous() for name, values in network.state_dict().items()}
+    files = workshop.put(lambda part: save_file(weights, part / WEIGHTS))
+    kept = {"sizes": sizes._asdict(), "encoder": index.encoder_name}
+    card = _card(kb, split, options, schedule, ended, kept)
+    card = card.model_copy(
+        update={"files": files, "device": f"{device}, {dtype}", "base_sha256": weights_sha256(network)}
+    )
+    workshop.finish(card)
+    return card
+
+
+def _prepare(split: Split, candidates: Candidates, progress: Progress) -> dict[str, Any]:
+    """The candidates of all questions, as plain data."""
+    total = len(split.training) + len(split.validation)
+    found: dict[str, list[dict[str, Any]]] = {"training": [], "validation": []}
+    done = 0
+    for part, examples in (("training", split.training), ("validation", split.validation)):
+        for one in examples:
+            progress("candidates", done, total)
+            listed = candidates.find(one.text)
+            found[part].append({"nodes": listed.nodes, "features": listed.features.tolist()})
+            done += 1
+    progress("candidates", total, total)
+    return found
+
+
+def _arguments(workshop: Workshop, schedule: Schedule, device: str, dtype: str) -> Any:
+    from transformers import TrainingArguments
+
+    return arguments(TrainingArguments, workshop.work, schedule, device, dtype, remove_unused_columns=False)
+
+
+def _collate(
+    lists: Sequence[Listed], *, built: Callable[[Listed], Subgraph], vectors: Any, relations: int
+) -> dict[str, Any]:
+    """A batch of the network's: subgraphs, which candidates answer, and where each question's candidates begin."""
+    import torch
+
+    right = np.concatenate([one.right for one in lists])
+    starts = np.cumsum([0, *(len(one.nodes) for one in lists)])
+    more = {"labels": torch.from_numpy(right), "starts": torch.from_numpy(starts)}
+    return tensors(together([built(one) for one in lists], vectors, relations)) | more
+
+
+def _trainer(network: Any, args: Any, learned: Sequence[Listed], lists: Sequence[Listed], make: Any, batch: int) -> Any:
+    from transformers import Trainer
+
+    class Graphs(Trainer):  # type: ignore[misc]
+        """Its evaluation ranks the candidates of the validation questions."""
+
+        def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+            scores = _scored(network, [one for one in lists if one.nodes], make, batch, self.args.device)
+            given = iter(scores)
+            every = [next(given) if one.nodes else np.zeros(0, np.float32) for one in lists]
+            found = {f"eval_{name}": value for name, value in means(lists, every).items()}
+            self.log(found)
+            self.control: Any = self.callback_handler.on_evaluate(self.args, self.state, self.control, found)
+            return found
+
+    return Graphs(model=network, args=args, train_dataset=list(learned), eval_dataset=list(lists), data_collator=make)
+
+
+def _scored(network: Any, lists: Sequence[Listed], make: Any, batch: int, device: Any) -> list[Scores]:
+    """The network's scores of the candidates of some questions, as it is now."""
+    import torch
+
+    found: list[Scores] = []
+    was, _ = network.training, network.eval()
+    with torch.no_grad():
+        for first in range(0, len(lists), batch):
+            some = lists[first : first + batch]
+            given: Mapping[str, Any] = {name: values.to(device) for name, values in make(some).items()}
+            scores = network(**{**given, "labels": None})["scores"].cpu().numpy()
+            found += np.split(scores, np.cumsum([len(one.nodes) for one in some])[:-1])
+    network.train(was)
+    return found
+
+
+def _card(
+    kb: SkbKB, split: Split, options: QAGNNOptions, schedule: Schedule, ended: Ended, kept: Mapping[str, Any]
+) -> Card:
+    training, apart = split.seen
+    return Card(
+        kind="qagnn",
+        skb=kb.skb.meta.name,
+        schema_sha256=kb.skb.meta.schema_sha256,
+        relations=options.relations,
+        base="",
+        base_sha256="",
+        settings={**asdict(options), **asdict(schedule), **kept},
+        data=dict(split.datasets),
+        training=training,
+        validation=apart,
+        epochs=ended.points[-1].epoch,
+        best_epoch=ended.best.epoch,
+        pool=options.depth,
+        before=dict(ended.points[0].scores),
+        after=dict(ended.best.scores),
+        seconds=ended.seconds,
+        device="",
+        versions=versions("torch", "transformers"),
+        files={},
+    )

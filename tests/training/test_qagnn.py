@@ -1,0 +1,110 @@
+"""The graph network, trained from nothing in seconds. ``make train-test`` runs this: it needs torch.
+
+The hall has rooms and doors; a question names a room and asks for what is two doors away by its colour's door. Only the
+graph tells: all rooms have the same words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from kbnav.errors import UsageError
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.store import SKB
+from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.cross_candidates import Found
+from kbnav.retrieval.qagnn import tensors
+from kbnav.retrieval.qagnn_model import Network, Sizes
+from kbnav.retrieval.subgraph import Builder, together
+from kbnav.settings import Settings
+from kbnav.trained import MODEL, digests, read_card
+from kbnav.training.course import CURVE, Point, Schedule
+from kbnav.training.data import Split, examples, split
+from kbnav.training.qagnn import QAGNNOptions, train_qagnn
+from tests.trained.halls import DOORS, halls, names
+
+SCHEDULE = Schedule(epochs=12, rate=3e-3, batch=10, device="cpu", patience=12)
+OPTIONS = QAGNNOptions(systems=("bm25",), depth=20, nodes=60, width=32, layers=2)
+
+
+def asked(first: int, last: int) -> list[tuple[str, str, list[str], dict[str, object]]]:
+    return [
+        (f"{number}/{place}", f"What is behind the {door} of {names()[number]}?", [f"t{number}-{place}"], {})
+        for number in range(first, last)
+        for place, door in enumerate(DOORS)
+    ]
+
+
+@pytest.fixture(scope="module")
+def parts(hall: SkbKB) -> Split:
+    return split(examples(asked(0, 40), hall.skb), examples(asked(40, 50), hall.skb), {"halls": "0" * 64})
+
+
+@pytest.fixture(scope="module")
+def trained(hall: SkbKB, parts: Split, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("qagnn") / "trained"
+    train_qagnn(hall, parts, out, OPTIONS, SCHEDULE, Settings())
+    return out
+
+
+def hits(kb: SkbKB, system: str, **options: object) -> float:
+    retriever = build_retriever(system, kb, Settings(), options)
+    tried = asked(50, 60)
+    return sum(retriever.retrieve(text, 1).ids[0] == wanted[0] for _, text, wanted, _ in tried) / len(tried)
+
+
+def test_it_learns_which_relation_is_meant_on_rooms_it_has_not_seen(hall: SkbKB, trained: Path):
+    card = read_card(trained, "qagnn")
+    assert card.before["hit@1"] < 0.5
+    assert card.after["hit@1"] > 0.8
+    assert hits(hall, "qagnn", trained=str(trained), depth=20) > 0.8
+    assert hits(hall, "bm25") < 0.5  # a third of the things that the room holds, by chance
+
+
+def test_subgraphs_in_one_batch_score_as_they_do_alone(hall: SkbKB):
+    skb = hall.skb
+    builder, relations = Builder(skb, skb.vectors, most=40), len(skb.meta.relations)
+    torch.manual_seed(0)
+    network = Network(Sizes(skb.vectors.vectors.shape[1], 2, relations, 2, 16, 2)).eval()
+    graphs = [
+        builder.build(text, Found([skb.number(f"t{one}-0"), skb.number(f"t{one}-1")], np.ones((2, 2), np.float32)))
+        for one, (_, text, _, _) in enumerate(asked(0, 4))
+    ]
+    with torch.no_grad():
+        whole = network(**tensors(together(graphs, skb.vectors.vectors, relations)))["scores"]
+        alone = [network(**tensors(together([one], skb.vectors.vectors, relations)))["scores"] for one in graphs]
+    assert torch.allclose(whole, torch.cat(alone), atol=1e-5)
+
+
+class Killed(BaseException):
+    """Ends a training from outside."""
+
+
+def test_a_training_that_was_killed_goes_on_to_the_same_weights(hall: SkbKB, parts: Split, tmp_path: Path):
+    def kill(point: Point) -> None:
+        if point.epoch == 2:
+            raise Killed
+
+    short = replace(SCHEDULE, epochs=3)
+    train_qagnn(hall, parts, tmp_path / "whole", OPTIONS, short, Settings())
+    with pytest.raises(Killed):
+        train_qagnn(hall, parts, tmp_path / "killed", OPTIONS, short, Settings(), listener=kill)
+    train_qagnn(hall, parts, tmp_path / "killed", OPTIONS, short, Settings())
+    assert digests(tmp_path / "killed" / MODEL) == digests(tmp_path / "whole" / MODEL)
+    assert (tmp_path / "killed" / CURVE).read_text() == (tmp_path / "whole" / CURVE).read_text()
+
+
+def test_another_schema_or_encoder_is_refused(hall: SkbKB, trained: Path, parts: Split, tmp_path: Path):
+    with (
+        SKB.open(halls(tmp_path / "other", "r1,next to,r2\n")) as other,
+        pytest.raises(UsageError, match="trained for the schema of halls; that of halls is another"),
+    ):
+        build_retriever("qagnn", SkbKB(other), Settings(), {"trained": str(trained)})
+    qagnn = build_retriever("qagnn", hall, Settings(), {"trained": str(trained)})
+    with pytest.raises(UsageError, match="1 of the questions were used to train or choose it"):
+        qagnn.refuse_seen([("other id", parts.validation[0].text)])
