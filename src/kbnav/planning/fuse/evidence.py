@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from kbnav.encoders import encode_queries
 from kbnav.errors import UsageError
+from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.text import TextIndex
@@ -20,21 +21,23 @@ from kbnav.planning.expansion import reached
 from kbnav.planning.fuse.clauses import Clause, clauses, unnamed
 from kbnav.planning.fuse.telling import Telling
 from kbnav.planning.fuse.weighing import Candidates, Floats, Weights
+from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
 
-KINDS = ("path", "narrow", "share", "words", "meaning", "question", "question-meaning")
+KINDS = ("path", "narrow", "share", "words", "meaning", "question", "question-meaning", "untrained")
 """The evidence, in the order of its columns:
 
 - ``path``: the sum over names of log(0.01 + the probability of the paths that lead from the name to the node);
 - ``narrow``: the logarithm of these probabilities, each shared by all nodes that its path leads to;
 - ``share``: how many of the question's words the document has, weighed by rarity and by ``Telling``;
 - ``words``, ``meaning``: of the question without names and words that tell nothing, BM25 and cosine with the document;
-- ``question``, ``question-meaning``: the same of the whole question, with the document and its relations.
+- ``question``, ``question-meaning``: the same of the whole question, with the document and its relations;
+- ``untrained``: the score that ``graph-rank`` gives, which goes by the schema's words and short, common paths.
 """
-START = Weights((1.0, 0.3, 5.0, 2.5, 2.5, 1.5, 1.0), (0.0,) * len(KINDS))
+START = Weights((1.0, 0.3, 5.0, 2.5, 2.5, 1.5, 1.0, 1.0), (0.0,) * len(KINDS))
 """What the weights are before any training."""
 _FLOOR, _NARROWEST = 0.01, 1e-7
-_REACHED, _BY_WORDS, _BY_QUESTION = 3_000, 50, 100
-"""Candidates: the best nodes at the ends of paths, and the best by the words and by the whole question."""
+_REACHED, _BY_WORDS, _BY_QUESTION, _UNTRAINED = 3_000, 50, 100, 50
+"""Candidates: the best nodes at the ends of paths, by the words, by the whole question, and by ``graph-rank``."""
 _ENDS = 20_000
 """Nodes that a hop may lead to."""
 
@@ -61,6 +64,7 @@ class Gatherer:
         self._ranges = list(ranges) if ranges else None
         self._text: TextIndex = skb.text
         self._matcher = NodeMatcher(skb, "exact")
+        self._untrained = GraphRank(SkbKB(skb), GraphRankOptions())
 
     def plans(self, question: str) -> list[tuple[Clause, Plan]]:
         """The names of a question, each with the plan of its clause."""
@@ -77,6 +81,9 @@ class Gatherer:
         nodes = np.unique(
             np.concatenate([plans.reached, _numbers(list(whole)[:_BY_QUESTION]), _numbers(dict(by_words))])
         )
+        ranking = self._untrained.retrieve(question, 2 * _UNTRAINED).nodes
+        untrained = {self._skb.number(node.id): node.score for node in ranking}
+        nodes = np.union1d(nodes, _numbers(list(untrained)[:_UNTRAINED]))
         named = [node for clause, _ in planned for node in clause.nodes]
         nodes = self._allowed(np.setdiff1d(nodes, named))
         among = nodes.tolist()
@@ -90,6 +97,7 @@ class Gatherer:
             meaning[0],
             _scaled(whole, among),
             meaning[1],
+            _scaled(untrained, among),
         ]
         return Candidates(nodes, np.stack(columns, axis=1), plans.confidence)
 
