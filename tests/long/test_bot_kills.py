@@ -38,6 +38,7 @@ def test_two_hundred_questions_are_each_answered_once_however_often_the_bot_is_k
         "-m",
         "tests.long.killable",
         str(seed()),
+        str(share("bot")),
         mediawiki.api,
         str(state),
         str(EACH * len(PAGES)),
