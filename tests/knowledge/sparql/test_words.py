@@ -12,7 +12,7 @@ from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.sparql.prefixes import entity_ids
 from kbnav.knowledge.sparql.tokens import tokenize
 from kbnav.knowledge.sparql.vocabulary import Vocabulary, wikibase_prefixes
-from kbnav.knowledge.sparql.words.phrases import LANGUAGES, phrases_of, templates
+from kbnav.knowledge.sparql.words.languages import LANGUAGES, phrases_of, templates
 from kbnav.knowledge.sparql.words.query import answer_in_words, query_in_words
 from tests.knowledge.sparql.real import examples
 

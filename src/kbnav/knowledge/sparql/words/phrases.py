@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from types import MappingProxyType
 
 
@@ -94,24 +94,6 @@ class Phrases:
         return re.search(self.verbal, label, re.IGNORECASE) is not None
 
 
-def phrases_of(language: str) -> Phrases:
-    """The phrases of a language such as ``de`` or ``de-at``; English where there are none."""
-    from kbnav.knowledge.sparql.words import english, french, german
-
-    known = {"en": english.PHRASES, "de": german.PHRASES, "fr": french.PHRASES}
-    return known.get(language.partition("-")[0].lower(), english.PHRASES)
-
-
-LANGUAGES = ("en", "de", "fr")
-
-
 def fixed(names: Mapping[str, str]) -> Mapping[str, str]:
     """A mapping that nobody changes."""
     return MappingProxyType(dict(names))
-
-
-def templates(phrases: Phrases) -> dict[str, str]:
-    """Every template of a language by its name, those of operators and functions too."""
-    found = {one.name: value for one in fields(phrases) if isinstance(value := getattr(phrases, one.name), str)}
-    found |= {f"operator {name}": text for name, text in phrases.operators.items()}
-    return found | {f"function {name}": text for name, text in phrases.functions.items()}

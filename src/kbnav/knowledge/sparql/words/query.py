@@ -14,8 +14,8 @@ from kbnav.knowledge.sparql.syntax import Group, Modifier, Select, Tail
 from kbnav.knowledge.sparql.tokens import AGGREGATES
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, Vocabulary, wikibase_prefixes
 from kbnav.knowledge.sparql.words.conditions import ConditionWords, Line
+from kbnav.knowledge.sparql.words.languages import phrases_of
 from kbnav.knowledge.sparql.words.naming import Naming
-from kbnav.knowledge.sparql.words.phrases import phrases_of
 
 
 @dataclass(frozen=True)
