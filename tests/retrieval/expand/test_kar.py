@@ -324,16 +324,6 @@ def test_names_met_again_are_not_encoded_again(skb: SKB):
         assert scores.tolist() == pytest.approx([0, 1, 0])
 
 
-@pytest.mark.parametrize("base", ["vss", "bm25"])
-def test_an_skb_without_nodes_has_no_answer_and_no_error(tmp_path: Path, base: str):
-    (tmp_path / "n.jsonl").write_text("")
-    (tmp_path / "e.tsv").write_text("source\trelation\ttarget\n")
-    build(TableSource([tmp_path / "n.jsonl"], [tmp_path / "e.tsv"]), tmp_path / "none.skb", Options(sparql=False))
-    with SKB.open(tmp_path / "none.skb") as empty:
-        settings = Settings(kb="none", model="offline", options={"base": base})
-        assert len(build_retriever("kar", SkbKB(empty), settings).retrieve(QUERY, 3)) == 0
-
-
 def films(tmp_path: Path) -> SKB:
     """An actor with three films, a language that twelve others speak, and two Chicagos."""
     nodes = [("ann", "actor", "Ann Reed", "Born by the sea."), ("english", "language", "English", "A language.")]
