@@ -21,7 +21,7 @@ from playwright.sync_api import sync_playwright
 
 OUT = Path(__file__).resolve().parent.parent / "docs" / "images" / "page.png"
 QUESTION = "Which elements were discovered by Humphry Davy?"
-SIZE = {"width": 900, "height": 700}
+SIZE = {"width": 900, "height": 780}
 COLOURS = 48
 
 
@@ -58,7 +58,9 @@ def draw(url: str) -> bytes:
         page.fill("#question", QUESTION)
         page.press("#question", "Enter")
         page.wait_for_selector(".run .foot")
-        page.evaluate("window.scrollTo(0, 0)")
+        page.click("details.steps > summary")  # its steps closed, so that table and query are seen
+        page.wait_for_selector(".cm-content")
+        page.evaluate("document.activeElement.blur(); window.scrollTo(0, 0)")
         return page.screenshot()
 
 

@@ -48,6 +48,16 @@ def test_the_pointer_is_told_what_an_id_stands_for(answered: Page):
     assert answered.inner_text(".cm-tooltip.label, .cm-tooltip .label") == "Marie Curie (Q7186)"
 
 
+def test_what_the_query_asks_stands_above_it_in_words_and_follows_what_is_run(answered: Page):
+    words = answered.inner_text(".query-words").split("\n")
+    assert words[0] == "Lists [answer], each once, where:"
+    assert "discoverer or inventor of [answer]: Marie Curie" in words
+    assert answered.inner_text(".query-words .remark") == "Includes subclasses of chemical element."
+    write(answered, "ASK { wd:Q7186 wdt:P26 ?spouse }")
+    answered.keyboard.press("Control+Enter")
+    answered.wait_for_selector(".query-words >> text=spouse of Marie Curie: [spouse]")
+
+
 def test_a_query_is_laid_out_and_its_comments_stay(answered: Page):
     write(answered, "SELECT ?x { # all\n ?x wdt:P31 wd:Q11344 . FILTER(?x != wd:Q1) }")
     answered.click("text=Lay out")

@@ -142,7 +142,20 @@ UNMARKED = """() => {
       if (one.hasAttribute(name)) texts.push([name, one.getAttribute(name)]);
   return texts.filter(([, text]) => /\\p{L}{2}/u.test(text) && !text.includes("⟦"));
 }"""
-DATA = {"meaning", "query", "question", "thought", "action", "observation", "text", "note", "sort", "rows"}
+DATA = {
+    "meaning",
+    "query-words",
+    "remark",
+    "query",
+    "question",
+    "thought",
+    "action",
+    "observation",
+    "text",
+    "note",
+    "sort",
+    "rows",
+}
 """Classes of what comes from the question, the model, and the knowledge base."""
 SAME = {"SPARQL", "CSV", "TSV", "JSON", "RDF", "Excel", "mini · spinach · offline", MARIE, "element", "number"}
 

@@ -14,6 +14,7 @@ export class QueryView {
     const shared = Boolean(offered.share);
     const base = offered.kbs.find((one) => one.key === run.kb);
     this.seconds = base?.seconds;
+    this.inWords = h("div", { class: "query-words", dir: "auto" });
     this.meaning = h("ul", { class: "meaning", dir: "auto" });
     this.address = h("a", { class: "out", target: "_blank", rel: "noopener noreferrer", hidden: true }, t("query.out"));
     this.problem = h("div", { class: "problem", role: "alert", hidden: true });
@@ -24,7 +25,7 @@ export class QueryView {
     this.layout = h("button", { type: "button", class: "format", onclick: () => this.format() }, t("query.format"));
     this.told = h("span", { class: "soft", role: "status" });
     this.shown = h("div");
-    this.element = h("details", { class: "sparql", open: true }, h("summary", {}, "SPARQL"), this.meaning, this.editor.element,
+    this.element = h("details", { class: "sparql", open: true }, h("summary", {}, "SPARQL"), this.inWords, this.meaning, this.editor.element,
       h("p", { class: "tools" }, !shared && [this.button, this.stop, this.layout, this.original], copyButton(t("copy.query"), () => this.editor.value), this.address, answer.link_note && h("span", { class: "soft" }, t("query.live")), this.told),
       this.problem, this.shown);
     this.explain(run.edited || answer);
@@ -32,8 +33,12 @@ export class QueryView {
     if (run.edited) this.show(run.edited.result);
   }
 
-  /** What the ids of a query mean, which the server has put in front of it as comments. */
-  explain({ query_labelled: labelled, query }) {
+  /** What a query asks, in words, and what its ids mean, which the server has put in front of it as comments. */
+  explain({ query_labelled: labelled, query, query_words: words }) {
+    const line = (one) => [one.text, one.inner.length > 0 && h("ul", {}, one.inner.map((inner) => h("li", {}, line(inner))))];
+    this.inWords.replaceChildren(
+      ...(words?.lines ?? []).map((one) => h("div", {}, line(one))),
+      ...(words?.remarks ?? []).map((remark) => h("p", { class: "remark" }, remark)));
     const above = labelled.endsWith(query) ? labelled.slice(0, labelled.length - query.length) : "";
     this.meaning.replaceChildren(...above.split("\n").filter(Boolean).map((line) => h("li", {}, line.replace(/^# /, ""))));
   }
