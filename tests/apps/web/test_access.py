@@ -131,7 +131,7 @@ def test_with_tokens_everything_but_what_is_shared_needs_one(fresh_home: Path):
         for mine in (run, session, alice("GET", f"/api/runs/{run}").json()["answer"]["run"]):
             assert mine
             assert mine not in told.text
-        assert stranger("GET", f"/api/shared/{shared['share']}/csv").text.startswith("answer")
+        assert stranger("GET", f"/api/shared/{shared['share']}/csv").text.startswith("\ufeffanswer")
 
         page = requests.Session()
         wrong = page.post(f"{server.url}/login", {"token": "nobody's"}, timeout=10)

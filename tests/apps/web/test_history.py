@@ -7,7 +7,7 @@ import runpy
 from typing import TYPE_CHECKING
 
 from tests.apps.web.parts import Explorer, Server, Visit, until, web_settings
-from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
+from tests.apps.web.test_page import MARIE, ask, menu, wait_for_the_end
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 LONG = "Which elements were discovered by Marie Curie, and which others did somebody of her family discover or name?"
-
-
-def menu(page: Page, title: str) -> None:
-    page.click(f"#sessions li:has-text('{title}') .menu > summary")
 
 
 def test_a_session_is_shown_whole_with_its_time_and_called_something_else(page: Page, server: Server):

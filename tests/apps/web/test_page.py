@@ -34,6 +34,11 @@ HOSTILE_FACTS = f"""\
 """
 
 
+def menu(page: Page, title: str) -> None:
+    """Open the menu of a session."""
+    page.click(f"#sessions li:has-text('{title}') .menu > summary")
+
+
 def ask(page: Page, question: str) -> None:
     page.fill("#question", question)
     page.press("#question", "Enter")

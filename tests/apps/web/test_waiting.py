@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.apps.web.parts import CURIE, Explorer, Server, web_settings
-from tests.apps.web.test_page import MARIE, ask, held_server, wait_for_the_end
+from tests.apps.web.test_page import MARIE, ask, held_server, menu, wait_for_the_end
 from tests.models.stub import Canned, ModelStub, streamed
 
 if TYPE_CHECKING:
@@ -155,8 +155,10 @@ def test_that_a_run_could_not_be_stopped_or_a_session_deleted_is_seen(page: Page
     page.route(
         "**/api/sessions/*", lambda route: refused(route) if route.request.method == "DELETE" else route.fallback()
     )
+    menu(page, MARIE)
     page.click("#sessions .delete")
     page.wait_for_selector("#notices [role=alert] >> text=the database is away")
+    page.click("#sessions li a")  # it is there as before
     model.go_on.set()
     wait_for_the_end(page)
 

@@ -160,7 +160,7 @@ def test_a_look_at_whether_a_query_is_wanted_that_comes_late_leaves_the_next_one
         answered.wait(30)
         return True  # by now the client has its answer, and has hung up
 
-    slower = SLOWER.replace("wdt:P61", "<http://www.wikidata.org/prop/direct/P61>")
+    slower = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d <http://www.w3.org/2000/01/rdf-schema#label> ?f }"
     with ThreadPoolExecutor(1) as threads:
         first = threads.submit(one.query, slower, "json", "json", gone=gone)
         assert looking.wait(30)
