@@ -31,7 +31,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     plain = sorted({word for text in ASKED for word in text.lower().replace("?", " ?").replace(".", " .").split()})
     others = ["item", "coins", "name", *map(str, range(THEMES))]
-    vocabulary = {word: number for number, word in enumerate([*special, *plain, *others, *DOCUMENT, *QUESTION])}
+    words = dict.fromkeys([*special, *plain, *others, *DOCUMENT, *QUESTION])
+    vocabulary = {word: number for number, word in enumerate(words)}
     raw = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     raw.pre_tokenizer = pre_tokenizers.Whitespace()
     marks = [("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])]
