@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,63 +15,44 @@ from kbnav.answers import Ranking
 from kbnav.errors import DataError, UsageError
 from kbnav.extras import missing
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.retrieval.base import Retriever
-from kbnav.retrieval.common import ComposedOptions, as_ranking, told
-from kbnav.retrieval.cross_candidates import SYSTEMS, Candidates
+from kbnav.retrieval.common import as_ranking, told
+from kbnav.retrieval.cross_candidates import Candidates
+from kbnav.retrieval.reranked import Reranked, RerankedOptions, by_score
 from kbnav.retrieval.subgraph import Batch, Builder, together
 from kbnav.retrieval.vss import document_vectors
 from kbnav.settings import Settings
 from kbnav.trace import Trace
-from kbnav.trained import MODEL, Card, check_files, check_schema, read_card, refuse_seen
+from kbnav.trained import MODEL, Card
 
 WEIGHTS = "network.safetensors"
 
 
-class QAGNNOptions(ComposedOptions):
+class QAGNNOptions(RerankedOptions):
     """Options of ``qagnn``."""
+
+    system = "qagnn"
 
     trained: str = ""
     """The folder that ``kbnav train qagnn`` wrote."""
     depth: int = Field(default=50, ge=1, le=150)
     """Nodes that are ranked again."""
 
-    @property
-    def made_of(self) -> Sequence[str]:
-        """See ``ComposedOptions``."""
-        return tuple(read_card(Path(self.trained), "qagnn").settings["systems"]) if self.trained else SYSTEMS
 
-
-class QAGNN:
+class QAGNN(Reranked):
     """See the module."""
 
     name = "qagnn"
 
     def __init__(self, kb: SkbKB, folder: Path, card: Card, candidates: Candidates) -> None:
         """Raises UsageError where the folder was trained for another schema or encoder, DataError where it changed."""
-        check_schema(folder, card, kb.skb.meta.name, kb.skb.meta.schema_sha256)
-        check_files(folder / MODEL, card.files)
+        super().__init__(kb, folder, card, candidates)
         index, _ = document_vectors(kb, relations=card.relations)
         if index.encoder_name != card.settings["encoder"]:
             raise UsageError(
                 f"{folder}: trained with the encoder {card.settings['encoder']}; {kb.name} has {index.encoder_name}"
             )
-        self._skb, self._folder, self._card, self._candidates = kb.skb, folder, card, candidates
         self._vectors, self._builder = index.vectors, Builder(kb.skb, index, most=card.settings["nodes"])
         self._network = _read(folder, card)
-
-    @property
-    def prompts(self) -> Mapping[str, str]:
-        """Those of the systems it is made of."""
-        return {name: digest for system in self.stages for name, digest in system.prompts.items()}
-
-    @property
-    def stages(self) -> Sequence[Retriever]:
-        """See ``ComposedRetriever``."""
-        return self._candidates.systems
-
-    def refuse_seen(self, questions: Iterable[tuple[str, str]]) -> None:
-        """See ``TrainedRetriever``."""
-        refuse_seen(self._folder, "it", (*self._card.training, *self._card.validation), questions)
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``."""
@@ -87,8 +67,7 @@ class QAGNN:
             batch = together([graph], self._vectors, len(self._skb.meta.relations))
             with torch.inference_mode():
                 final = self._network(**tensors(batch))["scores"].tolist()
-            order = sorted(range(len(final)), key=lambda place: (-final[place], place))
-            hits = [(found.nodes[place], final[place]) for place in order]
+            hits = by_score(found.nodes, final)
             size = f"{len(graph.nodes)} nodes and {len(graph.sources)} edges"
             seen.text = f"{size}\n{told(self._skb, hits)}"
             seen.nodes = [self._skb.id(node) for node, _ in hits]
@@ -118,13 +97,7 @@ def _read(folder: Path, card: Card) -> Any:
 
 def build_qagnn(kb: SkbKB, settings: Settings, options: QAGNNOptions) -> QAGNN:
     """See ``QAGNN``. Raises UsageError where nothing trained is named, or torch is missing."""
-    if not options.trained:
-        raise UsageError(
-            "qagnn needs a graph network: kbnav train qagnn makes one, --set trained=FOLDER names its folder"
-        )
-    folder = Path(options.trained)
-    card = read_card(folder, "qagnn")
+    folder, card = options.opened("graph network")
     if find_spec("torch") is None:
         raise missing("qagnn", "torch", extra="train")
-    own = {name: {"candidates": options.candidates, **options.stages.get(name, {})} for name in options.made_of}
-    return QAGNN(kb, folder, card, Candidates.open(kb, settings, options.made_of, options.depth, own))
+    return QAGNN(kb, folder, card, options.candidates_of(kb, settings))
