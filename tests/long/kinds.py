@@ -9,6 +9,7 @@ import random
 import re
 import signal
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -184,7 +185,7 @@ class Evaluation(Asking):
         }
 
 
-class Building(Alone):
+class Building(Alone, ABC):
     """A build of something: gone on with or begun anew, it ends as one that was never killed."""
 
     def whole(self) -> None:
@@ -199,9 +200,9 @@ class Building(Alone):
         left = [path.name for path in self.folder.iterdir() if "unfinished" in path.name]
         must(not left, f"left behind: {left}")
 
+    @abstractmethod
     def contents(self) -> dict[str, Any]:
         """What was built, in a form that two builds have in common."""
-        raise NotImplementedError
 
 
 def hashes(folder: Path, but: Iterable[str]) -> dict[str, Any]:
