@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from kbnav.answers import AnswerTable, Term
 from kbnav.knowledge.base import Entity
-from kbnav.knowledge.endpoint.names import DESCRIPTIONS, TYPE, is_iri, text_literal, values
-from kbnav.knowledge.sparql.prefixes import words_of
+from kbnav.knowledge.endpoint.names import DESCRIPTIONS, TYPE, is_iri, values
+from kbnav.knowledge.sparql.prefixes import text_literal, words_of
 
 Select = Callable[[str], AnswerTable]
 """Runs a query."""

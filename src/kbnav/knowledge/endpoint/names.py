@@ -124,12 +124,6 @@ def is_iri(text: str) -> bool:
     return not re.search(r"[\x00-\x20<>\"{}|\\^`]", text) and ":" in text
 
 
-def text_literal(text: str) -> str:
-    """A text as a query writes it."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-    return f'"{escaped}"'
-
-
 def _namespaces(iris: Iterable[str]) -> Sequence[str]:
     spaces = (namespace_of(iri) for iri in iris)
     return list(dict.fromkeys(space for space in spaces if space.startswith(("http://", "https://", "urn:"))))

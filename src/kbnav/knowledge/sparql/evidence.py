@@ -14,7 +14,7 @@ from functools import partial
 from kbnav.answers import Cell, Term
 from kbnav.knowledge.sparql.expressions import Exists, Operation, read_expression
 from kbnav.knowledge.sparql.labels import LABEL_SERVICE
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES, declared_prefixes, expand
+from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES, declared_prefixes, expand, text_literal
 from kbnav.knowledge.sparql.reading import parse_query
 from kbnav.knowledge.sparql.syntax import (
     Bind,
@@ -366,8 +366,5 @@ def _written(cell: Cell) -> str:
 
 def literal(term: Term) -> str:
     """A literal as a query writes it."""
-    escaped = term.value
-    for char, code in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
-        escaped = escaped.replace(char, code)
     ending = f"@{term.language}" if term.language else f"^^<{term.datatype}>" if term.datatype else ""
-    return f'"{escaped}"{ending}'
+    return text_literal(term.value) + ending

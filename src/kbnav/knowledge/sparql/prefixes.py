@@ -89,6 +89,12 @@ def words_of(iri: str) -> str:
     return " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in plain.split())
 
 
+def text_literal(text: str) -> str:
+    """A text as a query writes it."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    return f'"{escaped}"'
+
+
 def add_prefixes(query: str, prefixes: Mapping[str, str] = STANDARD_PREFIXES) -> str:
     """Declare the prefixes that the query uses and does not declare; nothing else of the text changes.
 

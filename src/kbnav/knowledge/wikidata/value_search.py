@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kbnav.answers import AnswerTable, Cell
 from kbnav.errors import BadArguments, BadResponse, TellModel
 from kbnav.knowledge.base import Entity, Qualifier, Stated, Statement, Value
+from kbnav.knowledge.sparql.prefixes import text_literal
 from kbnav.knowledge.sparql.vocabulary import Vocabulary
 from kbnav.knowledge.wikidata.api import ActionApi
 from kbnav.knowledge.wikidata.values import term_value
@@ -34,7 +35,7 @@ _LATE = ("P373", "P935")
 
 def as_written(select: Select, text: str, languages: Sequence[str], own: Vocabulary) -> list[Stated]:
     """Statements and qualifiers that have just this text, ids without names; none where the query fails."""
-    quoted = _quoted(" ".join(text.split())[:LONGEST])
+    quoted = text_literal(" ".join(text.split())[:LONGEST])
     literals = " ".join([quoted, *(f"{quoted}@{language}" for language in languages)])
     return _asked(select, f"VALUES ?text {{ {literals} }} ?subject ?use ?text", own)
 
@@ -50,7 +51,7 @@ def mentioning(api: ActionApi, select: Select, text: str, own: Vocabulary) -> tu
     if not pages or not longest:
         return [], ""
     items = " ".join(f"wd:{one}" for one in pages)
-    holds = f"FILTER(ISLITERAL(?text) && CONTAINS(LCASE(STR(?text)), {_quoted(longest)}))"
+    holds = f"FILTER(ISLITERAL(?text) && CONTAINS(LCASE(STR(?text)), {text_literal(longest)}))"
     pattern = (
         f"VALUES ?page {{ {items} }} {{ ?page ?use ?text . {holds} BIND(?page AS ?subject) }} "
         f"UNION {{ ?page ?claim ?subject . ?any wikibase:claim ?claim . ?subject ?use ?text . {holds} }}"
@@ -134,7 +135,3 @@ def _stated(row: Sequence[Cell], words: Vocabulary) -> Stated | None:
     whole = Entity(words.entity_id(main.value), kind="property")
     read = term_value(value, lambda _: "", words)
     return Stated(about, Statement(whole, read, qualifiers=(Qualifier(used, own),)))
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

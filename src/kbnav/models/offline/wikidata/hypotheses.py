@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from kbnav.knowledge.sparql.prefixes import text_literal
 from kbnav.knowledge.sparql.vocabulary import (
     INSTANCE_OF,
     OCCUPATION,
@@ -240,7 +241,7 @@ class Reading:
         for hit in property_hits(self.besides(mention)).values():
             if hit.found.datatype == "string" and hit.score >= 0.7:
                 thought = f"{mention.text} may be a value of {hit.found.label} ({hit.found.id})."
-                yield self._values(f"?answer wdt:{hit.found.id} {_quoted(mention.text)} .", thought)
+                yield self._values(f"?answer wdt:{hit.found.id} {text_literal(mention.text)} .", thought)
 
     def _checks(self, focus: Sequence[Focus], ranked: Sequence[Relation]) -> Iterator[Hypothesis]:
         """Yes/no questions: about two entities, or about the presence of a property."""
@@ -381,7 +382,3 @@ def _asked_qualifier(question: Question, edge: Edge, cut: Sequence[Segment]) -> 
     fits = fit(" ".join(segment.text for segment in cut), [one.label for one in wanted])
     best = max(zip(fits, range(len(wanted)), strict=True), default=(0.0, 0))
     return wanted[best[1]] if best[0] > 0 else None
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
