@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo, read_saved_run
 from kbnav.evaluation.report.side_by_side import (
     by_key,
+    grouped,
     groups_markdown,
     systems_by_dataset,
     systems_markdown,
@@ -95,7 +97,8 @@ def test_questions_by_what_they_are(runs, tmp_path, key, expected):
     found = read(runs[:2])
     groups = by_key(found, load_file("jsonl", tmp_path / "made.jsonl"), key)
     assert [(one.value, one.questions, *one.means.values()) for one in groups] == expected
-    assert groups_markdown(groups, found, key).splitlines()[0] == f"| {key} | Questions | a MRR | b MRR |"
+    shown = groups_markdown(grouped(found, load_file("jsonl", tmp_path / "made.jsonl"), key))
+    assert shown.splitlines()[0] == f"| {key} | Questions | a MRR | b MRR |"
 
 
 @pytest.mark.parametrize(
@@ -137,3 +140,20 @@ def test_the_command_prints_both_and_says_what_is_wrong(runs, tmp_path, monkeypa
         code, out, error = kbnav("eval", "table", *arguments)
         assert (code, out) == (2, "")
         assert message in error
+
+
+def test_a_report_shows_the_questions_by_what_they_are(runs, tmp_path, monkeypatch, capsys):
+    kbnav = Cli(monkeypatch, capsys)
+    monkeypatch.chdir(tmp_path)
+    keys = ("--by", "hops", "--by", "meta.from.kind", "--dataset", "made.jsonl")
+    code, _, _ = kbnav("eval", "report", "a", "b", *keys, "--html", "r.html", "--markdown", "r.md")
+    assert code == 0
+    page = (tmp_path / "r.html").read_text("utf-8")
+    tables = page.partition('<section id="by">')[2].partition("</section>")[0]
+    cells = re.findall(r"<t[hd](?: [^>]*)?>(?:<bdi>)?([^<]*)", tables)
+    assert cells[:10] == ["hops", "questions", "a", "b", "2", "2", "50.0", "100.0", "1", "1"]
+    assert "| 2 | 2 | 50.0 | 100.0 |" in (tmp_path / "r.md").read_text("utf-8")
+    assert kbnav("eval", "report", "a", "--html", "r.html")[0] == 0
+    assert 'id="by"' not in (tmp_path / "r.html").read_text("utf-8")
+    code, _, error = kbnav("eval", "report", "a", "--dataset", "made.jsonl")
+    assert (code, "--dataset goes with --by" in error) == (2, True)

@@ -102,11 +102,11 @@ def table(
             print(side_by_side.systems_markdown(systems), end="")
         return
     questions = find_dataset(dataset or next(iter(runs.values())).info.dataset, load(data=data).data)
-    groups = side_by_side.by_key(runs, questions, by)
+    found = side_by_side.grouped(runs, questions, by)
     if as_json:
-        print_json([asdict(one) for one in groups])
+        print_json([asdict(one) for one in found.groups])
     else:
-        print(side_by_side.groups_markdown(groups, runs, by), end="")
+        print(side_by_side.groups_markdown(found), end="")
 
 
 def errors(

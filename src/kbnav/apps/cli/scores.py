@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,6 +16,7 @@ from kbnav.apps.cli.terminal import from_csv, print_json
 
 if TYPE_CHECKING:
     from kbnav.evaluation.records import SavedRun
+    from kbnav.evaluation.report.side_by_side import Grouped
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
 
@@ -89,10 +92,41 @@ def compare(a: RunArgument, b: RunArgument, as_json: JsonOption = False) -> None
         show_comparison(a, b)
 
 
+@dataclass(frozen=True)
+class Kinds:
+    """By what the questions of a report's dataset are told apart."""
+
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--by", metavar="KEY", help="Also by shape, template, answer_type, hops or meta.FIELD; repeatable."
+        ),
+    ] = None
+    dataset: Annotated[
+        str | None,
+        typer.Option("--dataset", metavar="DATASET", help="With --by: the runs' dataset; default: by its name."),
+    ] = None
+    data: DataOption = None
+
+    def of(self, runs: Mapping[str, SavedRun]) -> list[Grouped]:
+        """A table for each key. Raises UsageError, DataError."""
+        from kbnav.errors import UsageError
+        from kbnav.evaluation.evaluate import find_dataset
+        from kbnav.evaluation.report.side_by_side import grouped
+
+        if self.dataset and not self.by:
+            raise UsageError("--dataset goes with --by")
+        if not self.by:
+            return []
+        questions = find_dataset(self.dataset or next(iter(runs.values())).info.dataset, load(data=self.data).data)
+        return [grouped(runs, questions, key) for key in self.by]
+
+
 def report(
     folders: Annotated[
         list[Path], typer.Argument(metavar="RUN", help="Folders of runs; the others are compared with the first.")
     ],
+    kinds: Kinds,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="One self-contained page.")] = None,
     markdown: Annotated[
         Path | None, typer.Option("--markdown", metavar="FILE", help="Tables for a paper; printed by default.")
@@ -107,16 +141,17 @@ def report(
     kb: SkbOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Report on runs: scores, actions, tokens, cost, classes of errors, every question."""
+    """Report on runs: scores, kinds of questions, actions, tokens, cost, classes of errors, every question."""
     from kbnav.evaluation import report as reports
     from kbnav.journal import write_whole
 
-    found = reports.load_report(folders, _prepared(compat, kb))
+    runs = reports.load_runs(folders, _prepared(compat, kb))
+    found, by = reports.build_report(runs.runs, runs.labels), kinds.of(runs.runs)
     files: dict[Path, Callable[[Any], str]] = {}
     if html:
-        files[html] = reports.html_report
+        files[html] = partial(reports.html_report, by=by)
     if markdown:
-        files[markdown] = reports.markdown_report
+        files[markdown] = partial(reports.markdown_report, by=by)
     if csv:
         files |= {csv / "summary.csv": reports.summary_csv, csv / "questions.csv": reports.questions_csv}
     for path, write in files.items():
@@ -128,7 +163,7 @@ def report(
         sizes = (f"{path} ({path.stat().st_size:,} bytes)" for path in written)
         print(f"{len(folders)} run{'s' if len(folders) != 1 else ''} written to {', '.join(sizes)}")
     else:
-        print(reports.markdown_report(found), end="")
+        print(reports.markdown_report(found, by), end="")
 
 
 def replay(

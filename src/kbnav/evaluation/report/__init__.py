@@ -1,6 +1,6 @@
 """Reports on saved runs: one HTML file, Markdown and CSV for papers, plots."""
 
-from kbnav.evaluation.report.data import Report, build_report, load_report
+from kbnav.evaluation.report.data import Report, build_report, load_report, load_runs
 from kbnav.evaluation.report.page import html_report
 from kbnav.evaluation.report.plots import write_plots
 from kbnav.evaluation.report.text import markdown_report, questions_csv, summary_csv
@@ -10,6 +10,7 @@ __all__ = [
     "build_report",
     "html_report",
     "load_report",
+    "load_runs",
     "markdown_report",
     "questions_csv",
     "summary_csv",

@@ -25,6 +25,14 @@ TOKEN_BINS = 10
 
 
 @dataclass(frozen=True)
+class Runs:
+    """Saved runs by the names that a report calls them by, and the labels that were given to their errors by hand."""
+
+    runs: Mapping[str, SavedRun]
+    labels: Mapping[str, Sequence[Labelled]]
+
+
+@dataclass(frozen=True)
 class Bin:
     """Some of a run's questions: how many, their share of those counted, and the mean of their main metric."""
 
@@ -181,17 +189,24 @@ def build_report(
     return Report(reports, tuple(_against(first, name, run) for name, run in others), _effort(reports), gold)
 
 
-def load_report(folders: Sequence[Path], prepared: Callable[[SavedRun], SavedRun] = lambda run: run) -> Report:
-    """A report on saved runs, each called by its folder's name, or by its whole path where two have the same.
+def load_runs(folders: Sequence[Path], prepared: Callable[[SavedRun], SavedRun] = lambda run: run) -> Runs:
+    """Saved runs, each called by its folder's name, or by its whole path where two have the same.
 
-    ``prepared`` gives back a run as it is to be scored. Labels in a run's sheet of errors are read too.
-
-    Raises UsageError, DataError.
+    ``prepared`` gives back a run as it is to be scored. Raises UsageError, DataError.
     """
     names = Counter(folder.resolve().name for folder in folders)
     called = {folder.resolve().name if names[folder.resolve().name] == 1 else str(folder): folder for folder in folders}
     runs = {name: prepared(read_saved_run(folder)) for name, folder in called.items()}
-    return build_report(runs, {name: labels_of(folder) for name, folder in called.items()})
+    return Runs(runs, {name: labels_of(folder) for name, folder in called.items()})
+
+
+def load_report(folders: Sequence[Path], prepared: Callable[[SavedRun], SavedRun] = lambda run: run) -> Report:
+    """A report on saved runs, as ``load_runs`` reads them, with the labels in their sheets of errors.
+
+    Raises UsageError, DataError.
+    """
+    found = load_runs(folders, prepared)
+    return build_report(found.runs, found.labels)
 
 
 def _without_gold(question: str, run: SavedRun) -> GoldAnswer:

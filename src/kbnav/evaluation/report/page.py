@@ -10,7 +10,7 @@ import base64
 import hashlib
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -20,6 +20,7 @@ from kbnav.answers import AnswerTable, Cell, Ranking
 from kbnav.evaluation.records import GoldAnswer
 from kbnav.evaluation.report.classes import CLASSES
 from kbnav.evaluation.report.data import QuestionResult, Report, metric_name
+from kbnav.evaluation.report.side_by_side import Grouped
 from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
 
 if TYPE_CHECKING:
@@ -34,14 +35,15 @@ COLORS = 6
 _PREFIX = re.compile(r"\s*PREFIX\s+(\w+):\s*<([^<>]*)>", re.IGNORECASE)
 
 
-def html_report(report: Report, title: str = "Evaluation report") -> str:
-    """The whole page as text."""
+def html_report(report: Report, title: str = "Evaluation report", by: Sequence[Grouped] = ()) -> str:
+    """The whole page as text; ``by`` are the questions by what they are, a table each."""
     from markupsafe import Markup
 
     script = _file("filter.js")
     text: str = _template().render(
         title=title,
         report=report,
+        by=by,
         classes=CLASSES,
         kinds=[kind for kind in CLASSES if any(kind == one.label for run in report.runs for one in run.kinds)],
         chart=effort_chart(report),

@@ -128,6 +128,21 @@ class Group:
     means: Mapping[str, float | None]
 
 
+@dataclass(frozen=True)
+class Grouped:
+    """The questions of one dataset by a key; ``metrics`` are the runs' main ones, by the names of the runs."""
+
+    key: str
+    groups: Sequence[Group]
+    metrics: Mapping[str, str]
+
+
+def grouped(runs: Mapping[str, SavedRun], dataset: Dataset, key: str) -> Grouped:
+    """As ``by_key``, with what is needed to show it. Raises as that."""
+    metrics = {name: main_metric(score_run(run).metrics) for name, run in runs.items()}
+    return Grouped(key, by_key(runs, dataset, key), metrics)
+
+
 def by_key(runs: Mapping[str, SavedRun], dataset: Dataset, key: str) -> list[Group]:
     """The questions of one dataset by a key, the largest group first.
 
@@ -158,11 +173,10 @@ def by_key(runs: Mapping[str, SavedRun], dataset: Dataset, key: str) -> list[Gro
     return sorted((one for one in groups if one.questions), key=lambda one: (-one.questions, one.value))
 
 
-def groups_markdown(groups: Sequence[Group], runs: Mapping[str, SavedRun], key: str) -> str:
+def groups_markdown(found: Grouped) -> str:
     """A row a group, a column a run."""
-    metrics = {name: metric_name(main_metric(score_run(run).metrics)) for name, run in runs.items()}
-    head = [key, "Questions", *(f"{name} {metric}" for name, metric in metrics.items())]
-    return table(head, [[one.value, one.questions, *map(_percent, one.means.values())] for one in groups])
+    head = [found.key, "Questions", *(f"{name} {metric_name(metric)}" for name, metric in found.metrics.items())]
+    return table(head, [[one.value, one.questions, *map(_percent, one.means.values())] for one in found.groups])
 
 
 def value_of(question: Question, gold: GoldAnswer | None, key: str) -> str:

@@ -9,14 +9,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from kbnav.evaluation.markdown import plain, table
 from kbnav.evaluation.report.data import Bin, HandLabel, Report, RunReport, metric_name
 from kbnav.evaluation.report.groups import Case
+from kbnav.evaluation.report.side_by_side import Grouped, groups_markdown
 from kbnav.statistics import Interval
 
 
-def markdown_report(report: Report) -> str:
-    """Scores, comparisons, distributions and classes as Markdown tables; scores in percent."""
+def markdown_report(report: Report, by: Sequence[Grouped] = ()) -> str:
+    """Scores, comparisons, ``by`` groups, distributions and classes as Markdown tables; scores in percent."""
     parts = ["## Scores\n\n" + _scores(report)]
     if report.against:
         parts.append(f"## Compared with {plain(report.runs[0].name)}\n\n" + _against(report))
+    parts += [f"## By {plain(one.key)}\n\n{groups_markdown(one)}" for one in by]
     parts += [_case(one) for one in report.cases]
     for run in report.runs:
         parts.append(f"## {plain(run.name)}\n\n" + "\n".join(_distributions(run)))
