@@ -250,6 +250,8 @@ class Bot(Strict):
     entity_link: str = ""
     """Wikitext of an entity's link, its page in place of ``{id}``: ``[[{id}]]`` on Wikidata, ``[[d:{id}]]`` elsewhere;
     empty: no link."""
+    footnotes: bool = True
+    """Whether a reply names the statements behind its rows; two queries more for each."""
 
 
 _USER = re.compile(r"(?<=://)[^/@\s]+@")

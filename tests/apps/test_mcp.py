@@ -89,6 +89,15 @@ async def explore(client: Client) -> None:
     assert answer.content[0].text == "Marie Curie, Pierre Curie"
     assert "wdt:P61" in answer.structured_content["query"]
     assert len(answer.structured_content["table"]["results"]["bindings"]) == 2
+    assert "evidence" not in answer.structured_content
+
+    proven = await client.call_tool(ASK, {"question": "Who discovered polonium?", "evidence": True})
+    assert proven.content[0].text.splitlines()[1].startswith("1. Q7186")
+    rows = proven.structured_content["evidence"]["rows"]
+    assert [[(one["property"], one["value"]) for one in row] for row in rows] == [
+        [("P61", "Q7186")],
+        [("P61", "Q37463")],
+    ]
 
 
 def test_a_client_over_http_navigates_and_asks(http_server: str):

@@ -243,6 +243,15 @@ def test_a_run_of_rankings_is_reported_by_mrr():
     assert "Hit@1" in visible(page)
 
 
+def test_what_makes_an_answer_true_is_on_the_page_where_it_was_looked_up():
+    report = build_report({"a": saved([question("q1", answered(items("Q1")))], GOLD)})
+    assert "What makes the rows true" not in visible(html_report(report))
+    page = visible(html_report(report, told=lambda run: ("1. <b>row</b>", f"   stated of {run.question}")))
+    assert "What makes the rows true" in page
+    assert "1. <b>row</b>" in page
+    assert "stated of question q1" in page
+
+
 def test_a_run_of_which_nothing_was_reached_is_reported(tmp_path):
     report = build_report({"a": saved([], GOLD)})
     assert report.runs[0].actions == ()

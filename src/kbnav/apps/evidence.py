@@ -3,43 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any
 
 from kbnav.answers import AnswerTable, Term
+from kbnav.apps.evidence_words import evidence_words
 from kbnav.knowledge.evidence import Evidence, Link, Provenance
+from kbnav.knowledge.skb.evidence import node_term
 from kbnav.knowledge.sparql.prefixes import words_of
 from kbnav.tools.show import cell_text
+from kbnav.trajectory import Outcome
 
 _WIDTH = 120
 _MOST_PER_ROW = 10
+_MOST_OTHERS = 3
 
 
-def evidence_lines(found: Provenance, table: AnswerTable) -> Iterator[str]:
+def answer_table(outcome: Outcome) -> AnswerTable:
+    """The rows that evidence is told of: a query's result, or the nodes of a ranking by their names."""
+    if outcome.table is not None:
+        return outcome.table
+    nodes = outcome.ranking.nodes if outcome.ranking is not None else ()
+    rows = tuple((node_term(node.id),) for node in nodes)
+    return AnswerTable(("node",), rows, labels={node.id: node.label for node in nodes})
+
+
+def evidence_lines(found: Provenance, table: AnswerTable, language: str = "en") -> Iterator[str]:
     """Provenance as plain text: below each row its statements, with rank, qualifiers and references."""
+    words = evidence_words(language)
     if found.failed:
-        yield f"What makes it true could not be looked up: {found.failed}"
+        yield words.failed.format(why=found.failed)
         return
-    telling = _Telling(found, table)
-    for number, told in enumerate(found.rows):
-        row = table.rows[number] if number < len(table.rows) else ()
-        head = " · ".join(cell_text(cell, table, _WIDTH) for cell in row if cell is not None)
-        yield f"{number + 1}. {head or 'the answer'}"
-        yield from (f"   {telling.line(one)}" for one in told[:_MOST_PER_ROW])
+    for number, (row, told) in enumerate(zip_longest(table.rows, row_lines(found, table, language)), 1):
+        if told is None:
+            break
+        head = " · ".join(cell_text(cell, table, _WIDTH) for cell in row or () if cell is not None)
+        yield f"{number}. {head or words.answer}"
+        yield from (f"   {line}" for line in told)
+    yield from closing_lines(found, language)
+
+
+def row_lines(found: Provenance, table: AnswerTable, language: str = "en") -> Iterator[list[str]]:
+    """For each row its statements, a line each; of many the first."""
+    words, telling = evidence_words(language), _Telling(found, table, language)
+    for told in found.rows:
+        lines = [telling.line(one) for one in told[:_MOST_PER_ROW]]
         if len(told) > _MOST_PER_ROW:
-            yield f"   and {len(told) - _MOST_PER_ROW:,} more"
-        if not told and not found.absent:
-            yield "   nothing was found that is stated of it"
-    for condition in found.absent:
-        yield f"Looked for, and not there: {condition}"
+            lines.append(words.more.format(count=f"{len(told) - _MOST_PER_ROW:,}"))
+        yield lines or ([] if found.absent else [words.nothing])
+
+
+def closing_lines(found: Provenance, language: str = "en") -> Iterator[str]:
+    """What is told of all rows: what was looked for and is not there, and what was not looked at."""
+    words = evidence_words(language)
+    yield from (words.absent.format(condition=condition) for condition in found.absent)
     if found.cut:
-        yield "There is more, which was not looked at."
-    for part in found.untold:
-        yield f"Not looked at: {part}."
+        yield words.cut
+    yield from (words.untold.format(part=part) for part in found.untold)
 
 
-def evidence_data(found: Provenance, table: AnswerTable) -> dict[str, Any]:
+def evidence_data(found: Provenance, table: AnswerTable, language: str = "en") -> dict[str, Any]:
     """Provenance as JSON: for each row its statements, each also as a ``text``."""
-    telling = _Telling(found, table)
+    telling = _Telling(found, table, language)
     return {
         "rows": [[telling.record(one) for one in told] for told in found.rows],
         "absent": list(found.absent),
@@ -52,14 +77,18 @@ def evidence_data(found: Provenance, table: AnswerTable) -> dict[str, Any]:
 class _Telling:
     """The labels that its ids and IRIs are told by."""
 
-    def __init__(self, found: Provenance, table: AnswerTable) -> None:
+    def __init__(self, found: Provenance, table: AnswerTable, language: str) -> None:
         self._labels = found.labels
+        self._words = evidence_words(language)
         self._table = AnswerTable(labels=found.labels, prefixes=table.prefixes, concept_base=table.concept_base)
 
     def line(self, one: Evidence) -> str:
+        words = self._words
+        if one.source == "document":
+            return words.document.format(subject=self._value(one.subject), text=one.value.value)
         told = f"{self._value(one.subject)} — {self._property(one.property)} — {self._value(one.value)}"
-        if one.chain:
-            return f"{told} (over one or more steps)"
+        if one.chain or one.source == "generated":
+            return f"{told}; {words.chain if one.chain else words.generated}"
         return "; ".join((told, *self._more(one)))
 
     def record(self, one: Evidence) -> dict[str, Any]:
@@ -74,18 +103,21 @@ class _Telling:
             "references": [[self._link(link) for link in links] for links in one.references],
             "others": [other.plain() for other in one.others],
             "chain": one.chain,
+            "source": one.source,
         }
 
     def _more(self, one: Evidence) -> Iterator[str]:
-        if one.rank not in ("", "normal"):
-            yield f"{one.rank} rank"
+        words = self._words
+        if said := words.ranks.get(one.rank):
+            yield said
         yield from map(self._said, one.qualifiers)
         if one.others:
-            values = ", ".join(self._value(other) for other in one.others[:3])
-            yield f"beside {values}{' and others' if len(one.others) > 3 else ''}, of the same rank"
-        if one.statement:
-            sources = (", ".join(map(self._said, links)) for links in one.references)
-            yield " | ".join(f"reference: {source}" for source in sources if source) or "no reference is stated"
+            values = ", ".join(map(self._value, one.others[:_MOST_OTHERS]))
+            more = len(one.others) > _MOST_OTHERS
+            yield words.beside.format(values=words.others.format(values=values) if more else values)
+        sources = (", ".join(map(self._said, links)) for links in one.references)
+        told = [words.reference.format(links=source) for source in sources if source]
+        yield " | ".join(told) or words.no_reference
 
     def _said(self, link: Link) -> str:
         return f"{self._property(link.property)}: {self._value(link.value)}"

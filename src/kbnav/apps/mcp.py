@@ -15,12 +15,14 @@ from kbnav.agents.common.agent import Agent
 from kbnav.answers import Ranking
 from kbnav.apps.building import asking
 from kbnav.apps.console import answer_record, call_data, run_record, step_data
+from kbnav.apps.evidence import answer_table, evidence_data, evidence_lines
 from kbnav.apps.secrets import Secrets
 from kbnav.errors import BadArguments, KbnavError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.retrieval.attempt import attempt
 from kbnav.retrieval.base import Retriever
 from kbnav.retrieval.build import build_retriever
+from kbnav.run_evidence import run_evidence
 from kbnav.session import ask, use
 from kbnav.settings import Settings, Web
 from kbnav.stopping import Brake
@@ -168,8 +170,8 @@ def build_server(desk: Desk, hide: Secrets) -> Server[Any]:
                 raise BadArguments(f"There is no tool {params.name!r} here; there is {RETRIEVE}.")
             elif params.name == ASK:
                 run = await desk.ask(context, str(arguments.get("question", "")))
-                answer = answer_record(run, agent.settings.endpoints.query_page)
-                found = _result(answer["answer"] or answer["note"] or answer["status"], answer)
+                told = partial(_answered, agent, run, bool(arguments.get("evidence")))
+                found = await desk.call(context, told) if arguments.get("evidence") else told()
             else:
                 found = await desk.call(context, partial(_call, agent, params.name, arguments))
         except KbnavError as error:
@@ -213,7 +215,13 @@ def _ask_tool() -> Tool:
     from mcp_types import Tool
 
     question = {"type": "string", "description": "The question.", "minLength": 1}
-    schema = {"type": "object", "properties": {"question": question}, "required": ["question"]}
+    evidence = {
+        "type": "boolean",
+        "description": "Also the statements that make each row true; two queries more.",
+        "default": False,
+    }
+    properties = {"question": question, "evidence": evidence}
+    schema = {"type": "object", "properties": properties, "required": ["question"]}
     return Tool(name=ASK, description=_ASK, input_schema=schema)
 
 
@@ -242,6 +250,17 @@ def _read_retrieve(arguments: dict[str, Any], names: Sequence[str]) -> tuple[str
     if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= MOST_NODES:
         raise BadArguments(f"k: a number from 1 to {MOST_NODES}")
     return system, str(arguments.get("query", "")), k
+
+
+def _answered(agent: Agent, run: Run, evidence: bool) -> CallToolResult:
+    """An answer; with the statements that make its rows true, where they are asked for."""
+    answer = answer_record(run, agent.settings.endpoints.query_page)
+    lines = [answer["answer"] or answer["note"] or answer["status"]]
+    if evidence and (found := run_evidence(agent.kb, run)):
+        table = answer_table(run.outcome)
+        answer["evidence"] = evidence_data(found, table)
+        lines += evidence_lines(found, table)
+    return _result("\n".join(lines), answer)
 
 
 def _ranked(run: Run, k: int) -> CallToolResult:

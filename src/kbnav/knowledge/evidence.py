@@ -29,6 +29,8 @@ _DERIVED = "http://www.w3.org/ns/prov#wasDerivedFrom"
 _OF_STATEMENTS = ("pq", "pqv", "pr", "psv", "psn")
 """Predicates of what a statement has; the statement is told with all of it."""
 Rank = Literal["", "preferred", "normal", "deprecated"]
+Source = Literal["graph", "document", "generated"]
+"""Where a piece of evidence is from: the graph, a sentence of a document, or a model's word alone."""
 _RANKS: Mapping[str, Rank] = {
     f"{_WIKIBASE}PreferredRank": "preferred",
     f"{_WIKIBASE}NormalRank": "normal",
@@ -46,11 +48,12 @@ class Link:
 
 @dataclass(frozen=True)
 class Evidence:
-    """One statement, or one triple where the knowledge base has no statements.
+    """One statement; one triple or edge where the knowledge base has no statements; or a sentence of a document.
 
     ``property`` is a property's id or a predicate's IRI. ``statement`` is the IRI of its node, empty where there is
     none; only then are ``rank``, ``qualifiers`` and ``references`` empty because nothing can be stated. ``chain``: from
     subject to value by a path of any length. ``others`` are values of the same property and rank beside this one.
+    Of a sentence ``property`` is empty.
     """
 
     subject: Term
@@ -62,6 +65,7 @@ class Evidence:
     references: tuple[tuple[Link, ...], ...] = ()
     others: tuple[Term, ...] = ()
     chain: bool = False
+    source: Source = "graph"
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from kbnav.extras import needs
+from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.present import page_for, query_link
 from kbnav.knowledge.sparql.words.query import answer_in_words
 from kbnav.trajectory import Run, Status, Step, Turn
@@ -26,6 +28,8 @@ class Answer:
     run: Run
     query_page: str = ""
     """Where a person can open the query."""
+    look: Callable[[Run], Provenance] | None = field(default=None, repr=False, compare=False)
+    """Looks up what makes the rows true; ``evidence`` calls it."""
 
     @property
     def text(self) -> str:
@@ -70,6 +74,15 @@ class Answer:
         """A page on which the query can be opened and run; empty where there is none."""
         page = page_for(self.run.kb, self.query_page, self.run.outcome.query)
         return query_link(self.query, page) if self.query and page else ""
+
+    @cached_property
+    def evidence(self) -> Provenance:
+        """The statements that make the first 20 rows true, looked up when it is first read, by at most two queries.
+
+        A knowledge base that was opened for this answer alone is opened again. As ``KB.evidence``, which takes others
+        than the first rows.
+        """
+        return self.look(self.run) if self.look else Provenance()
 
     @property
     def steps(self) -> Sequence[Step]:

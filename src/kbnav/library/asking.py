@@ -17,12 +17,14 @@ from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.choice import build_agent
 from kbnav.agents.machine import Event as MachineEvent
 from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.evidence import Provenance
 from kbnav.library.answer import Answer
 from kbnav.library.kb import KB
 from kbnav.library.kb import open as open_named
+from kbnav.run_evidence import run_evidence
 from kbnav.settings import Settings, load_settings
 from kbnav.stopping import Brake
-from kbnav.trajectory import Call, Step
+from kbnav.trajectory import Call, Run, Step
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -64,6 +66,12 @@ class How:
         kb = self.opened()
         with nullcontext() if kb is self.kb else kb:
             yield self.built(kb)
+
+    def evidence(self, run: Run) -> Provenance:
+        """What makes the rows of an answer true. Raises UsageError where its knowledge base is closed."""
+        kb = self.opened()
+        with nullcontext() if kb is self.kb else kb:
+            return run_evidence(kb.base, run) or Provenance()
 
     def opened(self) -> KB:
         """The knowledge base: that which was given, or newly opened."""
@@ -202,7 +210,7 @@ def _asked(
     history = after.history if after else ()
     with how.agent() as agent:
         run = session.ask(agent, question, on_event=on_event, history=history, brake=brake, config=config)
-        return Answer(run, agent.settings.endpoints.query_page)
+        return Answer(run, agent.settings.endpoints.query_page, how.evidence)
 
 
 def _steps_to(on_step: Callable[[Step], None] | None) -> Callable[[MachineEvent], None] | None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from kbnav.answers import AnswerTable
 from kbnav.errors import UsageError
-from kbnav.knowledge.base import Direction, Entity, Entry, KnowledgeBase, Neighborhood, asked_by
-from kbnav.knowledge.evidence import MOST_ROWS, Provenance, provenance
+from kbnav.knowledge.base import Direction, Entity, Entry, KnowledgeBase, Neighborhood
+from kbnav.knowledge.evidence import MOST_ROWS, Provenance
 from kbnav.knowledge.open import open_kb
 from kbnav.language import question_language
 from kbnav.settings import SEPARATOR, Settings, load_settings
@@ -76,13 +76,12 @@ class KB:
     def evidence(self, answer: Answer, rows: Sequence[int] = range(MOST_ROWS)) -> Provenance:
         """The statements that make rows of an answer true, with ranks, qualifiers and references; at most two queries.
 
-        It is empty where the answer has no query. A service that does not answer ends nothing: ``failed`` says why.
+        Of a ranking of an SKB's nodes: the edges that lead to them, and a sentence of each one's document. It is empty
+        where the answer has neither. A service that does not answer ends nothing: ``failed`` says why.
         """
-        outcome = answer.run.outcome
-        if not outcome.query or outcome.table is None:
-            return Provenance()
-        base = asked_by(self.base, outcome.query)
-        return provenance(base, outcome.query, outcome.table, rows, answer.run.language)
+        from kbnav.run_evidence import run_evidence
+
+        return run_evidence(self.base, answer.run, rows) or Provenance()
 
     def close(self) -> None:
         """Close it; a second time does nothing."""

@@ -51,7 +51,10 @@ def test_a_question_is_shown_answered_listed_and_replayed(scene: Scene, home: Pa
     assert kbnav("status") == "no question has been seen\n"  # on standard error
 
     assert "posted as revision" in kbnav("run", "--once", "--edit")
-    assert "| [[Q979]] polonium" in scene.ann.text(TALK)
+    assert "| [[Q979]] polonium<sup>1</sup>" in scene.ann.text(TALK)
+    assert "# Q979 &#40;polonium&#41; — discoverer or inventor — Q7186 &#40;Marie Curie&#41;" in scene.ann.text(
+        TALK
+    ).replace("(", "&#40;").replace(")", "&#41;")
     (entry,) = [json.loads(line) for line in kbnav("status", "--json").splitlines()]
     assert (entry["status"], entry["question"]["text"], entry["question"]["author"]) == ("posted", QUESTION, "Ann")
     assert BOT_PASSWORD not in (home / "runs" / f"{entry['run']}.json").read_text()

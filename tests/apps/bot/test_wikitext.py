@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kbnav.answers import AnswerTable, Ranked, Ranking, Term
 from kbnav.apps.bot.wikitext import Style, edit_summary, escape, reply_text
 from kbnav.apps.bot.words import ENGLISH, WORDS, words_of
+from kbnav.knowledge.evidence import Evidence, Provenance
 from kbnav.trajectory import Call, Outcome, Run, Step
 
 WD = "http://www.wikidata.org/entity/"
@@ -56,6 +57,21 @@ def test_a_ranking_and_runs_without_an_answer_are_told_as_such():
     for status, words in (("no answer", "could not find"), ("refused", "refused"), ("failed", "failed")):
         outcome = Outcome(status, "gave up")
         assert words in reply_text(replace(RUN, outcome=outcome, path=()), Style(), marker="m", depth=1)
+
+
+def test_the_statements_behind_the_rows_are_footnotes():
+    told = Evidence(Term("uri", f"{WD}Q9"), "P61", Term("uri", f"{WD}Q1"), f"{WD}statement/Q9-1")
+    found = Provenance(((told,), ()), cut=True, labels={"P61": "found [[by]]"})
+    lines = reply_text(RUN, Style("[[{id}]]"), marker="m", depth=1, evidence=found).splitlines()
+    assert "| [[Q1]] radium<sup>1</sup>" in lines
+    assert "| [[Q3]]" in lines
+    assert "# Q9 — found &#91;&#91;by&#93;&#93; — Q1&#59; no reference is stated" in lines
+    assert "# nothing was found that is stated of it" in lines
+    assert "There is more, which was not looked at." in lines
+    yes = replace(RUN, outcome=Outcome("answered", "finish", "ASK {}", AnswerTable(boolean=True), text="Yes."))
+    assert "-->Yes.<sup>1</sup>" in reply_text(yes, Style(), marker="m", depth=1, evidence=Provenance(((told,),)))
+    failed = reply_text(RUN, Style(), marker="m", depth=1, evidence=Provenance(failed="down"))
+    assert failed == reply_text(RUN, Style(), marker="m", depth=1)
 
 
 @given(st.text())

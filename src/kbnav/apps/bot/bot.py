@@ -27,6 +27,7 @@ from kbnav.apps.bot.wiki import Page, Site, Wiki
 from kbnav.apps.bot.wikitext import Style, apology, edit_summary, reply_text
 from kbnav.apps.bot.words import words_of
 from kbnav.errors import FATAL, ServiceError, StopRun
+from kbnav.knowledge.evidence import Provenance
 from kbnav.language import question_language
 from kbnav.settings import Bot as Rules
 from kbnav.trajectory import Run, Turn
@@ -45,6 +46,8 @@ _DAY = 24 * 3600.0
 
 Answer = Callable[[Question, Sequence[Turn]], Run]
 """Answers a question that follows earlier ones; raises StopRun where that failed."""
+Evidence = Callable[[Run], Provenance | None]
+"""Looks up what makes the rows of a run's answer true."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ class Bot:
         *,
         edits: bool = False,
         clock: Callable[[], float] = time.time,
+        evidence: Evidence = lambda run: None,  # noqa: ARG005
     ) -> None:
         """Make a bot.
 
@@ -81,9 +85,11 @@ class Bot:
             style: of the replies.
             edits: False: nothing is saved on the wiki; what would be is said, once.
             clock: seconds since 1970.
+            evidence: see ``Evidence``; without it replies have no footnotes.
         """
         self._wiki, self._ledger, self._answer, self._find_run = wiki, ledger, answer, find_run
         self._rules, self._style, self._edits, self._clock = rules, style, edits, clock
+        self._evidence = evidence
         self._site: Site | None = None
         self._shut = ""
 
@@ -261,7 +267,8 @@ class Bot:
             if tries > TRIES:
                 raise StopRun(f"given up after {TRIES} tries")
             found = self._answer(question, turns(self._ledger, question, self._find_run))
-            reply = reply_text(found, self._style, marker=mark, depth=depth, words=words)
+            made_of = self._evidence(found)
+            reply = reply_text(found, self._style, marker=mark, depth=depth, words=words, evidence=made_of)
             run = found.id
         except FATAL:
             raise

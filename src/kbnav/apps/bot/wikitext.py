@@ -9,9 +9,12 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from kbnav.answers import AnswerTable, Cell
 from kbnav.apps.bot.words import ENGLISH, Words
+from kbnav.apps.evidence import answer_table, closing_lines, row_lines
+from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.prefixes import entity_page
 from kbnav.knowledge.sparql.present import page_for, query_link
 from kbnav.tools.show import cell_text
@@ -75,8 +78,10 @@ class Style:
     query_page: str = ""
 
 
-def reply_text(run: Run, style: Style, *, marker: str, depth: int, words: Words = ENGLISH) -> str:
-    """The wikitext of a reply: answer, table, query, how it was found, signature.
+def reply_text(
+    run: Run, style: Style, *, marker: str, depth: int, words: Words = ENGLISH, evidence: Provenance | None = None
+) -> str:
+    """The wikitext of a reply: answer, table, query, the statements behind its rows, how it was found, signature.
 
     Args:
         run: what is told.
@@ -84,21 +89,28 @@ def reply_text(run: Run, style: Style, *, marker: str, depth: int, words: Words 
         marker: a comment by which the bot knows its own reply again; holds no ``--``.
         depth: indentation, the number of colons.
         words: those around the answer.
+        evidence: what makes the rows true, told as footnotes.
     """
     outcome = run.outcome
     indent = ":" * max(1, depth)
-    parts = [f"{indent}<!-- {marker} -->{_headline(run, words)}"]
+    notes = _footnotes(evidence, run)
+    single = "<sup>1</sup>" if notes and outcome.table is not None and outcome.table.boolean is not None else ""
+    parts = [f"{indent}<!-- {marker} -->{_headline(run, words)}{single}"]
     if outcome.note:
         parts.append(f"{indent}<small>{escape(outcome.note)}</small>")
     if outcome.table is not None and outcome.table.boolean is None and outcome.table.rows:
-        parts.append(indent + _table(outcome.table, style, words))
+        parts.append(indent + _table(outcome.table, style, words, len(notes)))
     elif outcome.ranking is not None and outcome.ranking.nodes:
-        parts.append(indent + _grid((words.name, "id", words.kind), _ranked(run), len(outcome.ranking), words))
+        parts.append(
+            indent + _grid((words.name, "id", words.kind), _ranked(run, len(notes)), len(outcome.ranking), words)
+        )
     if outcome.query:
         page = page_for(run.kb, style.query_page, run.outcome.query)
         link = f" ([{_address(outcome.query, page)} {words.run_it}])" if page else ""
         parts.append(f"{indent}{words.query}{link}:")
         parts.append(f"<pre>{escape(outcome.query, lines=True)}</pre>")
+    if notes:
+        parts += _folded(words.statements, [f"# {note}" for note in notes], _after(evidence, run))
     parts += _how(run, words)
     parts.append(f"{indent}~~~~")
     return "\n".join(parts) + "\n"
@@ -128,7 +140,26 @@ def _headline(run: Run, words: Words) -> str:
     return words.none_found + (f" {escape(outcome.text)}" if outcome.text else "")
 
 
-def _table(table: AnswerTable, style: Style, words: Words) -> str:
+def _footnotes(evidence: Provenance | None, run: Run) -> list[str]:
+    """For each row that is shown, its statements as wikitext; nothing where none were found at all."""
+    if evidence is None or evidence.failed or not (any(evidence.rows) or evidence.absent):
+        return []
+    rows = row_lines(evidence, answer_table(run.outcome), run.language)
+    return ["<br />".join(escape(line) for line in lines) or "–" for lines in islice(rows, ROWS)]
+
+
+def _after(evidence: Provenance | None, run: Run) -> list[str]:
+    """What is told of all rows, a paragraph each."""
+    lines = closing_lines(evidence, run.language) if evidence else ()
+    return [part for line in lines for part in ("", escape(line))]
+
+
+def _sup(number: int, notes: int) -> str:
+    """The mark of a row's footnote, by the row's number from 1 on."""
+    return f"<sup>{number}</sup>" if number <= notes else ""
+
+
+def _table(table: AnswerTable, style: Style, words: Words, notes: int) -> str:
     def shown(cell: Cell) -> str:
         if cell is not None and style.entity_link and (name := table.entity(cell)) and _ENTITY.fullmatch(name):
             label = table.labels.get(name, "")
@@ -136,12 +167,17 @@ def _table(table: AnswerTable, style: Style, words: Words) -> str:
         return escape(cell_text(cell, table, _CELL))
 
     rows = [[shown(cell) for cell in row[:_COLUMNS]] for row in table.rows[:ROWS]]
+    for number, row in enumerate(rows, 1):
+        row[-1] += _sup(number, notes)
     return _grid(table.columns[:_COLUMNS], rows, len(table.rows), words)
 
 
-def _ranked(run: Run) -> list[list[str]]:
+def _ranked(run: Run, notes: int) -> list[list[str]]:
     nodes = run.outcome.ranking.nodes[:ROWS] if run.outcome.ranking else ()
-    return [[escape(text[:_CELL]) for text in (node.label, node.id, node.kind)] for node in nodes]
+    return [
+        [*(escape(text[:_CELL]) for text in (node.label, node.id)), escape(node.kind[:_CELL]) + _sup(number, notes)]
+        for number, node in enumerate(nodes, 1)
+    ]
 
 
 def _grid(columns: Sequence[str], rows: Sequence[Sequence[str]], total: int, words: Words) -> str:
@@ -162,11 +198,17 @@ def _how(run: Run, words: Words) -> list[str]:
     steps = [f"# {escape(step.call.thought[:_CELL])} ({escape(step.call.tool)})" for step in run.path[:_STEPS]]
     if len(run.path) > _STEPS:
         steps.append(f"# {words.more_steps.format(count=len(run.path) - _STEPS)}")
+    return _folded(words.how_found.format(system=escape(run.system), model=escape(run.model)), steps)
+
+
+def _folded(head: str, items: Sequence[str], after: Sequence[str] = ()) -> list[str]:
+    """A list below a head, folded away."""
     return [
         '<div class="mw-collapsible mw-collapsed">',
-        words.how_found.format(system=escape(run.system), model=escape(run.model)),
+        head,
         '<div class="mw-collapsible-content">',
-        *steps,
+        *items,
+        *after,
         "</div></div>",
     ]
 

@@ -20,6 +20,7 @@ class Words:
     rows: str
     more_steps: str
     how_found: str
+    statements: str
     name: str
     kind: str
     summary: str
@@ -36,6 +37,7 @@ ENGLISH = Words(
     rows="{total} rows, the first {shown} shown",
     more_steps="and {count} more steps",
     how_found="How this was found, by {system} with {model}:",
+    statements="The statements behind the rows:",
     name="name",
     kind="type",
     summary="answer to a question (bot, see {task})",
@@ -53,6 +55,7 @@ WORDS: Mapping[str, Words] = {
         rows="{total} Zeilen, davon die ersten {shown}",
         more_steps="und {count} weitere Schritte",
         how_found="So wurde es gefunden, von {system} mit {model}:",
+        statements="Die Aussagen hinter den Zeilen:",
         name="Name",
         kind="Art",
         summary="Antwort auf eine Frage (Bot, siehe {task})",
@@ -68,6 +71,7 @@ WORDS: Mapping[str, Words] = {
         rows="{total} lignes, dont voici les {shown} premières",
         more_steps="et {count} autres étapes",
         how_found="Comment cela a été trouvé, par {system} avec {model} :",
+        statements="Les déclarations derrière les lignes :",
         name="nom",
         kind="type",
         summary="réponse à une question (bot, voir {task})",
@@ -83,6 +87,7 @@ WORDS: Mapping[str, Words] = {
         rows="{total} filas; se muestran las primeras {shown}",
         more_steps="y {count} pasos más",
         how_found="Cómo se encontró, por {system} con {model}:",
+        statements="Las declaraciones tras las filas:",
         name="nombre",
         kind="tipo",
         summary="respuesta a una pregunta (bot, véase {task})",

@@ -12,8 +12,6 @@ from kbnav.apps.cli.arguments import AskedWithout, JsonOption, load
 from kbnav.apps.cli.terminal import ended_by_ctrl_c, print_outcome, say_baseline
 
 if TYPE_CHECKING:
-    from kbnav.knowledge.base import KnowledgeBase
-    from kbnav.knowledge.evidence import Provenance
     from kbnav.trajectory import Run, Turn
 
 
@@ -52,6 +50,7 @@ def ask(
     from kbnav.apps.cli.progress import Progress
     from kbnav.apps.console import printable
     from kbnav.knowledge.open import open_kb
+    from kbnav.run_evidence import run_evidence
     from kbnav.session import ask as ask_agent
 
     console = Console(stderr=as_json or as_csv)
@@ -62,20 +61,9 @@ def ask(
             console.print(f"after: {printable(earlier.question)}", style="dim", highlight=False, markup=False)
         with Progress(console, agent.model, steps=not quiet) as seen:
             run = ask_agent(agent, question, on_event=seen, brake=brake, history=_history(earlier))
-        found = _evidence(base, run) if evidence else None
+        found = run_evidence(base, run) if evidence else None
     print_outcome(run, settings, as_json, as_csv, found)
     raise typer.Exit(0 if run.outcome.status in ("answered", "best effort") else 1)
-
-
-def _evidence(base: KnowledgeBase, run: Run) -> Provenance | None:
-    """What makes the rows of an answer true; None where it has no query."""
-    from kbnav.knowledge.base import asked_by
-    from kbnav.knowledge.evidence import provenance
-
-    outcome = run.outcome
-    if not outcome.query or outcome.table is None:
-        return None
-    return provenance(asked_by(base, outcome.query), outcome.query, outcome.table, language=run.language)
 
 
 def _last_run() -> Run:

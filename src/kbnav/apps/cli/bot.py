@@ -17,11 +17,12 @@ from kbnav.apps.cli.arguments import AskedWithout, JsonOption, load
 from kbnav.apps.cli.help import Commands
 
 if TYPE_CHECKING:
-    from kbnav.apps.bot.bot import Answer, Bot
+    from kbnav.apps.bot.bot import Answer, Bot, Evidence
     from kbnav.apps.bot.ledger import Ledger
     from kbnav.apps.bot.talk import Question
     from kbnav.apps.bot.wiki import Wiki
     from kbnav.apps.bot.wikitext import Style
+    from kbnav.knowledge.evidence import Provenance
     from kbnav.settings import Settings
     from kbnav.trajectory import Run
 
@@ -96,9 +97,11 @@ def replay(
         asked = _named(question, [entry.question for entry in ledger.entries()])
         history = turns(ledger, asked, partial(_find_run, settings))
         words = words_of(question_language(asked.text, ledger.mark(LANGUAGE)))
-    with _asking(settings, of.system or "") as answer:
+    with _asking(settings, of.system or "") as (answer, evidence):
         found = answer(asked, history)
-    reply = reply_text(found, _style(settings), marker=marker(asked.id), depth=asked.depth + 1, words=words)
+        made_of = evidence(found)
+    mark, depth = marker(asked.id), asked.depth + 1
+    reply = reply_text(found, _style(settings), marker=mark, depth=depth, words=words, evidence=made_of)
     page = settings.endpoints.query_page
     if as_json:
         _say(json.dumps({**answer_record(found, page), "reply": reply}, ensure_ascii=False, indent=1))
@@ -125,21 +128,27 @@ def _opened(settings: Settings, edit: bool, system: str) -> Iterator[Bot]:
     from kbnav.apps.bot.bot import Bot
 
     wiki = _wiki(settings)
-    with _ledger(settings, edit=edit) as ledger, _asking(settings, system) as answer:
+    with _ledger(settings, edit=edit) as ledger, _asking(settings, system) as (answer, evidence):
         find_run = partial(_find_run, settings)
-        yield Bot(wiki, ledger, answer, find_run, settings.bot, _style(settings), edits=edit)
+        yield Bot(wiki, ledger, answer, find_run, settings.bot, _style(settings), edits=edit, evidence=evidence)
 
 
 @contextmanager
-def _asking(settings: Settings, system: str) -> Iterator[Answer]:
-    """What answers: the agent of the settings, which saves its runs."""
+def _asking(settings: Settings, system: str) -> Iterator[tuple[Answer, Evidence]]:
+    """What answers, the agent of the settings, which saves its runs; and what looks up why the rows are true."""
     from kbnav.agents.common.choice import build_agent
+    from kbnav.apps.bot.wikitext import ROWS
     from kbnav.knowledge.open import open_kb
+    from kbnav.run_evidence import run_evidence
     from kbnav.session import ask
 
     with open_kb(settings) as base:
         agent = build_agent(base, settings, system)
-        yield lambda question, history: ask(agent, question.text, history=history)
+
+        def evidence(run: Run) -> Provenance | None:
+            return run_evidence(base, run, range(ROWS)) if settings.bot.footnotes else None
+
+        yield lambda question, history: ask(agent, question.text, history=history), evidence
 
 
 def _style(settings: Settings) -> Style:

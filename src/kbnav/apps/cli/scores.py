@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +16,9 @@ from kbnav.apps.cli.terminal import from_csv, print_json
 
 if TYPE_CHECKING:
     from kbnav.evaluation.records import SavedRun
+    from kbnav.evaluation.report import Report
     from kbnav.evaluation.report.side_by_side import Grouped
+    from kbnav.trajectory import Run
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
 
@@ -139,17 +141,25 @@ def report(
     ] = None,
     compat: CompatOption = False,
     kb: SkbOption = None,
+    evidence: Annotated[
+        str | None,
+        typer.Option(
+            "--evidence", metavar="KB", help="With --html: the statements behind each answer's rows, looked up there."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Report on runs: scores, kinds of questions, actions, tokens, cost, classes of errors, every question."""
     from kbnav.evaluation import report as reports
     from kbnav.journal import write_whole
 
+    if evidence and not html:
+        raise typer.BadParameter("--evidence goes with --html")
     runs = reports.load_runs(folders, _prepared(compat, kb))
     found, by = reports.build_report(runs.runs, runs.labels), kinds.of(runs.runs)
     files: dict[Path, Callable[[Any], str]] = {}
     if html:
-        files[html] = partial(reports.html_report, by=by)
+        files[html] = partial(_html, by=by, evidence=evidence)
     if markdown:
         files[markdown] = partial(reports.markdown_report, by=by)
     if csv:
@@ -164,6 +174,24 @@ def report(
         print(f"{len(folders)} run{'s' if len(folders) != 1 else ''} written to {', '.join(sizes)}")
     else:
         print(reports.markdown_report(found, by), end="")
+
+
+def _html(found: Report, by: Sequence[Grouped], evidence: str | None) -> str:
+    """The page; with the statements behind the answers where a knowledge base is named that has them."""
+    from kbnav.apps.evidence import answer_table, evidence_lines
+    from kbnav.evaluation import report as reports
+    from kbnav.knowledge.open import open_kb
+    from kbnav.run_evidence import run_evidence
+
+    if not evidence:
+        return reports.html_report(found, by=by)
+    with open_kb(load(kb=evidence)) as base:
+
+        def told(run: Run) -> list[str]:
+            made_of = run_evidence(base, run)
+            return list(evidence_lines(made_of, answer_table(run.outcome))) if made_of else []
+
+        return reports.html_report(found, by=by, told=told)
 
 
 def replay(

@@ -28,13 +28,12 @@ def print_outcome(
     run: Run, settings: Settings, as_json: bool, as_csv: bool, evidence: Provenance | None = None
 ) -> None:
     """Print the answer, for people or for programs; with what makes it true where that was looked up."""
-    from kbnav.answers import AnswerTable
     from kbnav.apps.console import answer_json, print_answer, printable, spent_words
-    from kbnav.apps.evidence import evidence_data, evidence_lines
+    from kbnav.apps.evidence import answer_table, evidence_data, evidence_lines
 
     page = settings.endpoints.query_page
     saved = (settings.home / "runs" / f"{run.id}.json").is_file()
-    table = AnswerTable() if run.outcome.table is None else run.outcome.table
+    table = answer_table(run.outcome)
     if as_json:
         print(answer_json(run, page, **({"evidence": evidence_data(evidence, table)} if evidence else {})))
     elif as_csv:

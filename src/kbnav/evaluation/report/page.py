@@ -10,7 +10,7 @@ import base64
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -22,6 +22,7 @@ from kbnav.evaluation.report.classes import CLASSES
 from kbnav.evaluation.report.data import QuestionResult, Report, metric_name
 from kbnav.evaluation.report.side_by_side import Grouped
 from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
+from kbnav.trajectory import Run
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -35,8 +36,20 @@ COLORS = 6
 _PREFIX = re.compile(r"\s*PREFIX\s+(\w+):\s*<([^<>]*)>", re.IGNORECASE)
 
 
-def html_report(report: Report, title: str = "Evaluation report", by: Sequence[Grouped] = ()) -> str:
-    """The whole page as text; ``by`` are the questions by what they are, a table each."""
+Told = Callable[[Run], Sequence[str]]
+"""Lines on what makes the rows of a run's answer true."""
+
+
+def html_report(
+    report: Report,
+    title: str = "Evaluation report",
+    by: Sequence[Grouped] = (),
+    told: Told = lambda run: (),  # noqa: ARG005
+) -> str:
+    """The whole page as text.
+
+    ``by`` are the questions by what they are, a table each; ``told`` is asked about every answer.
+    """
     from markupsafe import Markup
 
     script = _file("filter.js")
@@ -47,7 +60,7 @@ def html_report(report: Report, title: str = "Evaluation report", by: Sequence[G
         classes=CLASSES,
         kinds=[kind for kind in CLASSES if any(kind == one.label for run in report.runs for one in run.kinds)],
         chart=effort_chart(report),
-        questions=list(_questions(report)),
+        questions=list(_questions(report, told)),
         style=Markup(_file("style.css")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -101,6 +114,7 @@ class ShownAnswer:
     query: str
     table: ShownTable | None
     note: str
+    evidence: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -112,7 +126,7 @@ class ShownQuestion:
     answers: tuple[ShownAnswer, ...]
 
 
-def _questions(report: Report) -> Iterator[ShownQuestion]:
+def _questions(report: Report, told: Told) -> Iterator[ShownQuestion]:
     for gold in report.gold.values():
         answers = [ShownAnswer("gold", None, _undeclared(gold.query), _gold_table(gold), gold.error)]
         right = _terms(gold)
@@ -125,7 +139,8 @@ def _questions(report: Report) -> Iterator[ShownQuestion]:
                 continue
             outcome = result.record.run.outcome
             shown = _shown(outcome.ranking if outcome.table is None else outcome.table, right)
-            answers.append(ShownAnswer(run.name, result, _undeclared(outcome.query), shown, outcome.note))
+            evidence = told(result.record.run)
+            answers.append(ShownAnswer(run.name, result, _undeclared(outcome.query), shown, outcome.note, evidence))
         yield ShownQuestion(gold.id, gold.question, tuple(answers))
 
 
