@@ -66,6 +66,36 @@ def test_what_is_beyond_its_rules_is_no_answer_and_says_why(agent: Agent, tmp_pa
     assert why in run.path[-1].call.thought
 
 
+@pytest.mark.parametrize(
+    ("question", "read_as", "unused"),
+    [
+        ("Which lamps have a supplier in Germany?", "Lamp → supplier → country → Germany", ()),
+        ("What is the heaviest lamp?", "Lamp; most weight g", ()),
+        ("Which suppliers are in beautiful France?", "Supplier → country → France", ("beautiful",)),
+    ],
+)
+def test_how_a_question_was_read_is_told_with_the_words_that_are_left(
+    agent: Agent, question: str, read_as: str, unused
+):
+    read = ask(agent, question).outcome.understood
+    assert read is not None
+    assert (read.text, read.unused) == (read_as, unused)
+
+
+@pytest.mark.parametrize(
+    "question", ["Which suppliers in France deliver fragile furniture overnight?", "How many cheerful lamps are there?"]
+)
+def test_an_answer_that_leaves_out_too_much_is_refused_and_a_smaller_question_is_answered(agent: Agent, question: str):
+    refused = ask(agent, question).outcome
+    assert (refused.status, refused.query) == ("no answer", "")
+    assert refused.understood is not None
+    assert refused.understood.unused
+    smaller = ask(agent, refused.understood.instead[0]).outcome
+    assert smaller.status == "answered"
+    assert smaller.understood is not None
+    assert smaller.understood.unused == ()
+
+
 def test_a_search_is_read_as_it_is_shown():
     search = read_search(
         'Nothing is named "old lamps"; these match "lamp" (without "old"):\n'

@@ -19,8 +19,13 @@ class Link:
 
     way: int
     properties: tuple[str, ...]
-    labels: str
+    names: tuple[str, ...]
     members: int
+
+    @property
+    def labels(self) -> str:
+        """The names of its properties, to be compared with words."""
+        return " ".join(self.names)
 
 
 def probe(target: str, anchor: Anchor, hops: int) -> str:
@@ -57,7 +62,7 @@ def links(rows: Sequence[Sequence[str]]) -> list[Link]:
         named = [one for one in map(cell, row[1:-1]) if one[0]]
         if named:
             found.append(
-                Link(int(row[0]), tuple(one for one, _ in named), " ".join(label for _, label in named), int(row[-1]))
+                Link(int(row[0]), tuple(one for one, _ in named), tuple(label for _, label in named), int(row[-1]))
             )
     return found
 

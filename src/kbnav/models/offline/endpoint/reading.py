@@ -47,10 +47,14 @@ class Search:
 
 @dataclass
 class Seen:
-    """Everything seen so far: searches by their phrase, rows by their query, each row as its cells' texts."""
+    """Everything seen so far: searches by their phrase, rows by their query, each row as its cells' texts.
+
+    ``rows`` are those that were shown, ``counts`` says how many there are.
+    """
 
     searches: dict[str, Search] = field(default_factory=dict)
     rows: dict[str, list[list[str]]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
     last: str = ""
     """The last query with rows on the path."""
 
@@ -64,8 +68,15 @@ class Seen:
                 seen.searches[query] = read_search(step.observation) if step.ok else Search()
             elif step.call.tool == "execute_query":
                 seen.rows[query] = read_rows(step.observation) if step.ok and step.rows else []
+                seen.counts[query] = step.rows or 0
                 seen.last = query if step.rows and not step.dropped else seen.last
         return seen
+
+    def size(self, query: str) -> int:
+        """How many rows a query has, or how many its one row says there are."""
+        rows = self.rows.get(query, [])
+        first = rows[0][0] if len(rows) == 1 and rows[0] else ""
+        return int(first) if first.isdigit() else self.counts.get(query, 0)
 
 
 def read_search(text: str) -> Search:
@@ -118,7 +129,7 @@ class Reading:
 
     question: Question
     target: str
-    target_text: str
+    target_label: str
     anchors: tuple[Anchor, ...]
 
     @property
@@ -160,11 +171,11 @@ def read(question: Question, searches: Mapping[str, Search], apart: Sequence[Phr
     """
     everything = [*question.phrases, *apart]
     phrases = sorted(everything, key=lambda phrase: not phrase.noun)
-    target, target_phrase = "", None
+    target, label, target_phrase = "", "", None
     for phrase in phrases:
         one = searches.get(phrase.text, Search()).first("class")
         if one and not phrase.named and set(stems(one.label)) <= set(stems(phrase.text)):
-            target, target_phrase = one.id, phrase
+            target, label, target_phrase = one.id, one.label, phrase
             break
     anchors = []
     for phrase in everything:
@@ -173,7 +184,7 @@ def read(question: Question, searches: Mapping[str, Search], apart: Sequence[Phr
         anchor = _anchor(phrase, searches.get(phrase.text, Search()))
         if anchor and anchor not in anchors:
             anchors.append(anchor)
-    return Reading(question, target, target_phrase.text if target_phrase else "", tuple(anchors[:_ANCHORS]))
+    return Reading(question, target, label, tuple(anchors[:_ANCHORS]))
 
 
 def _anchor(phrase: Phrase, search: Search) -> Anchor | None:
