@@ -78,14 +78,35 @@ def test_it_follows_the_paths_that_a_question_names(village, tmp_path, question,
     assert set(answers(village, question, tmp_path)) == expected
 
 
-def test_what_a_question_says_besides_ranks_what_was_found(village, tmp_path):
-    assert answers(village, "Which house that Ann Reed owns has a wheel?", tmp_path) == ["3", "4"]
+def test_what_a_question_says_besides_ranks_what_was_found_and_of_one_house_names_one(village, tmp_path):
+    assert answers(village, "Which houses that Ann Reed owns have a wheel?", tmp_path) == ["3", "4"]
+    assert answers(village, "Which house that Ann Reed owns has a wheel?", tmp_path) == ["3"]
 
 
 def test_a_part_that_nothing_meets_is_given_up_and_that_is_said(village, tmp_path):
     question = "Which house painted by Bob Lisk is located in Mew?"
     run = ask(skb_offline(village, Settings(home=tmp_path, language="en")), question)
-    assert run.outcome.note.endswith("what fits the question better leads to nothing.")
+    assert run.outcome.note == "Nothing fits “painted” too."
+
+
+def test_how_a_question_was_read_is_told_with_the_words_that_are_left(village, tmp_path):
+    run = ask(skb_offline(village, Settings(home=tmp_path, language="en")), "Which haunted house does Ann Reed own?")
+    read = run.outcome.understood
+    assert read is not None
+    assert (read.text, read.unused, read.instead) == ("house → owns → Ann Reed", ("haunted",), ())
+
+
+def test_a_name_that_is_nowhere_is_no_answer_and_a_smaller_question_is_one(village, tmp_path):
+    agent = skb_offline(village, Settings(home=tmp_path, language="en"))
+    refused = ask(agent, "Which house of Ann Reed did Zebulon visit?").outcome
+    assert (refused.status, refused.note) == ("no answer", "Nothing here is called “Zebulon”, and no text says so.")
+    assert refused.understood is not None
+    assert refused.understood.unused == ("Zebulon", "visit")
+    smaller = ask(agent, refused.understood.instead[0]).outcome
+    assert smaller.status == "answered"
+    assert smaller.understood is not None
+    assert smaller.understood.unused == ()
+    assert ask(agent, "Which house did Zebulon visit?").outcome.status == "no answer"
 
 
 def test_a_question_that_names_nothing_here_has_no_answer(village, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations, product
 from typing import Any
@@ -14,13 +14,14 @@ from kbnav.agents.machine import Reply, State
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rdf import local_name, local_names
 from kbnav.models.offline.lexicon import why_unread
+from kbnav.models.offline.skb.coverage import lost_words, names_nowhere, smaller, understood
 from kbnav.models.offline.skb.paths import Path, Paths, Step, leftover
 from kbnav.models.offline.skb.reading import Mention, Reading, one_is_asked, read
 from kbnav.models.offline.skb.ways import way_to
 from kbnav.relevance import relevance
 from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import FINISH, QUERY, Toolbox
-from kbnav.trajectory import Call
+from kbnav.trajectory import Call, Understood
 from kbnav.trajectory import Step as Taken
 
 ANSWERS = 20
@@ -70,7 +71,7 @@ class SkbOfflinePolicy:
             calls = [done.call(one, f"call-{turn}-{number}", turn) for number, one in enumerate(offered, 1)]
             new = [call for call in calls if call.key not in done.steps]
             if new:
-                return Reply(new)
+                return Reply(new, understood=done.understood if new[0].tool == FINISH else None)
         return Reply()
 
     def _plan(self, reading: Reading, done: _Done, state: State, language: str) -> Iterator[Turn]:
@@ -85,11 +86,14 @@ class SkbOfflinePolicy:
             mentions = tuple(one for one in mentions if one in longest)
         if reading.afterthought:
             mentions = (*mentions, reading.afterthought)
-        for place, paths in enumerate(self._hypotheses(reading, mentions)[:_TRIES]):
+        tried = self._hypotheses(reading, mentions)[:_TRIES]
+        for place, paths in enumerate(tried):
             found = yield from self._follow(reading, paths, done)
             if found:
-                yield from self._conclude(reading, paths, found, done, best=place == 0)
-        yield from self._by_text_alone(reading, done)
+                found = yield from self._ranked(reading, paths, found, done)
+                lost = lost_words(reading, paths, tried[:place])
+                yield self._end(reading, mentions, paths, found, done, lost, language)
+        yield from self._by_text_alone(reading, done, language)
         nothing = "Neither the named nodes nor the question's words lead to anything here."
         why = " ".join(filter(None, (nothing, why_unread(state["question"], language))))
         yield [(FINISH, why, {"nodes": []})]
@@ -162,26 +166,50 @@ class SkbOfflinePolicy:
             ends = list(dict.fromkeys(node for name, _, given in calls for node in done.nodes(name, given)))
         return ends
 
-    def _conclude(
-        self, reading: Reading, paths: Sequence[Path], found: Sequence[str], done: _Done, *, best: bool
-    ) -> Iterator[Turn]:
-        """Rank what was found by the words that no path used, and finish."""
+    def _ranked(
+        self, reading: Reading, paths: Sequence[Path], found: Sequence[str], done: _Done
+    ) -> Generator[Turn, None, list[str]]:
+        """What was found, ranked by the words that no path used."""
         text = leftover(reading, paths)
-        if text and _DESCRIBED in self._toolbox.names:
-            described = {"text": text, "node_type": paths[0].target, "limit": _BY_TEXT}
-            yield [(_DESCRIBED, "The question says more of them; looking for what fits that.", described)]
-            fitting = done.nodes(_DESCRIBED, described)
-            known = set(found)
-            if len(found) >= ANSWERS and fitting and QUERY in self._toolbox.names:
-                query = self._query(paths, among=fitting)
-                yield [(QUERY, "There are many; which of those that fit are among them?", {"query": query})]
-                known |= set(done.nodes(QUERY, {"query": query}))
-            found = [*(node for node in fitting if node in known), *(node for node in found if node not in fitting)]
-        fits = "this fits the question best" if best else "what fits the question better leads to nothing"
+        if not text or _DESCRIBED not in self._toolbox.names:
+            return list(found)
+        described = {"text": text, "node_type": paths[0].target, "limit": _BY_TEXT}
+        yield [(_DESCRIBED, "The question says more of them; looking for what fits that.", described)]
+        fitting = done.nodes(_DESCRIBED, described)
+        known = set(found)
+        if len(found) >= ANSWERS and fitting and QUERY in self._toolbox.names:
+            query = self._query(paths, among=fitting)
+            yield [(QUERY, "There are many; which of those that fit are among them?", {"query": query})]
+            known |= set(done.nodes(QUERY, {"query": query}))
+        return [*(node for node in fitting if node in known), *(node for node in found if node not in fitting)]
+
+    def _end(
+        self,
+        reading: Reading,
+        mentions: Sequence[Mention],
+        paths: Sequence[Path],
+        found: Sequence[str],
+        done: _Done,
+        lost: Sequence[str],
+        language: str,
+    ) -> Turn:
+        """The end: nodes, or one where one is asked for and the texts of the others say less; none without a name."""
+        read = done.understood = understood(self._kb, reading, mentions, paths, found, language)
+        if unknown := names_nowhere(self._kb, reading, read, language):
+            done.understood = replace(read, instead=smaller(self._kb, paths))
+            return _refused(unknown)
+        fits = f"Nothing fits “{' '.join(lost)}” too." if lost else "This fits the question best."
         given: dict[str, Any] = {"nodes": list(found[:ANSWERS])}
-        if found and text and one_is_asked(reading):
-            given["answer"] = self._one(found[0], paths, text)
-        yield [(FINISH, f"{self._said(paths)}: {fits}.", given)]
+        text = leftover(reading, paths)
+        if found and text and one_is_asked(reading) and (said := self._one(found[0], paths, text)):
+            given = {"nodes": self._as_fitting(found[:ANSWERS], text), "answer": said}
+        return [(FINISH, fits, given)]
+
+    def _as_fitting(self, nodes: Sequence[str], text: str) -> list[str]:
+        """The first node, and of the others those whose document says as much of a text."""
+        excerpts = self._kb.excerpts(nodes, text)
+        said = {node: sum(relevance(word, [excerpts.get(node, "")])[0] > 0 for word in text.split()) for node in nodes}
+        return [node for node in nodes if said[node] >= said[nodes[0]]]
 
     def _one(self, node: str, paths: Sequence[Path], text: str) -> str:
         """One node with the sentence of its document that fits, and the ways to what the question names; or nothing.
@@ -197,7 +225,7 @@ class SkbOfflinePolicy:
         label = self._kb.skb.nodes.label(self._kb.skb.number(node))
         return " ".join([f"{label}: “{sentence.strip()}”", *(f"{' → '.join(way)}." for way in ways)])
 
-    def _by_text_alone(self, reading: Reading, done: _Done) -> Iterator[Turn]:
+    def _by_text_alone(self, reading: Reading, done: _Done, language: str) -> Iterator[Turn]:
         """What a question without a usable name describes."""
         text = reading.text(reading.words)
         if not text:
@@ -211,6 +239,9 @@ class SkbOfflinePolicy:
         seen = done.nodes(name, arguments)
         found = self._of_type(seen, reading.asked)
         if found:
+            read = done.understood = understood(self._kb, reading, reading.mentions, (), found, language)
+            if unknown := names_nowhere(self._kb, reading, read, language):
+                yield _refused(unknown)
             yield [(FINISH, "These fit the words of the question best.", {"nodes": found[:ANSWERS]})]
 
     def _of_type(self, nodes: Sequence[str], kind: str) -> list[str]:
@@ -256,13 +287,19 @@ class SkbOfflinePolicy:
         return ", and ".join(parts)
 
 
-@dataclass(frozen=True)
+def _refused(unknown: Sequence[str]) -> Turn:
+    """The end where the question has names of which nothing is known here."""
+    return [(FINISH, f"Nothing here is called “{' '.join(unknown)}”, and no text says so.", {"nodes": []})]
+
+
+@dataclass
 class _Done:
-    """The steps taken, by their calls' keys, and how many are on the path."""
+    """The steps taken, by their calls' keys, and how many are on the path; at the end how the question was read."""
 
     steps: Mapping[str, Taken]
     length: int
     toolbox: Toolbox
+    understood: Understood | None = None
 
     def call(self, wanted: Wanted, call_id: str = "", turn: int = 0) -> Call:
         """A wanted call with its arguments checked."""
