@@ -1,6 +1,6 @@
 """The offline policy over HTTP against a mirror of the slice: how many of its answerable questions it answers.
 
-    python benchmarks/offline_slice.py --mirror MIRROR [--data ../shared/data] [--limit N]
+    python benchmarks/offline_slice.py --mirror MIRROR [--data ../shared/data] [--only "QALD-10"] [--limit N]
 
 Without ``--mirror`` one is built first. A question's gold answer is what its gold query gives on the slice; scores are
 row-major F1 and exact match. ``linkable`` counts the questions whose items all have a label on the slice, ``exact``
@@ -106,6 +106,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--mirror", type=Path, help="folder of a mirror of the slice")
+    parser.add_argument("--only", choices=BENCHMARKS, help="one of the benchmarks")
     parser.add_argument("--limit", type=int, help="only the first questions of each benchmark")
     chosen = parser.parse_args()
     print(
@@ -113,7 +114,7 @@ def main() -> None:
         f"{'no answer':>9} {'failed':>7} {'seconds':>8} {'actions':>8}"
     )
     with opened(chosen.mirror, chosen.data) as agent:
-        for benchmark in BENCHMARKS:
+        for benchmark in [chosen.only] if chosen.only else BENCHMARKS:
             found = list(results(agent, chosen.data, benchmark, chosen.limit))
             for group in ("all", "linkable", "exact"):
                 members = [one for one in found if group in one.groups]
