@@ -13,16 +13,16 @@ from sentence_transformers import CrossEncoder
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.build import build_retriever
 from kbnav.retrieval.cross_model import Exported, Torch
 from kbnav.settings import Settings
-from kbnav.trained import MODEL, digests, read_card
-from kbnav.training.course import CURVE, Point, Schedule
+from kbnav.trained import MODEL, read_card
+from kbnav.training.course import Schedule
 from kbnav.training.cross import CrossOptions, train_cross
 from kbnav.training.data import Split, examples, split
 from kbnav.training.onnx import export
-from tests.trained.shop import DOCUMENT, THEMES, build_shop, good
+from tests.trained.shop import DOCUMENT, THEMES, good
+from tests.training.parts import goes_on_after_a_kill, refuses_another_schema, refuses_seen, task
 
 SCHEDULE = Schedule(epochs=6, rate=5e-3, batch=10, device="cpu", patience=6)
 
@@ -50,7 +50,7 @@ def options(base: Path) -> CrossOptions:
 @pytest.fixture(scope="module")
 def trained(shop: SkbKB, parts: Split, options: CrossOptions, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("cross") / "trained"
-    train_cross(shop, parts, out, options, SCHEDULE, Settings())
+    train_cross(task(shop, parts, out, SCHEDULE), options)
     return out
 
 
@@ -82,34 +82,17 @@ def test_what_is_exported_scores_as_what_was_trained(trained: Path, tmp_path: Pa
     assert few.score(query, []).shape == (0,)
 
 
-class Killed(BaseException):
-    """Ends a training from outside."""
-
-
 def test_a_training_that_was_killed_goes_on_to_the_same_weights(
     shop: SkbKB, parts: Split, options: CrossOptions, tmp_path: Path
 ):
-    def kill(point: Point) -> None:
-        if point.epoch == 2:
-            raise Killed
-
-    short = replace(SCHEDULE, epochs=3)
-    train_cross(shop, parts, tmp_path / "whole", options, short, Settings())
-    with pytest.raises(Killed):
-        train_cross(shop, parts, tmp_path / "killed", options, short, Settings(), listener=kill)
-    train_cross(shop, parts, tmp_path / "killed", options, short, Settings())
-    assert (
-        digests(tmp_path / "killed" / MODEL)["model.safetensors"]
-        == (digests(tmp_path / "whole" / MODEL)["model.safetensors"])
-    )
-    assert (tmp_path / "killed" / CURVE).read_text() == (tmp_path / "whole" / CURVE).read_text()
+    goes_on_after_a_kill(train_cross, shop, parts, options, replace(SCHEDULE, epochs=3), tmp_path)
 
 
 def test_a_student_learns_the_scores_of_its_teacher(
     shop: SkbKB, parts: Split, options: CrossOptions, trained: Path, tmp_path: Path
 ):
     taught = replace(options, teacher=str(trained))
-    card = train_cross(shop, parts, tmp_path / "student", taught, SCHEDULE, Settings())
+    card = train_cross(task(shop, parts, tmp_path / "student", SCHEDULE), taught)
     assert card is not None
     assert card.after["hit@1"] > 0.9 > card.before["hit@1"]
 
@@ -117,14 +100,8 @@ def test_a_student_learns_the_scores_of_its_teacher(
 def test_what_does_not_fit_is_refused_and_nothing_is_written(
     shop: SkbKB, parts: Split, options: CrossOptions, trained: Path, tmp_path: Path
 ):
-    with (
-        SKB.open(build_shop(tmp_path / "other", "mall", "m1,buys_from,m2\n")) as mall,
-        pytest.raises(UsageError, match="trained for the schema of shop; that of mall is another"),
-    ):
-        build_retriever("cross", SkbKB(mall), Settings(), {"trained": str(trained)})
-    cross = build_retriever("cross", shop, Settings(), {"trained": str(trained)})
-    with pytest.raises(UsageError, match="1 of the questions were used to train or choose it"):
-        cross.refuse_seen([("other id", parts.training[0].text)])
+    refuses_another_schema("cross", trained, tmp_path)
+    refuses_seen("cross", shop, trained, parts)
     out = tmp_path / "out"
     for more, said in (
         ({"layers": 7}, "has 1 layers, not 7"),
@@ -133,7 +110,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
         ({"teacher": str(tmp_path / "nothing")}, "no such folder"),
     ):
         with pytest.raises(UsageError, match=said):
-            train_cross(shop, parts, out, replace(options, **more), SCHEDULE, Settings())
+            train_cross(task(shop, parts, out, SCHEDULE), replace(options, **more))
         assert not out.exists()
     with pytest.raises(UsageError, match="is not made of"):
         build_retriever("cross", shop, Settings(), {"trained": str(trained), "stages": {"prf": {}}})

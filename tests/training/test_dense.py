@@ -21,12 +21,21 @@ from kbnav.retrieval.build import build_retriever
 from kbnav.retrieval.dense import embed
 from kbnav.settings import Settings
 from kbnav.trained import MODEL, digests, read_card
-from kbnav.training.course import CURVE, Point, Schedule, enough_memory
+from kbnav.training.course import CURVE, Schedule, enough_memory
 from kbnav.training.data import Split
 from kbnav.training.dense import DenseOptions, train_dense
 from kbnav.training.folder import WORK
 from kbnav.training.models import most_that_fits
 from tests.trained.shop import build_shop, examples, write_questions
+from tests.training.parts import (
+    Killed,
+    another_schema,
+    goes_on_after_a_kill,
+    kill,
+    refuses_another_schema,
+    refuses_seen,
+    task,
+)
 
 SCHEDULE = Schedule(epochs=8, rate=5e-3, batch=15, device="cpu", patience=8)
 
@@ -39,9 +48,8 @@ def options(base: Path) -> DenseOptions:
 @pytest.fixture(scope="module")
 def trained(shop: SkbKB, shop_split: Split, options: DenseOptions, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("dense") / "trained"
-    train_dense(shop, shop_split, out, options, SCHEDULE, Settings())
-    encoder = Trained.load(out)
-    embed(out, shop.skb, encoder, encoder.card)
+    train_dense(task(shop, shop_split, out, SCHEDULE), options)
+    embed(out, shop.skb)
     return out
 
 
@@ -87,47 +95,26 @@ def test_two_encoders_differ_and_one_for_both_does_not(
     two = Trained.load(trained)
     assert not np.allclose(two.encode(text), two.encode_queries(text), atol=1e-3)
     short = replace(SCHEDULE, epochs=1)
-    train_dense(shop, shop_split, tmp_path / "one", replace(options, two=False), short, Settings())
+    train_dense(task(shop, shop_split, tmp_path / "one", short), replace(options, two=False))
     one = Trained.load(tmp_path / "one")
     assert np.allclose(one.encode(text), one.encode_queries(text))
-
-
-class Killed(BaseException):
-    """Ends a training from outside."""
 
 
 def test_a_training_that_was_killed_goes_on_to_the_same_weights(
     shop: SkbKB, shop_split: Split, options: DenseOptions, tmp_path: Path
 ):
-    def kill(point: Point) -> None:
-        if point.epoch == 2:
-            raise Killed
-
     short = replace(SCHEDULE, epochs=3)
-    train_dense(shop, shop_split, tmp_path / "whole", options, short, Settings())
+    goes_on_after_a_kill(train_dense, shop, shop_split, options, short, tmp_path)
     with pytest.raises(Killed):
-        train_dense(shop, shop_split, tmp_path / "killed", options, short, Settings(), listener=kill)
-    with pytest.raises(UsageError, match="not over, and the same command goes on"):
-        read_card(tmp_path / "killed")
+        train_dense(task(shop, shop_split, tmp_path / "again", short, kill), options)
     with pytest.raises(UsageError, match="other questions or options"):
-        train_dense(shop, shop_split, tmp_path / "killed", options, replace(short, rate=1e-4), Settings())
-    rest: list[Point] = []
-    train_dense(shop, shop_split, tmp_path / "killed", options, short, Settings(), listener=rest.append)
-    assert [one.epoch for one in rest] == [2, 3]  # what was killed while it was validated is not kept
-    weights = {name: sha for name, sha in digests(tmp_path / "whole" / MODEL).items() if "safetensors" in name}
-    assert len(weights) == 2
-    assert {name: digests(tmp_path / "killed" / MODEL)[name] for name in weights} == weights
-    assert (tmp_path / "killed" / CURVE).read_text() == (tmp_path / "whole" / CURVE).read_text()
+        train_dense(task(shop, shop_split, tmp_path / "again", replace(short, rate=1e-4)), options)
 
 
 def test_another_schema_is_refused_and_another_build_wants_its_own_vectors(shop: SkbKB, trained: Path, tmp_path: Path):
-    with SKB.open(build_shop(tmp_path / "other", "mall", "m1,buys_from,m2\n")) as mall:
-        for use in (
-            lambda: build_retriever("dense", SkbKB(mall), Settings(), {"trained": str(trained)}),
-            lambda: embed(trained, mall, Trained.load(trained), read_card(trained)),
-        ):
-            with pytest.raises(UsageError, match="trained for the schema of shop; that of mall is another"):
-                use()
+    refuses_another_schema("dense", trained, tmp_path)
+    with another_schema(tmp_path) as mall, pytest.raises(UsageError, match="that of mall is another"):
+        embed(trained, mall)
     with (
         SKB.open(build_shop(tmp_path / "again", "again")) as again,
         pytest.raises(UsageError, match="vectors of again are of another build of it: kbnav train embed"),
@@ -136,11 +123,7 @@ def test_another_schema_is_refused_and_another_build_wants_its_own_vectors(shop:
 
 
 def test_questions_of_the_training_are_not_evaluated(shop: SkbKB, trained: Path, shop_split: Split):
-    dense = build_retriever("dense", shop, Settings(), {"trained": str(trained)})
-    for one in (shop_split.training[0], shop_split.validation[0]):
-        with pytest.raises(UsageError, match="1 of the questions were used to train or choose it"):
-            dense.refuse_seen([("other id", one.text.upper())])
-    dense.refuse_seen([("new", "Which good is new?")])
+    refuses_seen("dense", shop, trained, shop_split)
 
 
 def test_a_folder_that_was_changed_is_refused(trained: Path, tmp_path: Path):
@@ -175,7 +158,7 @@ def test_bases_devices_and_memory_that_are_not_there_end_with_one_line_and_nothi
         ({}, replace(SCHEDULE, device="quantum"), "no device 'quantum'"),
     ):
         with pytest.raises(UsageError, match=said):
-            train_dense(shop, shop_split, out, replace(options, **more), schedule, Settings())
+            train_dense(task(shop, shop_split, out, schedule), replace(options, **more))
         assert not out.exists()
 
 

@@ -22,11 +22,12 @@ from kbnav.retrieval.qagnn import tensors
 from kbnav.retrieval.qagnn_model import Network, Sizes
 from kbnav.retrieval.subgraph import Builder, together
 from kbnav.settings import Settings
-from kbnav.trained import MODEL, digests, read_card
-from kbnav.training.course import CURVE, Point, Schedule
+from kbnav.trained import read_card
+from kbnav.training.course import Schedule
 from kbnav.training.data import Split, examples, split
 from kbnav.training.qagnn import QAGNNOptions, train_qagnn
 from tests.trained.halls import DOORS, halls, names
+from tests.training.parts import goes_on_after_a_kill, refuses_seen, task
 
 SCHEDULE = Schedule(epochs=12, rate=3e-3, batch=10, device="cpu", patience=12)
 OPTIONS = QAGNNOptions(systems=("bm25",), depth=20, nodes=60, width=32, layers=2)
@@ -48,7 +49,7 @@ def parts(hall: SkbKB) -> Split:
 @pytest.fixture(scope="module")
 def trained(hall: SkbKB, parts: Split, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("qagnn") / "trained"
-    train_qagnn(hall, parts, out, OPTIONS, SCHEDULE, Settings())
+    train_qagnn(task(hall, parts, out, SCHEDULE), OPTIONS)
     return out
 
 
@@ -81,22 +82,8 @@ def test_subgraphs_in_one_batch_score_as_they_do_alone(hall: SkbKB):
     assert torch.allclose(whole, torch.cat(alone), atol=1e-5)
 
 
-class Killed(BaseException):
-    """Ends a training from outside."""
-
-
 def test_a_training_that_was_killed_goes_on_to_the_same_weights(hall: SkbKB, parts: Split, tmp_path: Path):
-    def kill(point: Point) -> None:
-        if point.epoch == 2:
-            raise Killed
-
-    short = replace(SCHEDULE, epochs=3)
-    train_qagnn(hall, parts, tmp_path / "whole", OPTIONS, short, Settings())
-    with pytest.raises(Killed):
-        train_qagnn(hall, parts, tmp_path / "killed", OPTIONS, short, Settings(), listener=kill)
-    train_qagnn(hall, parts, tmp_path / "killed", OPTIONS, short, Settings())
-    assert digests(tmp_path / "killed" / MODEL) == digests(tmp_path / "whole" / MODEL)
-    assert (tmp_path / "killed" / CURVE).read_text() == (tmp_path / "whole" / CURVE).read_text()
+    goes_on_after_a_kill(train_qagnn, hall, parts, OPTIONS, replace(SCHEDULE, epochs=3), tmp_path)
 
 
 def test_another_schema_or_encoder_is_refused(hall: SkbKB, trained: Path, parts: Split, tmp_path: Path):
@@ -105,6 +92,4 @@ def test_another_schema_or_encoder_is_refused(hall: SkbKB, trained: Path, parts:
         pytest.raises(UsageError, match="trained for the schema of halls; that of halls is another"),
     ):
         build_retriever("qagnn", SkbKB(other), Settings(), {"trained": str(trained)})
-    qagnn = build_retriever("qagnn", hall, Settings(), {"trained": str(trained)})
-    with pytest.raises(UsageError, match="1 of the questions were used to train or choose it"):
-        qagnn.refuse_seen([("other id", parts.validation[0].text)])
+    refuses_seen("qagnn", hall, trained, parts)

@@ -17,10 +17,11 @@ from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.schema import Progress, no_progress
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.vectors import VectorIndex
+from kbnav.retrieval import late
 from kbnav.retrieval.common import RetrievalOptions
 from kbnav.retrieval.vss import VSS
 from kbnav.settings import Settings
-from kbnav.trained import Card, check_schema, refuse_seen
+from kbnav.trained import check_schema, read_card, refuse_seen
 
 VECTORS = "vectors"
 """Folder of an SKB's vectors, beside the model that made them."""
@@ -63,11 +64,16 @@ def vectors_of(folder: Path, skb: SKB, encoder: Encoder) -> VectorIndex:
     return vectors.open(folder / VECTORS, encoder)
 
 
-def embed(folder: Path, skb: SKB, encoder: Encoder, card: Card, progress: Progress = no_progress) -> None:
+def embed(folder: Path, skb: SKB, progress: Progress = no_progress) -> None:
     """Make the vectors of an SKB beside the model; those of texts that did not change are taken over.
 
     What was cut off goes on. Raises UsageError where the SKB has another schema than that trained for.
     """
+    if read_card(folder, "dense", "late").kind == "late":
+        late.embed(folder, skb, progress)
+        return
+    encoder = Trained.load(folder)
+    card = encoder.card
     check_schema(folder, card, skb.meta.name, skb.meta.schema_sha256)
     part, done = folder / _PART, folder / VECTORS
     part.mkdir(exist_ok=True)
@@ -84,8 +90,11 @@ def embed(folder: Path, skb: SKB, encoder: Encoder, card: Card, progress: Progre
     part.rename(done)
 
 
-def build_dense(kb: SkbKB, settings: Settings, options: DenseOptions) -> Dense:  # noqa: ARG001 - no setting concerns it
-    """See ``Dense``. Raises UsageError where nothing trained is named."""
+def build_dense(kb: SkbKB, settings: Settings, options: DenseOptions) -> Dense | late.Late:  # noqa: ARG001
+    """See ``Dense`` and ``late``; no setting concerns them. Raises UsageError where nothing trained is named."""
     if not options.trained:
         raise UsageError("dense needs encoders: kbnav train dense makes them, --set trained=FOLDER names their folder")
-    return Dense(kb, Path(options.trained), options)
+    folder = Path(options.trained)
+    if read_card(folder, "dense", "late").kind == "late":
+        return late.Late(kb, folder, options)
+    return Dense(kb, folder, options)

@@ -7,8 +7,8 @@ on the validation questions, which the cross-encoder did not learn from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,20 +18,16 @@ import numpy.typing as npt
 
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.schema import Progress, no_progress
-from kbnav.planning.seq2seq_model import device_of, dtype_of
 from kbnav.retrieval.cross import shown
 from kbnav.retrieval.cross_candidates import SYSTEMS, Candidates
 from kbnav.retrieval.cross_model import Head, Scores, open_scorer
-from kbnav.settings import Settings
 from kbnav.trained import Card, check_schema, read_card
 from kbnav.training.batches import plain_trainer
 from kbnav.training.candidates import Listed, means, read_lists
-from kbnav.training.course import Ended, Listener, Schedule, arguments, quiet, require, run
 from kbnav.training.data import Split
-from kbnav.training.folder import Workshop, identity, versions
 from kbnav.training.models import base_folder, cross_encoder, mini_batch, there_and_back, weights_sha256
 from kbnav.training.onnx import export
+from kbnav.training.task import Task, Told, Work
 
 _PACKAGES = ("sentence-transformers", "torch", "transformers")
 _RIDGE = 0.01
@@ -56,52 +52,32 @@ class CrossOptions:
     teacher: str = ""
 
 
-def train_cross(
-    kb: SkbKB,
-    split: Split,
-    out: Path,
-    options: CrossOptions,
-    schedule: Schedule,
-    settings: Settings,
-    *,
-    listener: Listener | None = None,
-    progress: Progress = no_progress,
-) -> Card | None:
-    """Train into the folder ``out``; see ``train_dense``, whose rules hold here too."""
-    require("training the cross-encoder", "onnx", "onnxruntime")
-    quiet()
+def train_cross(task: Task, options: CrossOptions) -> Card | None:
+    """Train as ``Task`` says."""
+    machine = task.machine("the cross-encoder", "onnx", "onnxruntime")
     base_folder(options.base)
-    device = device_of(schedule.device)
-    dtype = dtype_of(schedule.dtype, device)
-    teacher = _teacher(kb, options)
-    candidates = Candidates.open(kb, settings, options.systems, options.depth, {})
-    model = cross_encoder(options.base, device, layers=options.layers, longest=options.longest, seed=schedule.seed)
+    kb, teacher = task.kb, _teacher(task.kb, options)
+    candidates = Candidates.open(kb, task.settings, options.systems, options.depth, {})
+    device, _ = machine
+    model = cross_encoder(options.base, device, layers=options.layers, longest=options.longest, seed=task.schedule.seed)
     base_sha256 = weights_sha256(model)
-    workshop = Workshop(out, _identity(kb, split, options, schedule, dtype, base_sha256, teacher))
-    args = _arguments(workshop, schedule, device, dtype)
-    with args.main_process_first(desc="the training's data"):
-        if args.should_save:
-            workshop.begin()
-        prepare = partial(_prepare, kb, split, options, candidates, options.teacher, progress)
-        found = workshop.prepared(prepare)
+    work = Work(task, options, machine, base_sha256, {"teacher": teacher.digest if teacher else ""})
+    args = work.arguments(_arguments())
+    found = work.prepared(args, partial(_prepare, task, options, candidates))
     texts = partial(shown, kb.skb, longest=options.longest)
     longest = max((texts(node) for one in found["learned"][:100] for node in one["nodes"]), key=len)
-    at_once = mini_batch(
-        device, schedule.mini_batch, there_and_back(model, (split.training[0].text, longest), "scores")
-    )
-    lists = read_lists(found["validation"], split.validation)
-    trainer = _trainer(model, args, found, split, texts, lists, at_once, teacher=bool(teacher))
-    ended = run(trainer, out, schedule, listener, progress)
-    if not args.should_save:
+    step = there_and_back(model, (task.split.training[0].text, longest), "scores")
+    at_once = mini_batch(device, task.schedule.mini_batch, step)
+    lists = read_lists(found["validation"], task.split.validation)
+    rows = _rows(found["learned"], task.split, texts)
+    ended = work.run(trainer := _trainer(model, args, rows, lists, texts, at_once, taught=bool(teacher)))
+    if ended is None:
         return None
     scores = [_scored(trainer.model, one, texts, at_once) for one in lists]
     head = fit_head(scores, lists)
     after = means(lists, [head(given, one.features) for given, one in zip(scores, lists, strict=True)])
-    files = workshop.put(partial(_save, trainer.model, head))
-    card = _card(kb, split, options, schedule, ended, after)
-    card = card.model_copy(update={"base_sha256": base_sha256, "files": files, "device": f"{device}, {dtype}"})
-    workshop.finish(card)
-    return card
+    told = Told("cross", options.base, base_sha256, True, options.depth, _PACKAGES, after=after)
+    return work.finish(ended, partial(_save, trainer.model, head), told)
 
 
 def _teacher(kb: SkbKB, options: CrossOptions) -> Card | None:
@@ -113,18 +89,9 @@ def _teacher(kb: SkbKB, options: CrossOptions) -> Card | None:
     return card
 
 
-def _identity(
-    kb: SkbKB, split: Split, options: CrossOptions, schedule: Schedule, dtype: str, base: str, teacher: Card | None
-) -> str:
-    seen = [[one.model_dump() for one in part] for part in split.seen]
-    fixed = {"options": asdict(options), "schedule": schedule.fixed, "dtype": dtype, "base": base}
-    return identity(fixed, {"seen": seen, "skb": kb.skb.meta.data, "teacher": teacher.digest if teacher else ""})
-
-
-def _prepare(
-    kb: SkbKB, split: Split, options: CrossOptions, candidates: Candidates, teacher: str, progress: Progress
-) -> dict[str, Any]:
+def _prepare(task: Task, options: CrossOptions, candidates: Candidates) -> dict[str, Any]:
     """The lists that are learned from, and the candidates of the validation questions, as plain data."""
+    kb, split, teacher, progress = task.kb, task.split, options.teacher, task.progress
     learned = []
     scorer = open_scorer(Path(teacher), _longest(teacher)) if teacher else None
     for place, one in enumerate(split.training):
@@ -150,22 +117,30 @@ def _longest(folder: str) -> int:
     return int(read_card(Path(folder)).settings["longest"])
 
 
-def _arguments(workshop: Workshop, schedule: Schedule, device: str, dtype: str) -> Any:
+def _arguments() -> Any:
     from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
 
-    return arguments(CrossEncoderTrainingArguments, workshop.work, schedule, device, dtype)
+    return CrossEncoderTrainingArguments
+
+
+def _rows(learned: Sequence[Mapping[str, Any]], split: Split, texts: Callable[[int], str]) -> dict[str, list[Any]]:
+    """The columns of what is learned from: questions, each with its documents and what these are worth."""
+    return {
+        "question": [split.training[one["question"]].text for one in learned],
+        "documents": [[texts(node) for node in one["nodes"]] for one in learned],
+        "labels": [one["labels"] for one in learned],
+    }
 
 
 def _trainer(
     model: Any,
     args: Any,
-    found: Mapping[str, Any],
-    split: Split,
-    texts: Any,
+    rows: Mapping[str, list[Any]],
     lists: Sequence[Listed],
+    texts: Callable[[int], str],
     at_once: int,
     *,
-    teacher: bool,
+    taught: bool,
 ) -> Any:
     from datasets import Dataset
     from sentence_transformers.base.evaluation import BaseEvaluator
@@ -176,13 +151,7 @@ def _trainer(
         def __call__(self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1) -> Any:  # noqa: ARG002
             return means(lists, [_scored(model, one, texts, at_once) for one in lists])
 
-    learned = found["learned"]
-    rows = {
-        "question": [split.training[one["question"]].text for one in learned],
-        "documents": [[texts(node) for node in one["nodes"]] for one in learned],
-        "labels": [one["labels"] for one in learned],
-    }
-    loss = (ListNetLoss if teacher else LambdaLoss)(model, mini_batch_size=at_once)
+    loss = (ListNetLoss if taught else LambdaLoss)(model, mini_batch_size=at_once)
     return plain_trainer(CrossEncoderTrainer)(
         model=model, args=args, train_dataset=Dataset.from_dict(rows), loss=loss, evaluator=Validation()
     )
@@ -235,35 +204,3 @@ def _save(model: Any, head: Head, folder: Path) -> None:
     model.save_pretrained(str(folder), create_model_card=False)
     head.save(folder)
     export(model, folder)
-
-
-def _card(
-    kb: SkbKB,
-    split: Split,
-    options: CrossOptions,
-    schedule: Schedule,
-    ended: Ended,
-    after: Mapping[str, float],
-) -> Card:
-    training, apart = split.seen
-    return Card(
-        kind="cross",
-        skb=kb.skb.meta.name,
-        schema_sha256=kb.skb.meta.schema_sha256,
-        relations=True,
-        base=options.base,
-        base_sha256="",
-        settings={**asdict(options), **asdict(schedule)},
-        data=dict(split.datasets),
-        training=training,
-        validation=apart,
-        epochs=ended.points[-1].epoch,
-        best_epoch=ended.best.epoch,
-        pool=options.depth,
-        before=dict(ended.points[0].scores),
-        after=dict(after),
-        seconds=ended.seconds,
-        device="",
-        versions=versions(*_PACKAGES),
-        files={},
-    )

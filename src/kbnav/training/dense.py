@@ -1,29 +1,28 @@
-"""Training the dense retriever: two encoders by contrast with hard negatives (STaRK, section 3.1).
+"""Training the dense retriever by contrast with hard negatives: two encoders (STaRK, section 3.1), or late interaction.
 
-The trainer, the loss and the scores are sentence-transformers'. The loss is the multiple-negatives ranking loss, a
-softmax over the cosines of a question with the documents of its batch (Henderson et al., 2017), with gradient caching
-(Gao et al., 2021), so that the batch is what was asked for whatever fits into memory at once.
+The trainers, the losses and the scores are sentence-transformers'. The loss is the multiple-negatives ranking loss, a
+softmax over the likeness of a question with the documents of its batch (Henderson et al., 2017), with gradient caching
+(Gao et al., 2021), so that the batch is what was asked for whatever fits into memory at once. Likeness is the cosine of
+two vectors, or of ``late`` the sum over the question's tokens of the greatest cosine with one of the document's
+(ColBERT, Khattab and Zaharia, 2020).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple, cast, get_args
 
-from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.schema import Progress, no_progress
-from kbnav.planning.seq2seq_model import device_of, dtype_of
-from kbnav.settings import Settings
+from kbnav.errors import UsageError
 from kbnav.trained import Card
 from kbnav.training.batches import Row, answer_free
-from kbnav.training.course import Ended, Listener, Schedule, arguments, quiet, require, run
+from kbnav.training.course import Schedule
 from kbnav.training.data import Documents, Split, draw_pool
-from kbnav.training.folder import Workshop, identity, versions
-from kbnav.training.models import base_folder, bi_encoder, mini_batch, there_and_back, weights_sha256
+from kbnav.training.models import base_folder, bi_encoder, late_encoder, mini_batch, there_and_back, weights_sha256
 from kbnav.training.negatives import Miner, positives
+from kbnav.training.task import Task, Told, Work
 from kbnav.training.validation import validation
 
 _PACKAGES = ("sentence-transformers", "torch", "transformers")
@@ -31,18 +30,24 @@ _CHARACTERS = 16
 """Of a document for each token that is read; what is behind them is not even cut into tokens."""
 _HARD = 20
 """Of what is found for a validation question before any training, so many are in the pool."""
+DenseKind = Literal["dense", "late"]
 
 
 @dataclass(frozen=True)
 class DenseOptions:
     """What is trained on what.
 
-    ``two`` encoders are trained, or one for questions and documents. ``negatives`` are the sources of hard negatives
-    with their numbers. Of a question at most ``positives`` answers are learned from. ``longest`` tokens of a text are
-    read. The validation looks for answers among ``pool`` documents (0: all). ``relations``: documents with relations.
+    Of ``base`` the model keeps ``layers`` (0: all). ``two`` encoders are trained, or one for questions and documents;
+    of the ``kind`` late it is one, which gives each token a vector of ``width`` numbers. ``negatives`` are the sources
+    of hard negatives with their numbers. Of a question at most ``positives`` answers are learned from. ``longest``
+    tokens of a text are read. The validation looks for answers among ``pool`` documents (0: all). ``relations``:
+    documents with relations.
     """
 
     base: str = "roberta-base"
+    layers: int = 0
+    kind: DenseKind = "dense"
+    width: int = 128
     two: bool = True
     negatives: tuple[tuple[str, int], ...] = (("vss", 20),)
     positives: int = 5
@@ -51,70 +56,98 @@ class DenseOptions:
     pool: int = 2000
 
 
-def train_dense(
-    kb: SkbKB,
-    split: Split,
-    out: Path,
-    options: DenseOptions,
-    schedule: Schedule,
-    settings: Settings,
-    *,
-    listener: Listener | None = None,
-    progress: Progress = no_progress,
-) -> Card | None:
-    """Train into the folder ``out``, which has a card when it is over; a training that was killed goes on there.
+def read_kind(name: str) -> DenseKind:
+    """A kind by its name. Raises UsageError."""
+    for one in get_args(DenseKind):
+        if one == name:
+            return cast("DenseKind", one)
+    raise UsageError(f"no kind {name!r}; there are {' and '.join(get_args(DenseKind))}")
 
-    Of several processes the first one writes and gives back the card, the others None.
 
-    Raises UsageError where nothing can be learned, the base, the extra or the device is missing, or memory does not
-    suffice; before anything is written where that can be known.
-    """
-    require("training the dense retriever")
-    quiet()
+class _Library(NamedTuple):
+    """What sentence-transformers has for a kind of model."""
+
+    trainer: Any
+    arguments: Any
+    loss: Any
+    evaluator: Any
+    output: str
+
+
+def _library(kind: str) -> _Library:
+    if kind == "late":
+        from sentence_transformers import MultiVectorEncoderTrainer, MultiVectorEncoderTrainingArguments
+        from sentence_transformers.multi_vector_encoder import evaluation as late_scores
+        from sentence_transformers.multi_vector_encoder import losses as late_losses
+
+        return _Library(
+            MultiVectorEncoderTrainer,
+            MultiVectorEncoderTrainingArguments,
+            late_losses.CachedMultiVectorMultipleNegativesRankingLoss,
+            late_scores.MultiVectorInformationRetrievalEvaluator,
+            "token_embeddings",
+        )
+    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+    from sentence_transformers.sentence_transformer import evaluation, losses
+
+    return _Library(
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+        losses.CachedMultipleNegativesRankingLoss,
+        evaluation.InformationRetrievalEvaluator,
+        "sentence_embedding",
+    )
+
+
+def train_dense(task: Task, options: DenseOptions) -> Card | None:
+    """Train as ``Task`` says."""
+    machine = task.machine("the dense retriever")
+    kb, split, seed = task.kb, task.split, task.schedule.seed
     documents = Documents(kb.skb, relations=options.relations)
     base_folder(options.base)
-    device = device_of(schedule.device)
-    dtype = dtype_of(schedule.dtype, device)
-    miner = Miner(kb, documents, settings, dict(options.negatives), schedule.seed)
-    model = bi_encoder(options.base, device, two=options.two, longest=options.longest)
+    miner = Miner(kb, documents, task.settings, dict(options.negatives), seed)
+    model = _model(options, machine[0], seed)
     base_sha256 = weights_sha256(model)
-    workshop = Workshop(out, _identity(kb, split, options, schedule, dtype, base_sha256))
-    args = _arguments(workshop, options, schedule, device, dtype, miner.count)
-    with args.main_process_first(desc="the training's data"):
-        if args.should_save:
-            workshop.begin()
-        found = workshop.prepared(partial(_prepare, kb, split, options, schedule, miner, progress))
+    work, library = Work(task, options, machine, base_sha256), _library(options.kind)
+    args = work.arguments(library.arguments, router_mapping=_routes(options, miner.count))
+    found = work.prepared(args, partial(_prepare, task, options, miner))
     texts = _Texts(documents, options.longest)
-    trainer = _trainer(model, args, found, split, texts, schedule, device)
-    ended = run(trainer, out, schedule, listener, progress)
-    if not args.should_save:
+    ended = work.run(trainer := _trainer(library, model, args, found, split, texts, task.schedule))
+    if ended is None:
         return None
-    files = workshop.put(lambda part: trainer.model.save_pretrained(str(part), create_model_card=False))
-    card = _card(kb, split, options, schedule, len(found["pool"]), ended).model_copy(
-        update={"base_sha256": base_sha256, "files": files, "device": f"{device}, {dtype}"}
-    )
-    workshop.finish(card)
-    return card
+
+    def save(part: Path) -> None:
+        trainer.model.save_pretrained(str(part), create_model_card=False)
+
+    told = Told(options.kind, options.base, base_sha256, options.relations, len(found["pool"]), _PACKAGES)
+    return work.finish(ended, save, told)
 
 
-def _identity(kb: SkbKB, split: Split, options: DenseOptions, schedule: Schedule, dtype: str, base_sha256: str) -> str:
-    seen = [[one.model_dump() for one in part] for part in split.seen]
-    fixed = {"options": asdict(options), "schedule": schedule.fixed, "dtype": dtype, "base": base_sha256}
-    return identity(fixed, {"seen": seen, "skb": kb.skb.meta.data})
+def _model(options: DenseOptions, device: str, seed: int) -> Any:
+    """What is trained. Raises UsageError where the base cannot be had, or has not so many layers."""
+    sizes: dict[str, Any] = {"layers": options.layers, "longest": options.longest}
+    if options.kind == "late":
+        return late_encoder(options.base, device, width=options.width, seed=seed, **sizes)
+    return bi_encoder(options.base, device, two=options.two, **sizes)
 
 
-def _prepare(
-    kb: SkbKB, split: Split, options: DenseOptions, schedule: Schedule, miner: Miner, progress: Progress
-) -> dict[str, Any]:
+def _routes(options: DenseOptions, negatives: int) -> dict[str, str]:
+    """Which column goes to which of two encoders; of late interaction, which is read as what."""
+    question, *documents = _columns(negatives)
+    both = options.two or options.kind == "late"
+    return {question: "query", **dict.fromkeys(documents, "document")} if both else {}
+
+
+def _prepare(task: Task, options: DenseOptions, miner: Miner) -> dict[str, Any]:
     """The rows, each the place of a question and its nodes, the answer first; and the validation's documents."""
-    rows = []
+    rows, split, seed, progress = [], task.split, task.schedule.seed, task.progress
     for place, one in enumerate(split.training):
         progress("negatives", place, len(split.training))
         negatives = miner.negatives(one)
-        rows += [(place, [node, *negatives]) for node in positives(one, options.positives, schedule.seed)]
+        rows += [(place, [node, *negatives]) for node in positives(one, options.positives, seed)]
     progress("negatives", len(split.training), len(split.training))
     hard = {one.id: miner.hard(one, _HARD) for one in split.validation}
-    return {"rows": rows, "pool": draw_pool(split, hard, kb.skb.meta.nodes, options.pool, schedule.seed)}
+    return {"rows": rows, "pool": draw_pool(split, hard, task.kb.skb.meta.nodes, options.pool, seed)}
 
 
 class _Texts:
@@ -141,24 +174,16 @@ def _columns(negatives: int) -> list[str]:
     return ["question", "answer", *(f"negative_{number}" for number in range(1, negatives + 1))]
 
 
-def _arguments(
-    workshop: Workshop, options: DenseOptions, schedule: Schedule, device: str, dtype: str, negatives: int
-) -> Any:
-    from sentence_transformers import SentenceTransformerTrainingArguments
-
-    question, *documents = _columns(negatives)
-    routes = {question: "query", **dict.fromkeys(documents, "document")} if options.two else {}
-    return arguments(
-        SentenceTransformerTrainingArguments, workshop.work, schedule, device, dtype, router_mapping=routes
-    )
-
-
 def _trainer(
-    model: Any, args: Any, found: Mapping[str, Any], split: Split, texts: _Texts, schedule: Schedule, device: str
+    library: _Library,
+    model: Any,
+    args: Any,
+    found: Mapping[str, Any],
+    split: Split,
+    texts: _Texts,
+    schedule: Schedule,
 ) -> Any:
     from datasets import Dataset
-    from sentence_transformers import SentenceTransformerTrainer
-    from sentence_transformers.sentence_transformer.losses import CachedMultipleNegativesRankingLoss
 
     rows = found["rows"]
     columns = _columns(len(rows[0][1]) - 1)
@@ -169,37 +194,13 @@ def _trainer(
         return {name: [line[number] for line in lines] for number, name in enumerate(columns)}
 
     longest = max((texts(node) for _, nodes in rows[:500] for node in nodes), key=len)
-    at_once = mini_batch(device, schedule.mini_batch, there_and_back(model, longest, "sentence_embedding"))
+    at_once = mini_batch(str(model.device), schedule.mini_batch, there_and_back(model, longest, library.output))
     learned = [_row(place, nodes, split, texts) for place, nodes in rows]
-    return answer_free(SentenceTransformerTrainer, learned, args.world_size)(
+    pool = {node: texts(node) for node in found["pool"]}
+    return answer_free(library.trainer, learned, args.world_size)(
         model=model,
         args=args,
         train_dataset=Dataset.from_dict({"row": list(range(len(rows)))}).with_transform(read),
-        loss=CachedMultipleNegativesRankingLoss(model, mini_batch_size=at_once),
-        evaluator=validation(split.validation, {node: texts(node) for node in found["pool"]}, at_once),
-    )
-
-
-def _card(kb: SkbKB, split: Split, options: DenseOptions, schedule: Schedule, pool: int, ended: Ended) -> Card:
-    training, apart = split.seen
-    return Card(
-        kind="dense",
-        skb=kb.skb.meta.name,
-        schema_sha256=kb.skb.meta.schema_sha256,
-        relations=options.relations,
-        base=options.base,
-        base_sha256="",
-        settings={**asdict(options), **asdict(schedule)},
-        data=dict(split.datasets),
-        training=training,
-        validation=apart,
-        epochs=ended.points[-1].epoch,
-        best_epoch=ended.best.epoch,
-        pool=pool,
-        before=dict(ended.points[0].scores),
-        after=dict(ended.best.scores),
-        seconds=ended.seconds,
-        device="",
-        versions=versions(*_PACKAGES),
-        files={},
+        loss=library.loss(model, mini_batch_size=at_once),
+        evaluator=validation(split.validation, pool, at_once, library.evaluator),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import string
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -26,21 +27,52 @@ def base_folder(base: str) -> str:
     return base
 
 
-def bi_encoder(base: str, device: str, *, two: bool, longest: int) -> Any:
+def bi_encoder(base: str, device: str, *, two: bool, layers: int = 0, longest: int) -> Any:
     """An encoder of questions and documents from one base: two of them, or one for both (STaRK, section 3.1).
 
-    It reads ``longest`` tokens of a text. Raises UsageError where the base cannot be had.
+    It has some ``layers`` of the base (0: all), and reads ``longest`` tokens of a text. Raises UsageError where the
+    base cannot be had, or has not so many layers.
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Router
 
     model = _loaded(SentenceTransformer, base, device)
+    keep_layers(model[0].model, layers, base)
     positions = model.max_seq_length or longest
     if two:
         parts = list(model.children())
         router = Router.for_query_document(query_modules=parts, document_modules=deepcopy(parts))
         model = SentenceTransformer(modules=[router], device=device)
     model.max_seq_length = min(longest, positions)
+    return model
+
+
+def late_encoder(base: str, device: str, *, width: int, layers: int = 0, longest: int, seed: int) -> Any:
+    """An encoder that gives each token a vector of ``width`` numbers, for late interaction (ColBERT).
+
+    Punctuation of documents has none. What makes the vectors of the base's states is drawn at random, by the seed; the
+    rest as ``bi_encoder``.
+    """
+    import torch
+    from sentence_transformers import MultiVectorEncoder, SentenceTransformer
+    from sentence_transformers.base.modules import Dense, Normalize
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    reader = _loaded(SentenceTransformer, base, device)[0]
+    keep_layers(reader.model, layers, base)
+    torch.manual_seed(seed)
+    narrowed = Dense(
+        reader.get_embedding_dimension(),
+        width,
+        bias=False,
+        activation_function=torch.nn.Identity(),
+        module_input_name="token_embeddings",
+    )
+    known = reader.tokenizer.get_vocab()
+    masked = MultiVectorMask([mark for mark in string.punctuation if mark in known])
+    unit = Normalize(module_input_name="token_embeddings")
+    model = MultiVectorEncoder(modules=[reader, narrowed, masked, unit], device=device)
+    model.max_seq_length = min(longest, reader.max_seq_length or longest)
     return model
 
 
@@ -55,17 +87,25 @@ def cross_encoder(base: str, device: str, *, layers: int, longest: int, seed: in
 
     torch.manual_seed(seed)
     model = _loaded(CrossEncoder, base, device, num_labels=1, max_length=longest)
-    encoder: Any = getattr(model.model.base_model, "encoder", None)
-    if layers and not hasattr(encoder, "layer"):
-        raise UsageError(f"the layers of {base!r} cannot be left out one by one; take all, by --layers 0")
-    if layers:
-        every = list(encoder.layer)
-        if layers > len(every):
-            raise UsageError(f"{base!r} has {len(every)} layers, not {layers}")
-        places = [round(one * (len(every) - 1) / max(1, layers - 1)) for one in range(layers)]
-        encoder.layer = torch.nn.ModuleList(every[place] for place in places)
-        model.model.config.num_hidden_layers = layers
+    keep_layers(model.model, layers, base)
     return model
+
+
+def keep_layers(model: Any, layers: int, base: str) -> None:
+    """Leave out all but some layers of a model of transformers', evenly spread (0: keep all). Raises UsageError."""
+    import torch
+
+    encoder: Any = getattr(model.base_model, "encoder", None)
+    if not layers:
+        return
+    if not hasattr(encoder, "layer"):
+        raise UsageError(f"the layers of {base!r} cannot be left out one by one; take all, by --layers 0")
+    every = list(encoder.layer)
+    if layers > len(every):
+        raise UsageError(f"{base!r} has {len(every)} layers, not {layers}")
+    places = [round(one * (len(every) - 1) / max(1, layers - 1)) for one in range(layers)]
+    encoder.layer = torch.nn.ModuleList(every[place] for place in places)
+    model.config.num_hidden_layers = layers
 
 
 def _loaded(kind: Any, base: str, device: str, **more: Any) -> Any:

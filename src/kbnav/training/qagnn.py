@@ -6,7 +6,7 @@ The course is transformers' trainer: checkpoints, precision, several processes a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -14,21 +14,17 @@ from typing import Any
 import numpy as np
 
 from kbnav.errors import UsageError
-from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.schema import Progress, no_progress
-from kbnav.planning.seq2seq_model import device_of, dtype_of
+from kbnav.knowledge.skb.schema import Progress
 from kbnav.retrieval.cross_candidates import PER_SYSTEM, SYSTEMS, Candidates, Found
 from kbnav.retrieval.cross_model import Scores
 from kbnav.retrieval.qagnn import WEIGHTS, tensors
 from kbnav.retrieval.subgraph import MOST_NODES, Builder, Subgraph, together
 from kbnav.retrieval.vss import document_vectors
-from kbnav.settings import Settings
 from kbnav.trained import Card
 from kbnav.training.candidates import Listed, means, read_lists
-from kbnav.training.course import Ended, Listener, Schedule, arguments, quiet, require, run
 from kbnav.training.data import Split
-from kbnav.training.folder import Workshop, identity, versions
 from kbnav.training.models import weights_sha256
+from kbnav.training.task import Task, Told, Work
 
 _BUILT = 20_000
 """Subgraphs that are kept from one epoch to the next, of some 30 kB each."""
@@ -46,62 +42,51 @@ class QAGNNOptions:
     relations: bool = False
 
 
-def train_qagnn(
-    kb: SkbKB,
-    split: Split,
-    out: Path,
-    options: QAGNNOptions,
-    schedule: Schedule,
-    settings: Settings,
-    *,
-    listener: Listener | None = None,
-    progress: Progress = no_progress,
-) -> Card | None:
-    """Train into the folder ``out``; see ``train_dense``, whose rules hold here too."""
-    require("training the graph network")
-    quiet()
-    import torch
-    from safetensors.torch import save_file
+def train_qagnn(task: Task, options: QAGNNOptions) -> Card | None:
+    """Train as ``Task`` says."""
+    machine = task.machine("the graph network")
+    from transformers import TrainingArguments
 
-    from kbnav.retrieval.qagnn_model import Network, Sizes
-
+    kb, split = task.kb, task.split
     index, _ = document_vectors(kb, relations=options.relations)
-    device = device_of(schedule.device)
-    dtype = dtype_of(schedule.dtype, device)
-    candidates = Candidates.open(kb, settings, options.systems, options.depth, {})
-    meta = kb.skb.meta
-    features = PER_SYSTEM * len(options.systems)
-    sizes = Sizes(index.vectors.shape[1], len(meta.types), len(meta.relations), features, options.width, options.layers)
-    torch.manual_seed(schedule.seed)
-    network = Network(sizes)
-    seen = [[one.model_dump() for one in part] for part in split.seen]
-    fixed = {"options": asdict(options), "schedule": schedule.fixed, "dtype": dtype, "encoder": index.encoder_name}
-    workshop = Workshop(out, identity(fixed, {"seen": seen, "skb": meta.data}))
-    args = _arguments(workshop, schedule, device, dtype)
-    with args.main_process_first(desc="the training's data"):
-        if args.should_save:
-            workshop.begin()
-        found = workshop.prepared(partial(_prepare, split, candidates, progress))
+    candidates = Candidates.open(kb, task.settings, options.systems, options.depth, {})
+    network, sizes = _network(task, options, index.vectors.shape[1])
+    drawn = weights_sha256(network)
+    work = Work(task, options, machine, drawn, {"encoder": index.encoder_name})
+    args = work.arguments(TrainingArguments, remove_unused_columns=False)
+    found = work.prepared(args, partial(_prepare, split, candidates, task.progress))
     builder = Builder(kb.skb, index, most=options.nodes)
     lists = read_lists(found["validation"], split.validation)
     learned = [one for one in read_lists(found["training"], split.training) if one.right.any() and not one.right.all()]
     if not learned:
         raise UsageError("there is nothing to learn from: no answer of a training question is among its candidates")
     built = lru_cache(_BUILT)(lambda one: builder.build(one.example.text, Found(list(one.nodes), one.features)))
-    make = partial(_collate, built=built, vectors=index.vectors, relations=len(meta.relations))
-    trainer = _trainer(network, args, learned, lists, make, schedule.batch)
-    ended = run(trainer, out, schedule, listener, progress)
-    if not args.should_save:
+    make = partial(_collate, built=built, vectors=index.vectors, relations=len(kb.skb.meta.relations))
+    ended = work.run(_trainer(network, args, learned, lists, make, task.schedule.batch))
+    if ended is None:
         return None
-    weights = {name: values.detach().cpu().contiguous() for name, values in network.state_dict().items()}
-    files = workshop.put(lambda part: save_file(weights, part / WEIGHTS))
     kept = {"sizes": sizes._asdict(), "encoder": index.encoder_name}
-    card = _card(kb, split, options, schedule, ended, kept)
-    card = card.model_copy(
-        update={"files": files, "device": f"{device}, {dtype}", "base_sha256": weights_sha256(network)}
-    )
-    workshop.finish(card)
-    return card
+    told = Told("qagnn", "", drawn, options.relations, options.depth, ("torch", "transformers"), kept)
+    return work.finish(ended, partial(_save, network), told)
+
+
+def _network(task: Task, options: QAGNNOptions, vectors: int) -> tuple[Any, Any]:
+    """A network with weights drawn by the seed, and its sizes; ``vectors`` is the length of a node's."""
+    import torch
+
+    from kbnav.retrieval.qagnn_model import Network, Sizes
+
+    meta, features = task.kb.skb.meta, PER_SYSTEM * len(options.systems)
+    sizes = Sizes(vectors, len(meta.types), len(meta.relations), features, options.width, options.layers)
+    torch.manual_seed(task.schedule.seed)
+    return Network(sizes), sizes
+
+
+def _save(network: Any, folder: Path) -> None:
+    from safetensors.torch import save_file
+
+    weights = {name: values.detach().cpu().contiguous() for name, values in network.state_dict().items()}
+    save_file(weights, folder / WEIGHTS)
 
 
 def _prepare(split: Split, candidates: Candidates, progress: Progress) -> dict[str, Any]:
@@ -117,12 +102,6 @@ def _prepare(split: Split, candidates: Candidates, progress: Progress) -> dict[s
             done += 1
     progress("candidates", total, total)
     return found
-
-
-def _arguments(workshop: Workshop, schedule: Schedule, device: str, dtype: str) -> Any:
-    from transformers import TrainingArguments
-
-    return arguments(TrainingArguments, workshop.work, schedule, device, dtype, remove_unused_columns=False)
 
 
 def _collate(
@@ -169,30 +148,3 @@ def _scored(network: Any, lists: Sequence[Listed], make: Any, batch: int, device
             found += np.split(scores, np.cumsum([len(one.nodes) for one in some])[:-1])
     network.train(was)
     return found
-
-
-def _card(
-    kb: SkbKB, split: Split, options: QAGNNOptions, schedule: Schedule, ended: Ended, kept: Mapping[str, Any]
-) -> Card:
-    training, apart = split.seen
-    return Card(
-        kind="qagnn",
-        skb=kb.skb.meta.name,
-        schema_sha256=kb.skb.meta.schema_sha256,
-        relations=options.relations,
-        base="",
-        base_sha256="",
-        settings={**asdict(options), **asdict(schedule), **kept},
-        data=dict(split.datasets),
-        training=training,
-        validation=apart,
-        epochs=ended.points[-1].epoch,
-        best_epoch=ended.best.epoch,
-        pool=options.depth,
-        before=dict(ended.points[0].scores),
-        after=dict(ended.best.scores),
-        seconds=ended.seconds,
-        device="",
-        versions=versions("torch", "transformers"),
-        files={},
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kbnav.trained import Card
     from kbnav.training.course import Point, Schedule
     from kbnav.training.data import Example, Split
+    from kbnav.training.task import Task
 
 app = Commands("Train what retrieves: on questions with their answers, for one SKB.")
 
@@ -37,12 +38,15 @@ class Learned:
 
     kb: KbOption
     dataset: Annotated[
-        str, typer.Option("--dataset", "--questions", metavar="DATASET", help="Questions to learn from, with answers.")
+        list[str],
+        typer.Option(
+            "--dataset", "--questions", metavar="DATASET", help="Questions to learn from, with answers; repeatable."
+        ),
     ]
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of what is trained.")]
     validation: Annotated[
-        str | None,
-        typer.Option("--validation", metavar="DATASET", help="Questions that the best state is chosen by."),
+        list[str] | None,
+        typer.Option("--validation", metavar="DATASET", help="Questions that the best state is chosen by; repeatable."),
     ] = None
     held_out: Annotated[
         float,
@@ -51,7 +55,10 @@ class Learned:
         ),
     ] = 0.1
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first so many training questions.")
+        int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first so many of each --dataset.")
+    ] = None
+    asked: Annotated[
+        int | None, typer.Option("--asked", metavar="N", min=1, help="Only the first so many of each --validation.")
     ] = None
     data: DataOption = None
 
@@ -64,11 +71,13 @@ class Learned:
         from kbnav.evaluation.evaluate import find_dataset
         from kbnav.training.data import split
 
-        learned = find_dataset(self.dataset, settings.data)
-        apart = find_dataset(self.validation, settings.data) if self.validation else None
-        parts = [_answered(one, kb) if one else [] for one in (learned, apart)]
-        hashes = {one.name: one.sha256 for one in (learned, apart) if one}
-        return split(parts[0][: self.limit], parts[1], hashes, held_out=self.held_out, seed=seed)
+        learned, apart = (
+            [find_dataset(name, settings.data) for name in names] for names in (self.dataset, self.validation or ())
+        )
+        training = [example for one in learned for example in _answered(one, kb)[: self.limit]]
+        validation = [example for one in apart for example in _answered(one, kb)[: self.asked]]
+        hashes = {one.name: one.sha256 for one in (*learned, *apart)}
+        return split(training, validation, hashes, held_out=self.held_out, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,9 @@ BaseOption = Annotated[
         "--base", metavar="MODEL", help="Name on the hub, a folder, or minilm (of its package); roberta-base as STaRK."
     ),
 ]
+LayersOption = Annotated[
+    int, typer.Option("--layers", metavar="N", min=0, help="Of the base that are kept, evenly spread; 0: all.")
+]
 RelationsOption = Annotated[
     bool | None,
     typer.Option(
@@ -133,10 +145,20 @@ LongestOption = Annotated[
 def dense(
     learned: Learned,
     course: Course,
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--kind", metavar="KIND", help="dense: a vector a text; late: a vector a token (late interaction)."
+        ),
+    ] = "dense",
     base: BaseOption = "roberta-base",
+    layers: LayersOption = 0,
     shared: Annotated[
-        bool, typer.Option("--shared", help="One encoder for questions and documents, and not two.")
+        bool, typer.Option("--shared", help="One encoder for questions and documents, and not two; late has one.")
     ] = False,
+    width: Annotated[
+        int, typer.Option("--width", metavar="N", min=8, help="Of --kind late: numbers of a token's vector.")
+    ] = 128,
     negatives: Annotated[
         str,
         typer.Option(
@@ -159,38 +181,32 @@ def dense(
     as_json: JsonOption = False,
 ) -> None:
     """Train the dense retriever (STaRK): encoders of questions and documents. Killed, the same command goes on."""
-    from kbnav.training.dense import DenseOptions, train_dense
+    from kbnav.training.dense import DenseOptions, read_kind, train_dense
     from kbnav.training.negatives import read_sources
 
-    settings = learned.settings()
-    with open_skb(settings, "kbnav train") as kb, _progress() as progress:
+    def train(task: Task) -> Card | None:
         options = DenseOptions(
             base=base,
+            layers=layers,
+            kind=read_kind(kind),
+            width=width,
             two=not shared,
             negatives=tuple(read_sources(negatives).items()),
             positives=positives,
             longest=longest,
-            relations=kb.skb.relational_vectors is not None if relations is None else relations,
+            relations=_related(task, relations),
             pool=pool,
         )
-        split = learned.split(kb, settings, course.seed)
-        card = train_dense(
-            kb, split, learned.out, options, course.schedule(), settings, listener=_told, progress=progress
-        )
-        if card is None:
-            return
-        if vectors:
-            _embed(learned.out, kb, progress)
-    _print(learned.out, card, as_json)
+        return train_dense(task, options)
+
+    _trained(learned, course, train, as_json, embedded=vectors)
 
 
 def cross(
     learned: Learned,
     course: Course,
     base: BaseOption = "roberta-base",
-    layers: Annotated[
-        int, typer.Option("--layers", metavar="N", min=0, help="Of the base that are kept, evenly spread; 0: all.")
-    ] = 2,
+    layers: LayersOption = 2,
     longest: LongestOption = 96,
     systems: Annotated[
         str, typer.Option("--systems", metavar="SYSTEMS", help="Whose first nodes are ranked again, with commas.")
@@ -211,24 +227,17 @@ def cross(
     """Train a cross-encoder that ranks again what other systems find. Killed, the same command goes on."""
     from kbnav.training.cross import CrossOptions, train_cross
 
-    settings = learned.settings()
-    with open_skb(settings, "kbnav train") as kb, _progress() as progress:
-        options = CrossOptions(
-            base=base,
-            layers=layers,
-            longest=longest,
-            systems=_names(systems),
-            depth=depth,
-            listed=listed,
-            positives=positives,
-            teacher=str(teacher or ""),
-        )
-        split = learned.split(kb, settings, course.seed)
-        card = train_cross(
-            kb, split, learned.out, options, course.schedule(), settings, listener=_told, progress=progress
-        )
-    if card is not None:
-        _print(learned.out, card, as_json)
+    options = CrossOptions(
+        base=base,
+        layers=layers,
+        longest=longest,
+        systems=_names(systems),
+        depth=depth,
+        listed=listed,
+        positives=positives,
+        teacher=str(teacher or ""),
+    )
+    _trained(learned, course, lambda task: train_cross(task, options), as_json)
 
 
 def qagnn(
@@ -251,22 +260,38 @@ def qagnn(
     """Train a graph network that ranks again what other systems find (QAGNN). Killed, the same command goes on."""
     from kbnav.training.qagnn import QAGNNOptions, train_qagnn
 
-    settings = learned.settings()
-    with open_skb(settings, "kbnav train") as kb, _progress() as progress:
+    def train(task: Task) -> Card | None:
         options = QAGNNOptions(
             systems=_names(systems),
             depth=depth,
             nodes=nodes,
             width=width,
             layers=layers,
-            relations=kb.skb.relational_vectors is not None if relations is None else relations,
+            relations=_related(task, relations),
         )
+        return train_qagnn(task, options)
+
+    _trained(learned, course, train, as_json)
+
+
+def _trained(
+    learned: Learned, course: Course, train: Callable[[Task], Card | None], as_json: bool, *, embedded: bool = False
+) -> None:
+    """Train, and print how it went; of several processes the first one prints. ``embedded``: make the SKB's vectors."""
+    from kbnav.training.task import Task
+
+    settings = learned.settings()
+    with open_skb(settings, "kbnav train") as kb, _progress() as progress:
         split = learned.split(kb, settings, course.seed)
-        card = train_qagnn(
-            kb, split, learned.out, options, course.schedule(), settings, listener=_told, progress=progress
-        )
+        card = train(Task(kb, split, learned.out, course.schedule(), settings, _told, progress))
+        if card is not None and embedded:
+            _embed(learned.out, kb, progress)
     if card is not None:
         _print(learned.out, card, as_json)
+
+
+def _related(task: Task, relations: bool | None) -> bool:
+    return task.kb.skb.relational_vectors is not None if relations is None else relations
 
 
 def embed(
@@ -284,11 +309,9 @@ def embed(
 
 
 def _embed(folder: Path, kb: SkbKB, progress: Progress) -> int:
-    from kbnav.encoders.trained import Trained
     from kbnav.retrieval.dense import embed as make
 
-    encoder = Trained.load(folder)
-    make(folder, kb.skb, encoder, encoder.card, progress)
+    make(folder, kb.skb, progress)
     return kb.skb.meta.nodes
 
 
@@ -321,7 +344,7 @@ def _print(out: Path, card: Card, as_json: bool) -> None:
         return
     questions = f"{len(card.training):,} questions, {card.epochs:g} epochs in {card.seconds:,.0f} s"
     print(f"{out}: {card.kind} trained on {questions}; the best after {card.best_epoch:g}")
-    among = f"among {card.pool:,} documents" if card.kind == "dense" else f"by the first {card.pool:,} nodes"
+    among = f"among {card.pool:,} documents" if card.kind in ("dense", "late") else f"by the first {card.pool:,} nodes"
     print(f"on {len(card.validation):,} validation questions {among}, before and after:")
     for name, value in card.after.items():
         print(f"  {name} {card.before[name]:.3f} {value:.3f}")

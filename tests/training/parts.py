@@ -1,0 +1,75 @@
+"""What the tests of several trainings ask in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbnav.errors import UsageError
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.store import SKB
+from kbnav.retrieval.build import build_retriever
+from kbnav.settings import Settings
+from kbnav.trained import MODEL, Card, digests, read_card
+from kbnav.training.course import CURVE, Listener, Point, Schedule
+from kbnav.training.data import Split
+from kbnav.training.task import Task
+from tests.trained.shop import build_shop
+
+Train = Callable[[Task, Any], Card | None]
+
+
+def task(kb: SkbKB, parts: Split, out: Path, schedule: Schedule, listener: Listener | None = None) -> Task:
+    return Task(kb, parts, out, schedule, Settings(), listener)
+
+
+class Killed(BaseException):
+    """Ends a training from outside."""
+
+
+def kill(point: Point) -> None:
+    if point.epoch == 2:
+        raise Killed
+
+
+def goes_on_after_a_kill(train: Train, kb: SkbKB, parts: Split, options: Any, schedule: Schedule, folder: Path) -> None:
+    """A training killed in its second validation, and begun again, ends with the weights of one that was not."""
+    whole, killed = folder / "whole", folder / "killed"
+    train(task(kb, parts, whole, schedule), options)
+    with pytest.raises(Killed):
+        train(task(kb, parts, killed, schedule, kill), options)
+    with pytest.raises(UsageError, match="not over, and the same command goes on"):
+        read_card(killed)
+    rest: list[Point] = []
+    train(task(kb, parts, killed, schedule, rest.append), options)
+    assert [one.epoch for one in rest] == [2, 3]  # what was killed while it was validated is not kept
+    weights, again = (
+        {name: sha for name, sha in digests(out / MODEL).items() if "safetensors" in name} for out in (whole, killed)
+    )
+    assert weights
+    assert weights == again
+    assert (killed / CURVE).read_text() == (whole / CURVE).read_text()
+
+
+@contextmanager
+def another_schema(folder: Path) -> Iterator[SKB]:
+    """A shop with a relation more."""
+    with SKB.open(build_shop(folder / "other", "mall", "m1,buys_from,m2\n")) as mall:
+        yield mall
+
+
+def refuses_another_schema(system: str, trained: Path, folder: Path) -> None:
+    with another_schema(folder) as mall, pytest.raises(UsageError, match="the schema of shop; that of mall is another"):
+        build_retriever(system, SkbKB(mall), Settings(), {"trained": str(trained)})
+
+
+def refuses_seen(system: str, kb: SkbKB, trained: Path, parts: Split) -> None:
+    retriever: Any = build_retriever(system, kb, Settings(), {"trained": str(trained)})
+    for one in (parts.training[0], parts.validation[0]):
+        with pytest.raises(UsageError, match="1 of the questions were used to train or choose it"):
+            retriever.refuse_seen([("other id", one.text.upper())])
+    retriever.refuse_seen([("new", "Which good is new?")])
