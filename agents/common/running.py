@@ -15,6 +15,7 @@ from kbnav.errors import StopRun
 from kbnav.stopping import Brake
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.toolbox import QUERY, Toolbox
+from kbnav.tracing import span
 from kbnav.trajectory import Call, Step, Usage, side_by_side
 
 P = ParamSpec("P")
@@ -111,7 +112,8 @@ def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> tup
         seen = Observation(call.problem, ok=False)
     else:
         try:
-            seen = toolbox.run(context, call.tool, call.thought, call.arguments)
+            with span("execute_tool", call.tool, tool_name=call.tool):
+                seen = toolbox.run(context, call.tool, call.thought, call.arguments)
         except StopRun as stopped:
             seen, error = Observation(str(stopped), ok=False), stopped
     seconds = round(time.monotonic() - began, 3)

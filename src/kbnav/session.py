@@ -23,6 +23,7 @@ from kbnav.question import checked_question
 from kbnav.settings import OFFLINE
 from kbnav.stopping import Brake
 from kbnav.tools.observation import Context, Observation
+from kbnav.tracing import span
 from kbnav.trajectory import CHECKPOINTED, Attempt, Run, Turn, Usage, new_id, save_run, versions
 
 if TYPE_CHECKING:
@@ -216,9 +217,19 @@ def _walk(agent: Agent, state: State, context: RunContext, on_event: Listener | 
         if on_event and not over.is_set():  # a tool that was left alone may end after the run
             on_event(event)
 
-    end = agent.machine.run(state, replace(context, tell=tell))
+    with _span(agent, context):
+        end = agent.machine.run(state, replace(context, tell=tell))
     over.set()
     return _attempt(agent, end, context, started, began)
+
+
+@contextmanager
+def _span(agent: Agent, context: RunContext) -> Iterator[None]:
+    """A run's span, which says so where the run failed."""
+    with span("invoke_agent", agent.name, agent_name=agent.name, request_model=agent.model) as tell:
+        yield
+        if context.failure:
+            tell({"error.type": type(context.failure[0]).__name__})
 
 
 def _drive(
@@ -234,13 +245,14 @@ def _drive(
     limit = {"recursion_limit": step_limit(agent.settings.budget)}
     # A chat must survive a kill at any moment; a single question has no checkpoints, only its saved run.
     options = {"durability": "sync"} if machine.checkpointer else {}
-    for mode, item in machine.stream(
-        state, {**limit, **config}, context=context, stream_mode=["custom", "values"], **options
-    ):
-        if mode == "values":
-            state = item
-        elif on_event:
-            on_event(item)
+    with _span(agent, context):
+        for mode, item in machine.stream(
+            state, {**limit, **config}, context=context, stream_mode=["custom", "values"], **options
+        ):
+            if mode == "values":
+                state = item
+            elif on_event:
+                on_event(item)
     return _attempt(agent, state, context, started, began)
 
 

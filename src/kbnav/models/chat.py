@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
 from kbnav.settings import OFFLINE, Price, Settings
 from kbnav.stopping import current_brake
+from kbnav.tracing import span, tokens
 from kbnav.trajectory import Usage, load_run
 from kbnav.transport import MIB, bare, clients, out_of_bounds
 
@@ -160,11 +161,8 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage] | Several, prompt: Any
     """
     import openai
 
-    brake = current_brake()
     try:
-        if brake is None:
-            return model.invoke(prompt)
-        return brake.ask(lambda: model.invoke(prompt), lambda: _asked(model, prompt))
+        return _traced(model, prompt)
     except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
         raise CredentialsError(f"the model's endpoint refused the key: {_line(error)}") from error
     except openai.NotFoundError as error:
@@ -190,6 +188,24 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage] | Several, prompt: Any
         raise BadResponse(
             f"the model's endpoint answered with something that is no completion: {_line(error)}"
         ) from error
+
+
+def _traced(model: Runnable[LanguageModelInput, AIMessage] | Several, prompt: Any) -> AIMessage:
+    """The call itself, in a span."""
+    brake, name = current_brake(), _name(model)
+    with span("chat", name, request_model=name) as tell:
+        if brake is None:
+            reply = model.invoke(prompt)
+        else:
+            reply = brake.ask(lambda: model.invoke(prompt), lambda: _asked(model, prompt))
+        tell(tokens(usage_of(reply)))
+        return reply
+
+
+def _name(model: Any) -> str:
+    """A model's own name, below the tools that it was given; empty where it has none."""
+    bound = getattr(model, "bound", model)
+    return str(getattr(bound, "model_name", ""))
 
 
 async def _asked(model: Runnable[LanguageModelInput, AIMessage] | Several, prompt: Any) -> AIMessage:

@@ -14,6 +14,7 @@ from kbnav.retrieval.base import Retriever
 from kbnav.settings import OFFLINE, Settings
 from kbnav.stopping import ON_REQUEST, Brake
 from kbnav.trace import Trace
+from kbnav.tracing import span
 from kbnav.trajectory import Outcome, Run, Step, Usage
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def attempt(
     trace, began, started = Trace(told), time.monotonic(), datetime.now(UTC)
     failure: StopRun | None = None
     try:
-        ranking = (brake.run if brake else _now)(lambda: retriever.retrieve(query, k, trace))
+        with span("invoke_agent", retriever.name, agent_name=retriever.name):
+            ranking = (brake.run if brake else _now)(lambda: retriever.retrieve(query, k, trace))
         outcome = Outcome("answered" if len(ranking) else "no answer", "finish", ranking=ranking)
     except StopRun as error:
         failure, outcome = error, Outcome("failed", "error", note=str(error))

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pwd
-import shutil
-import socket
-import subprocess
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,37 +16,6 @@ import pytest
 from kbnav.apps.web.database import PostgresDatabase, Rows, Run, open_postgres
 from kbnav.apps.web.store import Store, StoredRun, unguessable
 from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, until
-
-USER = "postgres"
-"""Who runs it where the tests are run by root, as whom PostgreSQL refuses to."""
-
-
-@pytest.fixture
-def database() -> Iterator[str]:
-    """The URL of a PostgreSQL that is started for the test; it skips where there is none."""
-    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if not programs:
-        pytest.skip("no PostgreSQL: install Debian's package postgresql")
-    # A socket's path must be short, and the folder must be its user's.
-    folder = Path(tempfile.mkdtemp(prefix="kbnav-pg-", dir="/tmp"))
-    data, asked = folder / "data", {"cwd": "/", "check": True, "stdout": subprocess.DEVNULL}
-    if os.geteuid() == 0:
-        owner = pwd.getpwnam(USER)
-        os.chown(folder, owner.pw_uid, owner.pw_gid)
-        asked |= {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    control = str(programs[-1] / "pg_ctl")
-    subprocess.run(
-        [programs[-1] / "initdb", "-D", data, "-U", "kbnav", "--auth=trust", "--no-sync", "-E", "UTF8"], **asked
-    )
-    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-    subprocess.run([control, "-D", data, "-w", "-l", folder / "log", "-o", options, "start"], **asked)
-    try:
-        yield f"postgresql://kbnav@127.0.0.1:{port}/postgres"
-    finally:
-        subprocess.run([control, "-D", data, "-m", "immediate", "stop"], **asked)
-        shutil.rmtree(folder)
 
 
 def test_two_servers_share_sessions_stop_each_others_runs_and_take_over_from_a_dead_one(

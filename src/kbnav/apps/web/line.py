@@ -72,6 +72,12 @@ class Line:
             if place in self._waiting:
                 self._waiting.remove(place)
 
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """How many wait, and how many are at work."""
+        with self._lock:
+            return len(self._waiting), len(self._at_work)
+
     def before(self, place: Place) -> int:
         """How many of those that wait come first; 0 for who is at work."""
         with self._lock:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbnav.apps.secrets import Secrets
+from kbnav.apps.web.metrics import Metrics
 from kbnav.apps.web.service import Service
 from kbnav.apps.web.store import Store
 from kbnav.settings import Settings
@@ -27,3 +28,4 @@ class Parts:
     store: Store
     saver: BaseCheckpointSaver[Any]
     hide: Secrets
+    metrics: Metrics

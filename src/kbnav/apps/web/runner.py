@@ -22,6 +22,7 @@ from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.changes import Changes
 from kbnav.apps.web.drafts import EVERY, Writing
 from kbnav.apps.web.keeping import StoredResult
+from kbnav.apps.web.metrics import Metrics, Uncounted
 from kbnav.apps.web.results import result_of
 from kbnav.apps.web.service import Service, line
 from kbnav.apps.web.store import Session, Status, Store, StoredEvent, StoredRun, unguessable
@@ -56,8 +57,10 @@ class Runner:
         saver: BaseCheckpointSaver[Any],
         hide: Secrets,
         loop: asyncio.AbstractEventLoop,
+        metrics: Metrics | None = None,
     ) -> None:
         """``loop`` is the server's own."""
+        self._metrics = metrics or Uncounted()
         self.worker = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(6)}"
         self.closing = asyncio.Event()
         self._service, self._store, self._saver, self._hide = service, store, saver, hide
@@ -244,7 +247,7 @@ class Runner:
             writing = Writing(lambda: self._changes.tell(run.id), self._hide)
             live = Live(run, brake, self._line.join(run.owner, run.kb), writing, history)
             self._live[run.id] = live
-            self._news.notify_all()
+            self._line_changed()
 
     def _budget(self, model: str) -> Any:
         price, most = self._service.settings.prices.get(model), self._limits.question_dollars
@@ -269,14 +272,20 @@ class Runner:
                 with self._news:
                     self._live.pop(live.run.id, None)
                     self._line.leave(live.place)
-                    self._news.notify_all()
+                    self._line_changed()
                 self._changes.tell(live.run.id)
+
+    def _line_changed(self) -> None:
+        """Tell who waits in it, with the lock held."""
+        self._metrics.line(*self._line.lengths)
+        self._news.notify_all()
 
     def _next(self) -> Live | None:
         """The question whose turn it is; None once the server ends."""
         with self._news:
             while not self._ended.is_set():
                 if (place := self._line.begin()) is not None:
+                    self._metrics.line(*self._line.lengths)
                     return next(live for live in self._live.values() if live.place is place)
                 self._news.wait()
         return None
@@ -306,6 +315,7 @@ class Runner:
             status, answer = "failed", failed_answer(BROKEN)
         if not self._store.end(run.id, self.worker, status, self._hide.hidden_in(answer)):
             self._forget_if_gone(run, answer.get("run"))
+        self._metrics.question(run, status, time.time() - run.made, live.record)
 
     def _forget_if_gone(self, run: StoredRun, saved: str | None = None) -> None:
         """Leave nothing of a run whose session was deleted while it was answered."""
@@ -334,6 +344,7 @@ class Runner:
     def _ended_as(self, live: Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
         """Keep a run's record and its result; how it ended, and what the page shows of it."""
         run, served = live.run, self._service.kb(live.run.kb)
+        live.record = ended.run
         if isinstance(ended.failure, DataError):
             served.guard.damaged(ended.failure)
         save_run(ended.run, served.settings.home / "runs")

@@ -18,6 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from kbnav.apps.web.metrics import Metrics, Uncounted
 from kbnav.errors import UsageError
 from kbnav.settings import Web
 
@@ -39,8 +40,8 @@ MOST_CLIENTS = 10_000
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _OPEN = ("/health", "/ready", "/static/", "/login", "/share/", "/api/shared/")
 """What needs no identity: nothing of anybody's is behind it but what was shared."""
-_PROBES = frozenset({"/health", "/ready"})
-"""Asked by the address, and not by a name."""
+_PROBES = frozenset({"/health", "/ready", "/metrics"})
+"""Asked by the address, and not by a name. ``/metrics`` looks at a token of its own."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOG = logging.getLogger("kbnav.web")
 
@@ -228,13 +229,14 @@ def cookie_header(value: str, *, secure: bool) -> str:
 class Gate:
     """The ASGI middleware in front of everything."""
 
-    def __init__(self, app: ASGIApp, web: Web, over: Over | None = None) -> None:
+    def __init__(self, app: ASGIApp, web: Web, over: Over | None = None, metrics: Metrics | None = None) -> None:
         self._app = app
         self._wrong = Wrong()
         self._names = _LOOPBACK_NAMES | {name.casefold() for name in web.hosts}
         self._public = {name.casefold() for name in web.hosts}
         self._identities = Identities(web, over or OverHere())
         self._policy = content_policy(web.tiles)
+        self._metrics = metrics or Uncounted()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on with ``scope["state"]["visitor"]`` set."""
@@ -270,7 +272,10 @@ class Gate:
         await (refused or self._app)(scope, receive, sending)
         route: Any = scope.get("route")
         path = getattr(route, "path", "-")  # the address itself may hold ids and questions
-        _LOG.info("%s %s %d %.0f ms", scope["method"], path, status, 1e3 * (time.monotonic() - began))
+        method, seconds = scope["method"], time.monotonic() - began
+        self._metrics.request(method, path, status, seconds)
+        said = {"method": method, "route": path, "status": status, "ms": round(1e3 * seconds)}
+        _LOG.info("%s %s %d %d ms", *said.values(), extra={"request": said})
 
     def _visit(self, scope: Scope) -> tuple[Visitor | None, Response | None]:
         """Who comes, and the answer to those who may not come in."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -17,6 +16,7 @@ from fastapi.staticfiles import StaticFiles
 
 from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web.database import PostgresDatabase, SqliteDatabase, alone, open_postgres, open_sqlite
+from kbnav.apps.web.metrics import open_metrics, shared_by_processes
 from kbnav.apps.web.opening import PAUSE
 from kbnav.apps.web.parts import HERE, Parts
 from kbnav.apps.web.refusals import add_refusals
@@ -62,7 +62,7 @@ def make_app(settings: Settings, *, pause: float = PAUSE) -> FastAPI:
     with ExitStack() as stack:
         store, saver = open_store(settings, stack)
         service = stack.enter_context(open_service(settings, pause=pause))
-        parts = Parts(settings, service, store, saver, secrets_of(settings))
+        parts = Parts(settings, service, store, saver, secrets_of(settings), open_metrics(settings.web))
         return _build(parts, stack.pop_all())
 
 
@@ -72,7 +72,9 @@ def _build(parts: Parts, stack: ExitStack) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         with stack:
-            runner = Runner(parts.service, parts.store, parts.saver, parts.hide, asyncio.get_running_loop())
+            runner = Runner(
+                parts.service, parts.store, parts.saver, parts.hide, asyncio.get_running_loop(), parts.metrics
+            )
             app.state.runner = runner
             with runner.told_of_the_end():
                 runner.start()
@@ -94,7 +96,7 @@ def _build(parts: Parts, stack: ExitStack) -> FastAPI:
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
     add_refusals(app)
-    app.add_middleware(Gate, web=parts.settings.web, over=parts.store.logouts)
+    app.add_middleware(Gate, web=parts.settings.web, over=parts.store.logouts, metrics=parts.metrics)
     return app
 
 
@@ -111,25 +113,29 @@ def serve(settings: Settings, *, ready: Ready) -> None:
     import uvicorn
     from uvicorn.supervisors import Multiprocess
 
-    with listening(web.host, web.port) as listener, contextlib.suppress(KeyboardInterrupt):
+    with (
+        listening(web.host, web.port) as listener,
+        shared_by_processes(web),
+        contextlib.suppress(KeyboardInterrupt),
+    ):
         ready(_address(web.host, listener))
         config = uvicorn.Config(partial(_worker_app, settings), factory=True, workers=web.workers, **_OPTIONS)
         Multiprocess(config, sockets=[listener]).run()
 
 
-def _prepare_process() -> None:
+def _prepare_process(web: Web) -> None:
     from kbnav.apps.web.connections import open_files
+    from kbnav.apps.web.logs import start_logging
 
     open_files()
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("kbnav.web").setLevel(logging.INFO)
+    start_logging(web.log)
 
 
 def run_app(make: Callable[[], Any], web: Web, *, ready: Ready) -> None:
     """Run an application until interrupted, in this process. Raises StopRun as ``make``, and where it cannot listen."""
     import uvicorn
 
-    _prepare_process()
+    _prepare_process(web)
     with listening(web.host, web.port) as listener, contextlib.suppress(KeyboardInterrupt):
         server = uvicorn.Server(uvicorn.Config(make(), **_OPTIONS))
         ready(_address(web.host, listener))
@@ -153,7 +159,7 @@ def _address(host: str, listener: socket.socket) -> str:
 
 
 def _worker_app(settings: Settings) -> FastAPI:
-    _prepare_process()
+    _prepare_process(settings.web)
     try:
         return make_app(settings)
     except StopRun as error:

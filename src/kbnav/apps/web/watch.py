@@ -20,7 +20,7 @@ from kbnav.apps.web.store import DAY, Store, StoredRun
 from kbnav.apps.web.telling import failed_answer
 from kbnav.settings import Settings
 from kbnav.stopping import Brake
-from kbnav.trajectory import Turn
+from kbnav.trajectory import Run, Turn
 
 LEASE = 15.0
 """Seconds without a sign of life after which a worker on another machine counts as dead."""
@@ -40,7 +40,7 @@ _LOG = logging.getLogger("kbnav.web")
 
 @dataclass
 class Live:
-    """A run of this process; ``deadline`` is set when it begins."""
+    """A run of this process; ``deadline`` is set when it begins, ``record`` when it ends."""
 
     run: StoredRun
     brake: Brake
@@ -48,6 +48,7 @@ class Live:
     writing: Writing
     history: Sequence[Turn] = ()
     deadline: float = field(default=float("inf"))
+    record: Run | None = None
 
 
 class Watch:

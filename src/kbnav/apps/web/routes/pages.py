@@ -10,6 +10,7 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
+from kbnav.apps.web.metrics import may_read
 from kbnav.apps.web.rendering import page
 from kbnav.apps.web.routes.common import PartsOf, RunnerOf, VisitorOf, own_session
 from kbnav.apps.web.security import COOKIE, Identities, cookie_header
@@ -139,6 +140,23 @@ def icon() -> Response:
 async def health() -> dict[str, str]:
     """The process answers; in the loop itself, so that nothing that is under way can keep it waiting."""
     return {"status": "ok"}
+
+
+@router.get("/metrics", include_in_schema=False)
+def metrics(request: Request, parts: PartsOf) -> Response:
+    """What was counted, for Prometheus; nothing is here unless ``web.metrics_token`` is set."""
+    web = parts.settings.web
+    if not web.metrics_token.get_secret_value():
+        raise HTTPException(404, "Nothing is counted here: the operator sets web.metrics_token.")
+    wrong, client = request.state.wrong, request.state.client
+    if wait := wrong.wait(client):
+        raise HTTPException(429, f"too many wrong tokens; try again in {wait:.0f} s")
+    if not may_read(web, request.headers.get("authorization", "")):
+        wrong.count(client)
+        raise HTTPException(401, "send web.metrics_token: Authorization: Bearer …", {"WWW-Authenticate": "Bearer"})
+    kbs = {key: not served.guard.problem for key, served in parts.service.kbs.items()}
+    text = parts.metrics.text({**kbs, **dict.fromkeys(parts.service.absent, False)})
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @router.get("/ready")

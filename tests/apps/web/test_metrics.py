@@ -1,0 +1,179 @@
+"""What Prometheus reads, what the log says for programs, and the spans of a question."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client.parser import text_string_to_metric_families
+
+from kbnav.apps.web.logs import AsJson
+from kbnav.apps.web.metrics import SHARED, open_metrics
+from kbnav.errors import UsageError
+from kbnav.settings import Price, Web
+from tests.apps.web.parts import MARIE, Explorer, Server, Visit, served_process, web_settings
+from tests.models.stub import Canned
+
+TOKEN = "a-token-for-prometheus"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+def read(url: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """The numbers at ``/metrics`` by name and labels."""
+    response = requests.get(f"{url}/metrics", headers=BEARER, timeout=60)
+    assert response.status_code == 200, response.text
+    families = text_string_to_metric_families(response.text)
+    return {(one.name, frozenset(one.labels.items())): one.value for family in families for one in family.samples}
+
+
+def value(url: str, name: str, **labels: str) -> float:
+    return read(url).get((name, frozenset(labels.items())), 0.0)
+
+
+def test_questions_tokens_dollars_and_requests_are_counted(fresh_home: Path):
+    with Explorer() as model:
+        settings = web_settings(
+            fresh_home, web_metrics_token=TOKEN, prices={"stub": Price(prompt=1, completion=2)}, **model.options()
+        )
+        with Server(settings) as server:
+            visit = Visit(server.url)
+            run = visit.answered(visit.session(), MARIE)
+            labels = {"kb": "mini", "system": "spinach", "model": "stub"}
+            assert run["status"] == "done"
+            assert value(server.url, "kbnav_questions_total", **labels, status="done") == 1
+            assert value(server.url, "kbnav_question_seconds_count", **labels) == 1
+            calls = run["answer"]["model_calls"]
+            assert calls >= 4
+            assert value(server.url, "kbnav_model_calls_total", model="stub") == calls
+            used = {kind: value(server.url, "kbnav_model_tokens_total", model="stub", kind=kind) for kind in (
+                "prompt", "completion"
+            )}  # fmt: skip
+            assert used["prompt"] > 0
+            paid = (used["prompt"] + 2 * used["completion"]) / 1e6
+            assert value(server.url, "kbnav_model_dollars_total", model="stub") == pytest.approx(paid)
+            asked = {"method": "POST", "route": "/api/sessions/{session_id}/questions", "status": "202"}
+            assert value(server.url, "kbnav_http_requests_total", **asked) == 1
+            assert value(server.url, "kbnav_kb_in_service", kb="mini") == 1
+            assert MARIE not in requests.get(f"{server.url}/metrics", headers=BEARER, timeout=60).text
+
+
+def test_who_waits_and_who_is_answered_is_shown(fresh_home: Path):
+    with (
+        Explorer(held=1) as model,
+        Server(web_settings(fresh_home, web_metrics_token=TOKEN, web_runs=1, **model.options())) as server,
+    ):
+        visit = Visit(server.url)
+        runs = [visit.ask(visit.session(), MARIE) for _ in range(3)]
+        model.holding.acquire(timeout=60)
+        assert value(server.url, "kbnav_questions_waiting") == 2
+        assert value(server.url, "kbnav_questions_at_work") == 1
+        model.go_on.set()
+        for run in runs:
+            visit.ended(run["id"])
+        assert value(server.url, "kbnav_questions_waiting") == 0
+
+
+def test_metrics_need_their_own_token(server: Server, fresh_home: Path):
+    assert requests.get(f"{server.url}/metrics", headers=BEARER, timeout=60).status_code == 404
+    users = {"alice": "alice-has-a-long-token"}
+    with Server(web_settings(fresh_home, web_metrics_token=TOKEN, web_tokens=users)) as guarded:
+        url = f"{guarded.url}/metrics"
+        assert requests.get(url, headers=BEARER, timeout=60).status_code == 200
+        assert requests.get(f"{guarded.url}/api/options", headers=BEARER, timeout=60).status_code == 401
+        said = [
+            requests.get(url, headers={"Authorization": f"Bearer {token}"}, timeout=60).status_code
+            for token in ("", *users.values(), *(["wrong"] * 5))
+        ]
+        assert set(said[:3]) == {401}
+        assert said[-1] == 429, "wrong tokens are slowed"
+
+
+def test_a_token_that_is_short_is_refused():
+    with pytest.raises(UsageError, match="metrics_token is shorter than 16"):
+        open_metrics(Web(metrics_token="short"))
+
+
+def test_worker_processes_count_together(fresh_home: Path, database: str):
+    settings = {"KBNAV_WEB__DATABASE": database, "KBNAV_WEB__WORKERS": "2", "KBNAV_WEB__METRICS_TOKEN": TOKEN}
+    with served_process(fresh_home, "--kb", "mini", environment=settings) as (url, process):
+        visit = Visit(url)
+        for _ in range(6):
+            visit.answered(visit.session(), MARIE)
+        labels = {"kb": "mini", "system": "spinach", "model": "offline", "status": "done"}
+        assert value(url, "kbnav_questions_total", **labels) == 6
+        assert value(url, "kbnav_questions_at_work") == 0
+        process.terminate()
+        process.wait(60)
+
+
+def test_the_log_has_json_objects(server: Server, caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.INFO, logger="kbnav.web"):
+        requests.get(f"{server.url}/ready?secret=1", timeout=60)
+    (record,) = [one for one in caplog.records if "/ready" in one.getMessage()]
+    said = json.loads(AsJson().format(record))
+    assert {"method": "GET", "route": "/ready", "status": 200, "level": "INFO"}.items() <= said.items()
+    assert said["ms"] >= 0
+    assert "secret" not in json.dumps(said)
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    """The spans that end meanwhile."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    yield exporter
+    provider.shutdown()
+
+
+def test_a_question_is_a_trace_with_its_calls_in_it(fresh_home: Path, spans: InMemorySpanExporter):
+    with Explorer() as model, Server(web_settings(fresh_home, **model.options())) as server:
+        visit = Visit(server.url)
+        visit.answered(visit.session(), MARIE)
+    ended = spans.get_finished_spans()
+    (root,) = [span for span in ended if span.name == "invoke_agent spinach"]
+    assert root.attributes
+    assert root.attributes["gen_ai.request.model"] == "stub"
+    inside = [span for span in ended if span is not root]
+    tools = {f"execute_tool {name}" for name in ("search_entities", "execute_query", "finish")}
+    assert {span.name for span in inside} == {"chat stub", *tools}
+    assert all(_is_in(span, root) for span in inside)
+    chat = next(span for span in inside if span.name == "chat stub")
+    assert chat.attributes
+    assert int(str(chat.attributes["gen_ai.usage.input_tokens"])) > 0
+    assert "Marie" not in "".join(span.to_json() for span in ended), "what was asked stays out of traces"
+
+
+def test_a_failure_marks_its_span_and_tells_no_message(fresh_home: Path, spans: InMemorySpanExporter):
+    class Broken(Explorer):
+        def reply(self, asked: object) -> Canned:
+            return Canned(b'{"error": {"message": "key sk-1234 is wrong"}}', 401)
+
+    with Broken() as model, Server(web_settings(fresh_home, **model.options())) as server:
+        visit = Visit(server.url)
+        assert visit.answered(visit.session(), MARIE)["status"] == "failed"
+    (chat,) = [span for span in spans.get_finished_spans() if span.name == "chat stub"]
+    (root,) = [span for span in spans.get_finished_spans() if span.name.startswith("invoke_agent")]
+    assert chat.attributes
+    assert root.attributes
+    assert chat.attributes["error.type"] == "OpenAIAuthenticationError"
+    assert root.attributes["error.type"] == "CredentialsError"
+    assert not chat.status.is_ok
+    assert "sk-1234" not in chat.to_json()
+
+
+def _is_in(span: ReadableSpan, root: ReadableSpan) -> bool:
+    return bool(span.parent and root.context and span.parent.span_id == root.context.span_id)
+
+
+def test_the_variable_of_the_shared_folder_is_not_left_behind():
+    assert SHARED not in os.environ
