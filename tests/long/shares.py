@@ -15,11 +15,14 @@ SHARES: Mapping[str, float] = {
     "serve": 0.1,
     "bot": 0.05,
 }
+_KILLS = int(os.environ.get("KBNAV_KILLS", "60"))
+LONGEST = max(3_000, 60 * _KILLS)
+"""Seconds after which a kind of work hangs, on a machine that does much else."""
 
 
 def share(kind: str) -> int:
     """Kills of one kind."""
-    return math.ceil(int(os.environ.get("KBNAV_KILLS", "60")) * SHARES[kind])
+    return math.ceil(_KILLS * SHARES[kind])
 
 
 def seed() -> int:

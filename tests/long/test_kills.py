@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.long.shares import SHARES, seed, share
+from tests.long.shares import LONGEST, SHARES, seed, share
 
 
-@pytest.mark.timeout(3000)
+@pytest.mark.timeout(LONGEST)
 @pytest.mark.parametrize("kind", [kind for kind in SHARES if kind != "bot"])
 def test_whatever_is_killed_loses_nothing_and_does_nothing_twice(kind: str, tmp_path: Path):
     command = [sys.executable, "-m", "tests.long.killing", kind, str(share(kind)), str(seed()), str(tmp_path)]

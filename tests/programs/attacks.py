@@ -135,6 +135,7 @@ DEEP = [
 OUTPUT = [
     Attack("flood of prints", "while True: print('x' * 1000)", ("output", "time", "memory")),
     Attack("flood of empty prints", "while True: print()", ("output", "time", "memory")),
+    Attack("print of shared lists", "x = []\nfor i in range(60): x = [x, x]\nprint(x)", ("time", "memory", "crash")),
     Attack("one giant print", "print('x' * 10**6)", ("output", "memory", "crash")),
     Attack("flood of debug", "while True: debug('x' * 10000)", ("calls", "time")),
     Attack(
@@ -156,10 +157,16 @@ CALLS = [
         ("calls",),
     ),
     Attack("giant arguments", "token_recall('x', ['y' * 10**6] * 100)", ("raised", "memory", "crash", "time")),
-    Attack("many arguments", "texts_of(*range(100000))", ("raised", "memory")),
+    Attack("many arguments", "texts_of(*range(100000))", ("raised", "memory", "time")),
     Attack("odd keywords", "texts_of(**{'__class__': 1, 'ids': candidates})", ("raised",)),
     Attack("a function as an argument", "texts_of([texts_of])", ("raised",)),
     Attack("shared strings", "x = ['y'] * 10000\nintersect([x] * 10000)", ("raised", "memory", "time", "crash")),
+    Attack(
+        "shared lists as arguments",
+        "x = []\nfor i in range(18): x = [x, x]\nwhile True:\n    try: texts_of(x)\n    except ValueError: pass",
+        ("calls", "time"),
+    ),
+    Attack("shared lists as scores", "x = []\nfor i in range(60): x = [x, x]\nreturn {query: x}", ("scores",)),
     Attack("long phrase", "fuzzy('ab' * 10**5, ['ba' * 10**5] * 20)", None),
     Attack("calls under a private name", "_measure(1)", ("raised", "program")),
 ]
@@ -273,7 +280,7 @@ PROCESSES = [
 ]
 
 
-def _forged(data: str, after: str = "") -> str:
+def _forged(data: str, after: str = "", *, without_end: bool = False) -> str:
     """Write bytes to every pipe there may be."""
     return f"""
 import os
@@ -281,6 +288,7 @@ data = {data}
 for i in range(20):
     try:
         os.write(i, data)
+        while {without_end}: os.write(i, data)
     except OSError:
         pass
 {after}
@@ -291,6 +299,8 @@ def _framed(message: str) -> str:
     return f"len({message}).to_bytes(4, 'big') + {message}"
 
 
+CRASH = ("crash", "raised", "program")
+_MANY = _framed("""b'{"call": "debug", "args": [[' + b'[],' * 190000 + b'1]], "kwargs": {}}'""")
 FRAMES = [
     Attack("garbage on every pipe", _forged("b'x' * 100")),
     Attack("a giant frame announced", _forged("b'\\xff\\xff\\xff\\xff'")),
@@ -306,6 +316,8 @@ FRAMES = [
         "a frame that calls what is not there",
         _forged(_framed("""b'{"call": "__class__", "args": [], "kwargs": {}}'""")),
     ),
+    Attack("a frame of a million values", _forged(_framed("""b'{"done": [' + b'[],' * 10**6 + b'1]}'""")), CRASH),
+    Attack("frames of many values without end", _forged(_MANY, without_end=True), ("time", "raised", "program")),
     Attack("a frame of deep JSON", _forged(_framed("b'[' * 100000"))),
     Attack("a frame with a giant number", _forged(_framed("b'9' * 100000"))),
     Attack(

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 from langchain_core.messages import AIMessage
+from pydantic import ValidationError
 
 from kbnav.errors import BadArguments, CredentialsError, UnknownId
 from kbnav.models.calls import ModelCalls, Replies
 from kbnav.models.scripted import ScriptedModel
 from kbnav.programs.api import Api, ApiLimits, OutOfCalls
-from kbnav.programs.api.functions import MOST_ITEMS, MOST_PHRASE
+from kbnav.programs.api.bounded import MOST_ITEMS
+from kbnav.programs.api.functions import MOST_PHRASE
 from kbnav.programs.api.language import OverLimit
 from kbnav.programs.api.source import MOST_TEXT
 from kbnav.programs.program import Program
@@ -129,6 +131,13 @@ def test_arguments_are_measured_before_they_are_read(calls):
         calls.call("texts_of", (doubled,))
     with pytest.raises(BadArguments, match="256"):
         calls.call("embed", (["x"] * 257,))
+
+
+def test_of_many_wrong_arguments_one_is_looked_at(api):
+    for name, given in (("texts_of", [[]] * 1_000), ("intersect", [[1] * 1_000] * 100)):
+        with pytest.raises(ValidationError) as wrong:
+            api.functions[name]._checked(None, given)
+        assert wrong.value.error_count() == 1
 
 
 def test_what_is_told_is_short_whatever_it_is(api):

@@ -209,6 +209,19 @@ def test_limits_end_what_is_under_way(api):
             assert run(sandbox, api, "    f = lambda: f()\n    f()\n").error.kind == "recursion"
 
 
+SHARED = "    x = []\n    for i in range({}): x = [x, x]\n"
+
+
+def test_values_that_share_their_parts_cost_what_is_read_of_them(sandbox, api):
+    outcome = run(sandbox, api, SHARED.format(60) + "    for i in range(50): debug(x)\n")
+    assert outcome.ok, outcome.error
+    assert outcome.debug.startswith("[[[[[…, …], […, …]], [[…, …], […, …]]], [[[")
+    outcome = run(sandbox, api, SHARED.format(60) + "    texts_of(x)\n")
+    assert str(outcome.error) == "line 4: ValueError: texts_of: values nested too deep in one call"
+    outcome = run(sandbox, api, SHARED.format(60) + "    return {candidates[0]: x}\n")
+    assert outcome.error.kind == "scores"
+
+
 def test_no_file_of_the_package_runs_code_but_the_one_inside_the_sandbox_and_none_calls_a_debugger():
     found = set()
     for file in (ROOT / "src" / "kbnav" / "programs").rglob("*.py"):

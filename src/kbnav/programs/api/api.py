@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from kbnav.answers import encodable
 from kbnav.errors import BadArguments, KbnavError
 from kbnav.knowledge.base import KnowledgeBase
+from kbnav.programs.api.bounded import MOST_CHARACTERS, MOST_ITEMS, shown
 from kbnav.programs.api.embedding import EmbeddingFunctions
-from kbnav.programs.api.functions import MOST_CHARACTERS, MOST_ITEMS, MOST_PHRASE, Function, Group
+from kbnav.programs.api.functions import MOST_PHRASE, Function, Group
 from kbnav.programs.api.knowledge import KnowledgeFunctions
 from kbnav.programs.api.language import ModelFunctions
 from kbnav.programs.api.open import open_source
-from kbnav.programs.api.shown import shown
 from kbnav.programs.api.source import MOST_TEXT
 from kbnav.programs.api.strings import StringFunctions
 from kbnav.trace import Trace

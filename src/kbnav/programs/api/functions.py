@@ -6,12 +6,13 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Annotated, Any, Literal, get_type_hints
+from functools import cached_property, wraps
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import Field, ValidationError, validate_call
+from pydantic import FailFast, Field, ValidationError, validate_call
 
 from kbnav.errors import BadArguments
+from kbnav.programs.api.bounded import excess
 
 Group = Literal["knowledge base", "embedding", "strings", "language model", "feedback"]
 
@@ -20,9 +21,6 @@ Phrase = Annotated[str, Field(max_length=MOST_PHRASE)]
 """A query or what else is compared with many texts."""
 _PLAIN = {"Count": "int", "WordCount": "int", "Phrase": "str"}
 """Types with bounds, as a writer reads them."""
-MOST_ITEMS, MOST_CHARACTERS = 200_000, 10_000_000
-"""In the arguments of one call, however they are nested; what is shared counts as often as it is met."""
-
 _MOST_ARGUMENTS = 20
 
 
@@ -72,7 +70,8 @@ class Function:
         if self.group != "feedback":  # which takes anything, and reads only the beginning of it
             if len(args) + len(kwargs) > _MOST_ARGUMENTS:
                 raise BadArguments(f"{self.name}: {len(args) + len(kwargs)} arguments; it is {self.signature}")
-            _measure([args, kwargs], [MOST_ITEMS, MOST_CHARACTERS], self.name)
+            if why := excess([args, kwargs]):
+                raise BadArguments(f"{self.name}: {why} in one call")
         try:
             return self._checked(owner, *args, **kwargs)
         except ValidationError as error:
@@ -82,7 +81,15 @@ class Function:
 
     @cached_property
     def _checked(self) -> Callable[..., Any]:
-        return validate_call(self.method)
+        """Says what is wrong with the first part of a list that is, however many are."""
+
+        @wraps(self.method)
+        def method(*args: Any, **kwargs: Any) -> Any:
+            return self.method(*args, **kwargs)
+
+        hints = get_type_hints(self.method, include_extras=True)
+        method.__annotations__ = {name: _up_to_first(hint) for name, hint in hints.items()}
+        return validate_call(method)
 
     def _parameter(self, part: int | str) -> str:
         """Pydantic names arguments by their place where they were given so."""
@@ -90,24 +97,16 @@ class Function:
         return names[part] if isinstance(part, int) and part < len(names) else str(part)[:80]
 
 
+def _up_to_first(hint: Any) -> Any:
+    """The type of a list, for a validation that ends at the first of its parts that is wrong."""
+    if get_origin(hint) is not list:
+        return hint
+    (part,) = get_args(hint)
+    return Annotated[list[_up_to_first(part)], FailFast()]  # type: ignore[misc]
+
+
 def _typed(parameter: inspect.Parameter) -> str:
     """``limit: int = 100``; annotations are strings, as postponed evaluation leaves them."""
     name, equals, default = str(parameter.replace(annotation=inspect.Parameter.empty)).partition("=")
     annotation = _PLAIN.get(str(parameter.annotation), parameter.annotation)
     return f"{name}: {annotation} = {default}" if equals else f"{name}: {annotation}"
-
-
-def _measure(value: Any, room: list[int], name: str, depth: int = 6) -> None:
-    """Walk through arguments, whose parts may be shared a million times or nested for ever, as far as is allowed."""
-    room[0] -= 1
-    if isinstance(value, str | bytes):
-        room[1] -= len(value)
-    if room[0] < 0 or room[1] < 0:
-        raise BadArguments(f"{name}: more than {MOST_ITEMS} values or {MOST_CHARACTERS} characters in one call")
-    if isinstance(value, Mapping | list | tuple | set | frozenset):
-        if depth == 0:
-            raise BadArguments(f"{name}: an argument is nested too deep")
-        for part in value:
-            _measure(part, room, name, depth - 1)
-            if isinstance(value, Mapping):
-                _measure(value[part], room, name, depth - 1)

@@ -3,7 +3,7 @@
 The process has namespaces of its own, so no network, no other process and no files but Python's standard library,
 read-only; an empty environment; hard limits of memory, time and files; and a filter of system calls. All that it says
 comes as frames over a pipe, and is read as what an untrusted stranger says: a frame that a program forges can do no
-more than one that the functions of the API would have sent.
+more than one that the functions of the API would have sent, and reading it is the program's time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Literal, Self
 
 from kbnav.errors import TellModel, UsageError
-from kbnav.programs.api import Api, Calls, OutOfCalls
+from kbnav.programs.api import Api, Calls, OutOfCalls, bounded
 from kbnav.programs.program import Entry, Failure, FailureKind, Parameter, Problem, Program, unknown_names
 from kbnav.programs.sandbox import inside
 from kbnav.programs.sandbox.base import SEED, OutOfOutput, Printed, Runner, SandboxLimits, error_line, raised_in_program
@@ -120,6 +120,8 @@ class BubblewrapSandbox(Runner):
             frame = frames.receive()
             if "done" in frame:
                 return frame["done"], None
+            if "gave" in frame:
+                return None, Failure("scores", f"it gave {str(frame['gave'])[:_MESSAGE]}")
             if "failed" in frame:
                 return None, _failure(frame["failed"])
             if "print" in frame:
@@ -177,7 +179,7 @@ def _arguments(seccomp: int) -> list[str]:
     bound = [(path, path) for path in _LIBRARIES if Path(path).exists()]
     bound += [(str(python), f"{_HOME}/bin/{_VERSION}"), (str(prefix / "lib" / _VERSION), f"{_HOME}/lib/{_VERSION}")]
     bound += [(str(path), f"{_HOME}/lib/{path.name}") for path in sorted((prefix / "lib").glob("libpython*.so*"))]
-    bound += [(str(inside.__file__), "/inside.py")]
+    bound += [(str(inside.__file__), "/inside.py"), (str(bounded.__file__), "/bounded.py")]
     packages = [f"{_HOME}/lib/{_VERSION}/{name}" for name in ("site-packages", "dist-packages")]
     hidden = [one for one in packages if (prefix / "lib" / _VERSION / Path(one).name).is_dir()]
     return [
@@ -187,7 +189,7 @@ def _arguments(seccomp: int) -> list[str]:
         *(part for path in hidden for part in ("--tmpfs", path, "--remount-ro", path)),
         *("--setenv", "LD_LIBRARY_PATH", f"{_HOME}/lib", "--setenv", "PYTHONHASHSEED", str(SEED)),
         *("--remount-ro", "/", "--chdir", "/", "--hostname", "sandbox", "--seccomp", str(seccomp)),
-        *(f"{_HOME}/bin/{_VERSION}", "-s", "-S", "-P", "-B", "/inside.py"),
+        *(f"{_HOME}/bin/{_VERSION}", "-s", "-S", "-B", "/inside.py"),
     ]
 
 

@@ -9,8 +9,15 @@ import time
 from subprocess import Popen
 from typing import Any
 
+from kbnav.programs.api.bounded import MOST_ITEMS
+
 MOST_BYTES = 16 << 20
 """Of a frame. One that is announced as longer ends the conversation before it is read."""
+MOST_SIGNS = 2 * MOST_ITEMS + 1_000
+"""Commas, colons and opening brackets between a frame's strings, of which each value has one or two.
+
+Reading a frame of many values takes a hundred times as long as one with a text of the same length.
+"""
 _CHUNK = 1 << 16
 _HEAD = 4
 
@@ -24,10 +31,10 @@ class Gone(Exception):
 
 
 class Frames:
-    """A conversation with a process; ``seconds`` is how long it has been waited for in all."""
+    """A conversation with a process; ``seconds`` is how long it, reading and writing took in all."""
 
     def __init__(self, process: Popen[bytes], limit: float) -> None:
-        """Waits for the process ``limit`` seconds in all."""
+        """Gives the process ``limit`` seconds in all."""
         assert process.stdin is not None
         assert process.stdout is not None
         self._out, self._in = process.stdin.fileno(), process.stdout.fileno()
@@ -38,12 +45,14 @@ class Frames:
         self.seconds = 0.0
 
     def allow(self, limit: float) -> None:
-        """Wait ``limit`` seconds in all from now on."""
+        """Give it ``limit`` seconds in all from now on."""
         self._limit, self.seconds = limit, 0.0
 
     def send(self, value: Any) -> None:
         """Raises Silent where the process does not read it in its time, Gone where it has ended."""
+        began = time.perf_counter()
         data = json.dumps(value).encode("utf-8", "surrogatepass")
+        self.seconds += time.perf_counter() - began
         left = memoryview(len(data).to_bytes(_HEAD, "big") + data)
         while left:
             self._wait(self._out, select.POLLOUT)
@@ -59,10 +68,16 @@ class Frames:
         size = int.from_bytes(self._take(_HEAD), "big")
         if size > MOST_BYTES:
             raise Gone(f"it announced a frame of {size} bytes, {MOST_BYTES} are allowed")
+        data = self._take(size)
+        began = time.perf_counter()
         try:
-            value = json.loads(self._take(size).decode("utf-8", "surrogatepass"))
+            if _signs(data) > MOST_SIGNS:
+                raise Gone(f"it sent a frame of more than {MOST_ITEMS} values")
+            value = json.loads(data.decode("utf-8", "surrogatepass"))
         except (ValueError, RecursionError) as error:
             raise Gone("it sent what is no JSON") from error
+        finally:
+            self.seconds += time.perf_counter() - began
         if not isinstance(value, dict):
             raise Gone("it sent what is no frame")
         return value
@@ -87,5 +102,20 @@ class Frames:
         poll.register(handle, event)
         ready = poll.poll(max(0.0, self._limit - self.seconds) * 1000)
         self.seconds += time.perf_counter() - began
-        if not ready:
+        if not ready or self.seconds > self._limit:
             raise Silent
+
+
+def _signs(data: bytes) -> int:
+    """How many commas, colons and opening brackets stand between the strings of a JSON, or in all where those are few.
+
+    Where it is no JSON, as many as are read before that is seen.
+    """
+    signs = b",", b":", b"[", b"{"
+    found = sum(map(data.count, signs))
+    if found <= MOST_SIGNS:
+        return found
+    ends = data.replace(rb"\\", b"").replace(rb"\"", b"")  # the quotation marks that are left begin or end a string
+    if (strings := ends.count(b'"') // 2) > MOST_SIGNS:
+        return strings
+    return sum(map(b"".join(ends.split(b'"')[::2]).count, signs))

@@ -1,8 +1,8 @@
 """What runs in the sandbox ``bubblewrap``: the program, and the calls that it makes of the process outside.
 
-This file is run by itself by a Python that has nothing but its standard library. Nothing here keeps a program from
-anything: what it may not do, the namespaces, limits and the process outside keep it from. A frame is four bytes with
-the length of what follows, and JSON in UTF-8.
+This file is run by a Python that has nothing but its standard library, and ``bounded.py`` beside this file. Nothing
+here keeps a program from anything: what it may not do, the namespaces, limits and the process outside keep it from. A
+frame is four bytes with the length of what follows, and JSON in UTF-8.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from typing import Any, BinaryIO
 
 FILE = "program.py"
 _LINE = 4_096
+_TAKES_ANYTHING = "debug"
+"""The function of which only the beginning of each value is read."""
 _INTERPRETER = 96 << 20
 """Bytes of address space that Python itself takes."""
 
@@ -40,8 +42,13 @@ class _Outside:
         return json.loads(self._replies.read(size))
 
     def function(self, name: str) -> Callable[..., Any]:
+        from bounded import excess, shown  # type: ignore[import-not-found]
+
         def call(*args: Any, **kwargs: Any) -> Any:
-            self.tell(call=name, args=args, kwargs=kwargs)
+            given = [shown(one) for one in args] if name == _TAKES_ANYTHING else args
+            if why := excess([given, kwargs]):
+                raise ValueError(f"{name}: {why} in one call")
+            self.tell(call=name, args=given, kwargs=kwargs)
             reply = self.hear()
             if "error" in reply:
                 kind, message = reply["error"]
@@ -105,8 +112,17 @@ def _value(asked: dict[str, Any], outside: _Outside) -> Any:
     return getattr(module, asked["entry"])(*asked["arguments"], **asked["parameters"])
 
 
+def _given(value: Any) -> dict[str, Any]:
+    """The frame with a program's result, or with what of it is too much to be sent."""
+    from bounded import excess
+
+    why = excess(value)
+    return {"gave": why} if why else {"done": value}
+
+
 def _failure(error: BaseException) -> dict[str, Any]:
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__, limit=-300) if frame.filename == FILE]
+    found = traceback.walk_tb(error.__traceback__)
+    lines: list[int | None] = [line for frame, line in found if frame.f_code.co_filename == FILE]
     if isinstance(error, SyntaxError) and error.filename == FILE:
         lines.append(error.lineno)
     return {"type": type(error).__name__, "message": str(error)[:2_000], "line": (lines or [0])[-1] or 0}
@@ -129,7 +145,7 @@ def main() -> None:
     try:
         value = _value(asked, outside)
         printed.flush()
-        outside.tell(done=value)
+        outside.tell(**_given(value))
     except BaseException as error:  # noqa: BLE001 - whatever a program raises is told outside
         outside.tell(failed=_failure(error))
     os._exit(0)

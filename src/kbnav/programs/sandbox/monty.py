@@ -7,12 +7,14 @@ import hashlib
 import json
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from kbnav.errors import StopRun, TellModel
+from kbnav.errors import KbnavError, StopRun, TellModel
 from kbnav.extras import needs
 from kbnav.programs.api import Api, Calls
 from kbnav.programs.program import Entry, Failure, FailureKind, Parameter, Problem, Program
@@ -120,23 +122,26 @@ class MontySandbox(Runner):
             return self._output(f"{program.source}\n{call}", given, api, calls), None
         except self._monty.MontyError as error:
             return None, self._failure(error, program)
+        except OutOfTime as error:
+            return None, Failure("time", str(error))
 
     def _output(self, code: str, given: dict[str, Any], api: Api, calls: Calls) -> Any:
-        """What a module with a call at its end gives. Raises MontyError, OutOfCalls, OutOfOutput, StopRun."""
+        """What a module with a last call gives. Raises MontyError, OutOfCalls, OutOfOutput, OutOfTime, StopRun."""
         key = self._key(code, given, api) if self._paused else ""
         before = self._paused.find(key) if self._paused else None
-        printed = Printed(calls, self.limits.output)
+        printed, work = Printed(calls, self.limits.output), _Work(self.limits.seconds)
         with self._session(api) as session:
             try:
                 if before:
                     calls.restore(before.counted)
-                    state = session.load_snapshot(before.state, print_callback=printed)
+                    state = work(lambda: session.load_snapshot(before.state, print_callback=printed))
                 else:
-                    state = session.feed_start(code, inputs=given, print_callback=printed)
+                    state = work(lambda: session.feed_start(code, inputs=given, print_callback=printed))
                 while not isinstance(state, self._monty.MontyComplete):
                     printed.hold()
                     self._keep(key, state, calls)
-                    state = self._resumed(state, calls)
+                    work.hold()
+                    state = work(self._resumption(state, calls))
             except self._monty.MontyError:
                 printed.hold()  # a program sees what the callback raises, and may catch it
                 raise
@@ -160,28 +165,29 @@ class MontySandbox(Runner):
         ):
             self._paused.keep(key, Paused(calls.state(), state.dump()))
 
-    def _resumed(self, paused: monty.SyncSnapshot, calls: Calls) -> monty.SyncSnapshot:
+    def _resumption(self, paused: monty.SyncSnapshot, calls: Calls) -> Step:
+        """What goes on with a program, once it has what it asks for. Raises OutOfCalls and StopRun."""
         if isinstance(paused, self._monty.FunctionSnapshot):
             return self._answered(paused, calls)
         if isinstance(paused, self._monty.NameLookupSnapshot):
             known = not paused.object_id and calls.has(paused.variable_name)
-            return paused.resume(value=_placeholder(paused.variable_name)) if known else paused.resume()
+            return partial(paused.resume, value=_placeholder(paused.variable_name)) if known else paused.resume
         assert isinstance(paused, self._monty.FutureSnapshot)
         failed: Any = {"exc_type": "RuntimeError", "message": "nothing here runs asynchronously"}
-        return paused.resume(dict.fromkeys(paused.pending_call_ids, failed))
+        return partial(paused.resume, dict.fromkeys(paused.pending_call_ids, failed))
 
-    def _answered(self, call: monty.FunctionSnapshot, calls: Calls) -> monty.SyncSnapshot:
+    def _answered(self, call: monty.FunctionSnapshot, calls: Calls) -> Step:
         if call.is_os_function:
-            return call.resume_not_handled()
+            return call.resume_not_handled
         name = str(call.function_name)
         if call.object_id or not calls.has(name):
-            return call.resume({"exc_type": "NameError", "message": f"name {name!r} is not defined"})
+            return partial(call.resume, {"exc_type": "NameError", "message": f"name {name!r} is not defined"})
         try:
             result = calls.call(name, call.args, call.kwargs)
         except TellModel as error:
             kind, message = raised_in_program(error)
-            return call.resume({"exc_type": kind, "message": message})  # type: ignore[typeddict-item]
-        return call.resume({"return_value": result})
+            return partial(call.resume, {"exc_type": kind, "message": message})  # type: ignore[typeddict-item]
+        return partial(call.resume, {"return_value": result})
 
     def _session(self, api: Api, stubs: str = "") -> monty.MontySession:
         limits = self.limits
@@ -214,6 +220,33 @@ class MontySandbox(Runner):
         if kind == "raised" and "suspension limit" in message:
             kind = "calls"
         return Failure(kind, message[:_MESSAGE], line)
+
+
+Step = Callable[[], "monty.SyncSnapshot"]
+
+
+class OutOfTime(KbnavError):
+    """A program was at work for longer than it may be."""
+
+
+class _Work:
+    """The time of a program's steps, each with that in which its values come out of the interpreter's process."""
+
+    def __init__(self, limit: float) -> None:
+        """Allows ``limit`` seconds in all."""
+        self._limit, self._seconds = limit, 0.0
+
+    def __call__(self, step: Step) -> monty.SyncSnapshot:
+        began = time.perf_counter()
+        try:
+            return step()
+        finally:
+            self._seconds += time.perf_counter() - began
+
+    def hold(self) -> None:
+        """Raises OutOfTime where they took more than that; the interpreter ends a single one itself."""
+        if self._seconds > self._limit:
+            raise OutOfTime(f"TimeoutError: it ran longer than {self._limit:g} seconds")
 
 
 def _placeholder(name: str) -> Any:
