@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,6 +17,9 @@ class Format(StrEnum):
     records = "records"
     stark = "stark"
     rdf = "rdf"
+    primekg = "primekg"
+    ogbn_mag = "ogbn-mag"
+    amazon = "amazon"
 
 
 class Columns(NamedTuple):
@@ -47,7 +50,6 @@ def source_of(
     """The input that the options name. Raises UsageError where they do not go together."""
     from kbnav.errors import UsageError
     from kbnav.knowledge.skb.importers.rdf import RdfSource
-    from kbnav.knowledge.skb.importers.stark import StarkSource
     from kbnav.settings import load_settings
 
     memory = int(load_settings().limits.import_memory * (1 << 30))
@@ -59,15 +61,29 @@ def source_of(
         )
     if kind is Format.records:
         if sources or not (nodes or edges or tables):
-            raise UsageError("give records with --nodes and --edges; for other input say --from stark or --from rdf")
+            raise UsageError(
+                "give records with --nodes and --edges; for other input say --from "
+                + ", ".join(other for other in Format if other is not Format.records)
+            )
         return _records(nodes, edges, columns, tables, memory)
     if nodes or edges or tables:
         raise UsageError(f"--nodes, --edges and --tables do not go with --from {kind}")
     if kind is Format.rdf and sources:
         return RdfSource(sources, language or "en", label_properties)
-    if kind is Format.stark and len(sources) == 1:
-        return StarkSource(sources[0], memory)
-    raise UsageError("give the RDF files" if kind is Format.rdf else "give the one folder of STaRK's processed files")
+    if kind is not Format.rdf and len(sources) == 1:
+        return _published(kind, sources[0], memory)
+    raise UsageError(
+        "give the RDF files" if kind is Format.rdf else f"give the one folder that the files of {kind} are in"
+    )
+
+
+def _published(kind: Format, folder: Path, memory: int) -> Source:
+    """The files of a folder, as somebody publishes them."""
+    from kbnav.knowledge.skb.importers.amazon import AmazonSource
+    from kbnav.knowledge.skb.importers.stark import StarkSource
+
+    readers: dict[Format, Callable[[Path, int], Source]] = {Format.stark: StarkSource, Format.amazon: AmazonSource}
+    return readers[kind](folder, memory)
 
 
 def _records(

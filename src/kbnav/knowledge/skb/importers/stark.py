@@ -22,6 +22,8 @@ NODES = "node_info.pkl"
 EDGES, EDGE_TYPES, NODE_TYPES = "edge_index.pt", "edge_types.pt", "node_types.pt"
 NODE_NAMES, EDGE_NAMES = "node_type_dict.pkl", "edge_type_dict.pkl"
 
+AMAZON_TYPES = ("product", "brand", "category", "color")
+AMAZON_RELATIONS = ("also_buy", "also_view", "has_brand", "has_category", "has_color")
 MAG_NODE_TYPES = {0: "author", 1: "institution", 2: "field_of_study", 3: "paper"}
 MAG_RELATIONS = {
     0: "author___affiliated_with___institution",
@@ -91,7 +93,6 @@ class StarkSource:
         kinds = read_tensor(self._folder / NODE_TYPES, memory=self._memory)
         if not isinstance(info, dict) or len(info) != len(kinds):
             raise DataError(f"{self._folder / NODES}: not one record for each of the {len(kinds)} node types")
-        names = _NAME_FIELDS[self.style]
         for number, kind in enumerate(kinds.astype(int).tolist()):
             try:
                 fields, kind_name = info.pop(number), self._node_names[kind]
@@ -102,12 +103,7 @@ class StarkSource:
                     f"{self._folder / NODES}: node {number} is no table of fields, but {type(fields).__name__}"
                 )
             refuse_unbounded(fields, self._memory, f"{self._folder / NODES}, node {number}")
-            field = next((field for field in names if field in fields), "")
-            name = " ".join(str(fields.get(field, "")).split())
-            # The name is kept apart; where it was tidied, the document keeps it as it was.
-            left_out = ("type", field) if fields.get(field) == name else ("type",)
-            document = _plain({key: value for key, value in fields.items() if key not in left_out})
-            yield NodeRecord(str(number), kind_name, name, document)
+            yield stark_node(number, kind_name, fields, self.style)
 
     def edges(self, losses: Losses) -> Iterator[EdgeArrays]:  # noqa: ARG002
         """All edges at once. Raises DataError."""
@@ -135,6 +131,17 @@ class StarkSource:
         if not isinstance(names, dict) or sorted(names) != list(range(len(names))):
             raise DataError(f"{path}: not a table of names, numbered from 0")
         return {number: str(names[number]) for number in range(len(names))}
+
+
+def stark_node(number: int, kind: str, fields: Mapping[str, Any], style: Style) -> NodeRecord:
+    """A node as STaRK's files have it: its name from the field that the style has it in, the others its document."""
+    field = next((field for field in _NAME_FIELDS[style] if field in fields), "")
+    name = " ".join(str(fields.get(field, "")).split())
+    # The name is kept apart; where it was tidied, the document keeps it as it was.
+    left_out = ("type", field) if fields.get(field) == name else ("type",)
+    return NodeRecord(
+        str(number), kind, name, _plain({key: value for key, value in fields.items() if key not in left_out})
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -1,0 +1,168 @@
+"""Build an SKB of the size of STaRK's Amazon from raw files, and say how long it takes and how much memory.
+
+    python benchmarks/skb_amazon.py [FOLDER] [--share 1] [--encoder none] [--keep]
+
+The files are made up, in the published formats of reviews, metadata, questions and answers: with --share 1 they give
+1.0M nodes and 9.4M edges, and 592M words that are indexed (STaRK, Table 2); without it a hundredth of that. Words are
+drawn from 100,000 so that the commonest come as often as in English. The build's own temporary files go to TMPDIR, as
+those of any program. Without FOLDER, or without --keep, all is deleted at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from _timing import status
+
+from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.importers.amazon import AmazonSource
+
+SEED = 7
+PRODUCTS, BRANDS, CATEGORIES, COLOURS = 957_192, 76_000, 1_500, 800
+BOUGHT, VIEWED, IN_CATEGORY, COLOURED = 1.74, 4.8, 1.57, 0.73
+"""Of a product, on the average; with its brand 9.4M edges."""
+REVIEWS, REVIEW_WORDS, OTHER_WORDS = 9, 58, 50
+VOCABULARY = 100_000
+NAME = "Sports_and_Outdoors"
+
+
+class Words:
+    """Texts of made-up words, of which rank r is drawn in proportion to 1/r."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = np.random.default_rng(seed)
+        syllables = [first + second for first in "bdfgklmnprstvz" for second in "aeiou"]
+        places = np.arange(VOCABULARY)
+        self._words = np.array(
+            [syllables[a] + syllables[b] + (syllables[c] if c else "") for a, b, c in
+             zip(places % 70, places // 70 % 70, places // 4900, strict=True)], dtype=object
+        )  # fmt: skip
+
+    def text(self, count: int) -> str:
+        """So many words."""
+        ranks = (VOCABULARY ** self._random.random(count)).astype(np.int64) - 1
+        return " ".join(self._words[ranks])
+
+
+def make(folder: Path, share: float) -> None:
+    """Write the three files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    products, random = round(PRODUCTS * share), np.random.default_rng(SEED)
+    _write(folder / f"meta_{NAME}.json.gz", _metadata(products, share, random), json.dumps)
+    _write(folder / f"{NAME}.json.gz", _reviews(products, share, random), json.dumps)
+    _write(folder / f"qa_{NAME}.json.gz", _questions(products, random), repr)
+
+
+def _metadata(products: int, share: float, random: np.random.Generator) -> Iterator[dict[str, Any]]:
+    words = Words(1)
+    counts = {link: random.poisson(mean, products) for link, mean in (("also_buy", BOUGHT), ("also_view", VIEWED))}
+    for number in range(products):
+        links = {
+            link: _asins((random.random(count[number]) ** 2 * products).astype(int)) for link, count in counts.items()
+        }
+        kinds = random.integers(0, max(1, round(CATEGORIES * share)), random.poisson(IN_CATEGORY))
+        yield {
+            "asin": _asin(number), "title": words.text(8),
+            "brand": f"brand {int(random.random() ** 2 * BRANDS * share)}",
+            "category": [f"category {kind}" for kind in kinds.tolist()], "description": [words.text(OTHER_WORDS)],
+            "feature": [words.text(6), words.text(6)], "rank": f"{number} in Sports",
+            "details": {"\n Product Dimensions: \n": "1 x 2 x 3 inches ; 4 pounds"}, "image": [], **links,
+        }  # fmt: skip
+
+
+def _reviews(products: int, share: float, random: np.random.Generator) -> Iterator[dict[str, Any]]:
+    """In an order that is not the products', as a build must not count on it."""
+    words = Words(2)
+    order = np.repeat(np.arange(products), REVIEWS)
+    order = order.reshape(-1, REVIEWS).T.ravel()
+    colours = max(1, round(COLOURS * share))
+    for place, number in enumerate(order.tolist()):
+        coloured = place < products and random.random() < COLOURED
+        style = {"Color:": f" colour {random.integers(0, colours)}"} if coloured else {"Size:": " One Size"}
+        yield {
+            "overall": 5.0, "vote": "2", "verified": True, "reviewTime": "06 3, 2015", "reviewerID": f"A{place:012d}",
+            "asin": _asin(number), "style": style, "reviewerName": words.text(2),
+            "reviewText": words.text(REVIEW_WORDS - 8), "summary": words.text(4), "unixReviewTime": 1433289600,
+        }  # fmt: skip
+
+
+def _questions(products: int, random: np.random.Generator) -> Iterator[dict[str, Any]]:
+    words = Words(3)
+    for number in random.integers(0, products, products // 4).tolist():
+        yield {
+            "questionType": "yes/no", "asin": _asin(number), "answerTime": "Jun 27, 2014", "unixTime": 1403852400,
+            "question": words.text(12), "answerType": "Y", "answer": words.text(20),
+        }  # fmt: skip
+
+
+def _asin(number: int) -> str:
+    return f"B{number:09d}"
+
+
+def _asins(numbers: Any) -> list[str]:
+    return [_asin(number) for number in numbers.tolist()]
+
+
+def _write(path: Path, lines: Iterator[dict[str, Any]], said: Callable[[dict[str, Any]], str]) -> None:
+    with gzip.open(path, "wt", encoding="utf-8", compresslevel=1) as file:
+        file.writelines(f"{said(line)}\n" for line in lines)
+
+
+class Stages:
+    """What each stage of a build took, as its progress says."""
+
+    def __init__(self) -> None:
+        self._stage, self._begin = "", time.perf_counter()
+
+    def __call__(self, stage: str, *_: int) -> None:
+        """Print the stage that ended, with the most memory so far."""
+        if stage != self._stage:
+            if self._stage:
+                took = time.perf_counter() - self._begin
+                print(f"  {self._stage}: {took:,.0f} s, peak so far {status('VmHWM'):,.0f} MiB", flush=True)
+            self._stage, self._begin = stage, time.perf_counter()
+
+
+def main() -> None:
+    """Make the files, build, and print; delete them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--share", type=float, default=0.01, help="of Amazon's size")
+    parser.add_argument("--encoder", choices=["none", "lsa"], default="none")
+    parser.add_argument("--keep", action="store_true")
+    options = parser.parse_args()
+    with TemporaryDirectory() as temporary:
+        measure(options.folder or Path(temporary), options.share, vectors=options.encoder != "none")
+    if options.folder and not options.keep:
+        for part in ("raw", "amazon.skb"):
+            shutil.rmtree(options.folder / part)
+
+
+def measure(folder: Path, share: float, *, vectors: bool) -> None:
+    """Make the files, where they are not there, and build from them."""
+    raw, out = folder / "raw", folder / "amazon.skb"
+    begin = time.perf_counter()
+    if not raw.exists():
+        make(raw, share)
+    took, size = time.perf_counter() - begin, sum(path.stat().st_size for path in raw.iterdir()) / 2**30
+    print(f"files made: {took:,.0f} s, {size:.2f} GiB; memory {status('VmHWM'):,.0f} MiB", flush=True)
+    begin, cpu, stages = time.perf_counter(), time.process_time(), Stages()
+    meta = build(AmazonSource(raw), out, Options(vectors=vectors), progress=stages)
+    stages("", 0, 0)
+    took, cpu = time.perf_counter() - begin, time.process_time() - cpu
+    disk = sum(file.bytes for file in meta.files.values()) / 2**30
+    print(f"built: {meta.nodes:,} nodes, {meta.edges:,} edges, {meta.tokens or 0:,} words")
+    print(f"{took:,.0f} s by the clock, {cpu:,.0f} s of CPU, peak {status('VmHWM'):,.0f} MiB, {disk:.2f} GiB on disk")
+
+
+if __name__ == "__main__":
+    main()
