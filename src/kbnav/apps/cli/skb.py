@@ -54,7 +54,7 @@ def build(
     ],
     sources: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="SOURCE", help="With --from stark the folder of its files, with --from rdf the files."),
+        typer.Argument(metavar="SOURCE", help="With --from rdf the files, else the folder that they are in."),
     ] = None,
     source_format: Annotated[Format, typer.Option("--from", help="What it is built from.")] = Format.records,
     nodes: NodesOption = None,
@@ -116,7 +116,8 @@ def build(
         typer.Option(
             "--language",
             metavar="CODE",
-            help="With --from rdf, the language of the names and texts to keep; default: en.",
+            help="With --from rdf, the language of the names and texts to keep; with ogbn-mag that of the papers, any "
+            "for all; default: en.",
         ),
     ] = None,
     label_property: Annotated[

@@ -53,8 +53,10 @@ def source_of(
     from kbnav.settings import load_settings
 
     memory = int(load_settings().limits.import_memory * (1 << 30))
-    if (language or label_properties) and kind is not Format.rdf:
-        raise UsageError(f"{'--language' if language else '--label-property'} goes with --from rdf only")
+    if label_properties and kind is not Format.rdf:
+        raise UsageError("--label-property goes with --from rdf only")
+    if language and kind not in (Format.rdf, Format.ogbn_mag):
+        raise UsageError("--language goes with --from rdf and --from ogbn-mag only")
     if any(columns) and (tables or not nodes):
         raise UsageError(
             "--id, --name, --type, --type-column, --edge, --text and --split say what columns of --nodes are"
@@ -71,18 +73,26 @@ def source_of(
     if kind is Format.rdf and sources:
         return RdfSource(sources, language or "en", label_properties)
     if kind is not Format.rdf and len(sources) == 1:
-        return _published(kind, sources[0], memory)
+        return _published(kind, sources[0], memory, language)
     raise UsageError(
         "give the RDF files" if kind is Format.rdf else f"give the one folder that the files of {kind} are in"
     )
 
 
-def _published(kind: Format, folder: Path, memory: int) -> Source:
+def _published(kind: Format, folder: Path, memory: int, language: str | None) -> Source:
     """The files of a folder, as somebody publishes them."""
     from kbnav.knowledge.skb.importers.amazon import AmazonSource
+    from kbnav.knowledge.skb.importers.mag import MagSource
+    from kbnav.knowledge.skb.importers.primekg import PrimeKGSource
     from kbnav.knowledge.skb.importers.stark import StarkSource
 
-    readers: dict[Format, Callable[[Path, int], Source]] = {Format.stark: StarkSource, Format.amazon: AmazonSource}
+    if kind is Format.ogbn_mag:
+        return MagSource(folder, memory, language=language or "en")
+    readers: dict[Format, Callable[[Path, int], Source]] = {
+        Format.stark: StarkSource,
+        Format.primekg: PrimeKGSource,
+        Format.amazon: AmazonSource,
+    }
     return readers[kind](folder, memory)
 
 

@@ -2,9 +2,9 @@
 
 For a category of goods, Ni, Li and McAuley (2019) publish ``NAME.json.gz`` (reviews) and ``meta_NAME.json.gz``, a JSON
 object a line; McAuley and Yang (2016) ``qa_NAME.json.gz``, a Python literal a line. As in STaRK (section 2.2 and the
-published code), the products are those with metadata and at least one review, in the order of the metadata; brands, categories
-and colours become nodes behind them, each kind sorted by name. So the ids are STaRK's numbers, where files, their order
-and the list of categories are STaRK's.
+published code), the products are those with metadata and at least one review, in the order of the metadata; brands,
+categories and colours become nodes behind them, each kind sorted by name. So the ids are STaRK's numbers, where the
+files, their order and the list of categories are STaRK's.
 
 Reviews are grouped by product on disk, so that memory grows with the products and not with the reviews.
 """

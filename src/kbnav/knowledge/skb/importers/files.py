@@ -20,7 +20,7 @@ from typing import IO, Any
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.records import Losses
 
-DELIMITED = (".csv", ".tsv")
+DELIMITED = (".csv", ".tsv", ".tab")
 FORMATS = (".jsonl", ".ndjson", *DELIMITED, ".parquet")
 _DELIMITERS = ",;\t|"
 """Those of CSV files; of equally many the first."""
@@ -77,7 +77,7 @@ def cells(path: Path, losses: Losses, memory: int) -> Iterator[tuple[int, list[s
     width = 0
     with opened(path, losses) as file:
         lines = bounded_lines(path, file, memory)
-        for number, line in _csv_lines(path, lines, memory) if suffix_of(path) == ".csv" else _tsv_lines(lines):
+        for number, line in _tsv_lines(lines) if suffix_of(path) == ".tsv" else _csv_lines(path, lines, memory):
             width = width or len(line)
             if len(line) != width:
                 raise DataError(f"{at(path, number)}: {len(line)} columns where the header has {width}")

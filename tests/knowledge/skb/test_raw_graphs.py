@@ -1,0 +1,225 @@
+"""PrimeKG's and ogbn-mag's raw files, written by hand in the published formats."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb.build import build
+from kbnav.knowledge.skb.importers.mag import MagSource
+from kbnav.knowledge.skb.importers.primekg import PrimeKGSource
+from kbnav.knowledge.skb.rendering import get_doc_info
+from kbnav.knowledge.skb.store import SKB
+
+from .saved import save_pickle
+from .sources import BARE
+
+HEADER = [
+    "relation", "display_relation", "x_index", "x_id", "x_type", "x_name", "x_source",
+    "y_index", "y_id", "y_type", "y_name", "y_source",
+]  # fmt: skip
+GENE = ["0", "9796", "gene/protein", "PHYHIP", "NCBI"]
+DRUG = ["2", "DB09130", "drug", "Copper", "DrugBank"]
+DISEASE = ["1", "5148_8019", "disease", 'Wilson, "copper" disease', "MONDO_grouped"]
+PROCESS = ["3", "16", "biological_process", "copper ion transport", "GO"]
+GRAPH = [
+    ["drug_protein", "carrier", *GENE, *DRUG],
+    ["drug_protein", "carrier", *DRUG, *GENE],
+    ["indication", "indication", *DRUG, *DISEASE],
+    ["indication", "indication", *DISEASE, *DRUG],
+    ["bioprocess_protein", "interacts with", *GENE, *PROCESS],
+]
+DRUGS = [["node_index", "description", "half_life", "state"], ["2", 'A "metal",\nreddish.', "", "Copper is a solid."]]
+DISEASES = [
+    ["node_index", "mondo_id", "mondo_name", "mondo_definition"],
+    ["1", "5148", "Wilson disease", "It stores copper."],
+    ["1", "8019", "another of the group", "Not taken."],
+    ["77", "1", "not in the graph", "Lost."],
+]
+
+
+@pytest.fixture
+def primekg(tmp_path: Path) -> Path:
+    folder = tmp_path / "primekg"
+    folder.mkdir()
+    for name, delimiter, rows in (
+        ("kg.csv", ",", [HEADER, *GRAPH]),
+        ("drug_features.tab", "\t", DRUGS),  # as Dataverse serves it
+        ("disease_features.csv", ",", DISEASES),
+    ):
+        with (folder / name).open("w", newline="") as file:
+            csv.writer(file, delimiter=delimiter).writerows(rows)
+    return folder
+
+
+def edges_of(skb: SKB) -> set[tuple[int, str, int]]:
+    return {
+        (int(skb.id(source)), skb.relation_names[kind], int(skb.id(target)))
+        for source in range(len(skb.nodes))
+        for target, kind in zip(*(part.tolist() for part in skb.graph.row(source)), strict=True)
+    }
+
+
+def test_primekg_is_built_with_its_own_numbers_and_features(primekg: Path, tmp_path: Path) -> None:
+    meta = build(PrimeKGSource(primekg), tmp_path / "p.skb", BARE)
+    assert {reason: one.count for reason, one in meta.dropped.items()} == {
+        "further lines of features for a node (the first is kept)": 1,
+        "features of a node that the graph does not have": 1,
+    }
+    with SKB.open(tmp_path / "p.skb") as skb:
+        assert edges_of(skb) == {
+            (0, "carrier", 2), (2, "carrier", 0), (2, "indication", 1), (1, "indication", 2), (0, "interacts with", 3),
+        }  # fmt: skip
+        assert get_doc_info(skb, skb.number("1"), add_rel=False) == (
+            '- name: Wilson, "copper" disease\n- type: disease\n- source: MONDO_grouped\n- details:\n'
+            "  - mondo_name: Wilson disease\n  - mondo_definition: It stores copper.\n"
+        )
+        assert get_doc_info(skb, skb.number("2")) == (
+            "- name: Copper\n- type: drug\n- source: DrugBank\n- details:\n"
+            '  - description: A "metal",\nreddish.\n  - state: Copper is a solid.\n'
+            "- relations:\n\n  carrier: {gene/protein: (PHYHIP),}\n"
+            '  indication: {disease: (Wilson, "copper" disease),}'
+        )
+        assert get_doc_info(skb, skb.number("0"), add_rel=False).endswith("- source: NCBI\n")
+
+
+def test_the_metadata_that_stark_added_describes_genes_and_processes(primekg: Path, tmp_path: Path) -> None:
+    extended: dict[str, Any] = {
+        "gene/protein": {"PHYHIP": {"_id": "9796", "alias": ["PAHX-AP"], "summary": "Binds.", "empty": None}},
+        "biological_process": {"16": {"definition": "Moves copper.", "none": [""]}},
+        "pathway": {"R-1": {"name": ["a pathway"]}, "R-2": "no table"},
+    }
+    save_pickle(primekg / "primekg_metadata_extended.pkl", extended)
+    meta = build(PrimeKGSource(primekg), tmp_path / "p.skb", BARE)
+    assert meta.dropped["pathway without a name in the extended metadata"].count == 1
+    with SKB.open(tmp_path / "p.skb") as skb:
+        assert skb.nodes.aliases(skb.number("0")) == ("PAHX-AP",)
+        assert get_doc_info(skb, skb.number("0"), add_rel=False).endswith(
+            "- details:\n  - alias (other gene names): ['PAHX-AP']\n  - summary (protein summary text): Binds.\n"
+        )
+        assert get_doc_info(skb, skb.number("3"), add_rel=False).endswith(
+            "- source: GO\n- details:\n  - definition: Moves copper.\n"
+        )
+    save_pickle(primekg / "primekg_metadata_extended.pkl", ["no table"])
+    with pytest.raises(DataError, match="not tables by type"):
+        build(PrimeKGSource(primekg), tmp_path / "q.skb", BARE)
+
+
+def test_what_is_not_primekg_is_said(primekg: Path, tmp_path: Path) -> None:
+    with (primekg / "kg.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([HEADER[:-1], GRAPH[0][:-1]])
+    with pytest.raises(DataError, match="not PrimeKG's table of edges: no column y_source"):
+        build(PrimeKGSource(primekg), tmp_path / "p.skb", BARE)
+    (primekg / "disease_features.csv").unlink()
+    with pytest.raises(UsageError, match=r"there is no disease_features\.csv or disease_features\.tab"):
+        PrimeKGSource(primekg)
+
+
+# ogbn-mag: five papers, of which the third has no text, the fourth is in German, and the fifth has an abstract only
+
+MAPPING = {"paper": [50, 51, 52, 53, 54], "author": [10, 11, 12], "institution": [20, 21], "field_of_study": [30, 31]}
+RELATIONS = {
+    "author___affiliated_with___institution": [(0, 1), (1, 0)],
+    "paper___cites___paper": [(0, 1), (1, 0), (0, 3), (4, 0)],
+    "paper___has_topic___field_of_study": [(0, 1), (3, 0), (1, 1)],
+    "author___writes___paper": [(2, 0), (0, 1), (1, 3), (2, 4)],
+}
+TITLES = {50: "On the engines", 51: "A note on what is known", 53: "Über die Maschinen und was von ihnen bekannt ist"}
+ABSTRACTS = {50: 'We show "much" of it.', 54: "This is what we found in the end.", 99: "A paper of another graph."}
+TABLES = {
+    "Authors": [["10", "1", "ada l", "Ada L", "20", "3", "4", "2016"], ["12", "1", "bo", "Bo M", "", "7", "", "2016"]],
+    "Affiliations": [["21", "1", "uni", "Uni", "", "", "", "10", "20", "2016"]],
+    "FieldsOfStudy": [["31", "1", "topology", "Topology", "", "2", "5", "6", "2016"]],
+    "Papers": [
+        ["50", "1", "", "Journal", "on the engines", "", "", "1843", "1843-09-01", "", "70", "", "", "", "", "", "",
+         "2", "9", "9", "Memoirs of old", "2016"],
+        ["51", "1", "", "Journal", "a note", "", "", "1844", "1844-01-02", "", "70", "", "", "", "", "", "", "2", "1",
+         "1", "", "2016"],
+    ],
+    "Journals": [["70", "1", "memoirs", "Memoirs", "", "", "", "1", "1", "2016"]],
+}  # fmt: skip
+
+
+def packed(path: Path, rows: list[Any], delimiter: str = ",") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt") as file:
+        file.writelines(delimiter.join(map(str, row)) + "\n" for row in rows)
+
+
+@pytest.fixture
+def mag(tmp_path: Path) -> Path:
+    folder = tmp_path / "raw"
+    for kind, numbers in MAPPING.items():
+        rows = [("ent idx", "ent name"), *enumerate(numbers)]
+        packed(folder / "mag" / "mapping" / f"{kind}_entidx2name.csv.gz", rows)
+    for relation, edges in RELATIONS.items():
+        packed(folder / "mag" / "raw" / "relations" / relation / "edge.csv.gz", edges)
+    for name, texts in (("idx_title", TITLES), ("idx_abs", ABSTRACTS)):
+        (folder / f"{name}.tsv").write_text("".join(f"{number}\t{text}\n" for number, text in texts.items()))
+    return folder
+
+
+def test_papers_in_english_and_what_hangs_together_with_them_are_kept(mag: Path, tmp_path: Path) -> None:
+    for table, rows in TABLES.items():
+        packed(mag / f"{table}.txt.gz", rows, "\t")
+    meta = build(MagSource(mag), tmp_path / "m.skb", BARE)
+    counted = {reason: one.count for reason, one in meta.dropped.items()}
+    assert counted == {"paper without a title or an abstract": 1, "paper in another language than en": 1,
+                       "node without a name (kept, its id is shown)": 1}  # fmt: skip
+    with SKB.open(tmp_path / "m.skb") as skb:
+        # Authors 10 and 12, the institution of 10, field 31, papers 50, 51 and 54, in this order.
+        assert [skb.documents[skb.number(str(number))]["mag_id"] for number in range(7)] == [10, 12, 21, 31, 50, 51, 54]
+        assert edges_of(skb) == {
+            (0, "author___affiliated_with___institution", 2),
+            (4, "paper___cites___paper", 5), (5, "paper___cites___paper", 4), (6, "paper___cites___paper", 4),
+            (4, "paper___has_topic___field_of_study", 3), (5, "paper___has_topic___field_of_study", 3),
+            (1, "author___writes___paper", 4), (0, "author___writes___paper", 5), (1, "author___writes___paper", 6),
+        }  # fmt: skip
+        assert get_doc_info(skb, skb.number("4")) == (
+            " - paper title: On the engines\n"
+            ' - abstract: We show "much" of it.\n'
+            " - publication date: 1843-09-01\n"
+            " - venue: Memoirs of old\n"
+            "- relations:\n"
+            '\npaper cites paper: ("A note on what is known", ""),'
+            "\npaper has_topic field_of_study: (Topology),"
+            "\nauthor writes paper: (Bo M),"
+        )
+        assert " - journal: Memoirs\n" in get_doc_info(skb, skb.number("5"))
+        assert get_doc_info(skb, skb.number("0")) == (
+            "- author name: Ada L\n- author paper count: 3\n- author citation count: 4\n"
+        )
+    # A build that was killed after the nodes asks another source for edges alone.
+    assert sum(len(part.source) for part in MagSource(mag).edges(None)) == meta.edges  # type: ignore[arg-type]
+
+
+def test_all_papers_with_a_text_from_starks_own_file_of_texts(mag: Path, tmp_path: Path) -> None:
+    rows = [(50, "On the engines", 'with\ttabs and "quotes"'), (53, "Über die Maschinen", "")]
+    with (mag / "idx_title_abs.tsv").open("w", newline="") as file:
+        csv.writer(file, delimiter="\t").writerows([("mag_id", "title", "abstract"), *rows])
+    meta = build(MagSource(mag, language="any"), tmp_path / "m.skb", BARE)
+    assert {one.name: one.count for one in meta.types} == {
+        "author": 2, "institution": 1, "field_of_study": 2, "paper": 2,
+    }  # fmt: skip
+    assert meta.dropped["tables of names that are not there"].count == 4
+    with SKB.open(tmp_path / "m.skb") as skb:
+        paper = skb.documents[skb.number("5")]
+        assert (paper["mag_id"], paper["abstract"]) == (50, 'with\ttabs and "quotes"')
+        assert "author writes paper" in get_doc_info(skb, skb.number("5"))
+
+
+def test_what_is_not_ogbn_mag_is_said(mag: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no raw/relations here"):
+        MagSource(tmp_path)
+    packed(mag / "mag" / "raw" / "relations" / "author___writes___paper" / "edge.csv.gz", [("author", "paper")])
+    with pytest.raises(DataError, match=r"edge\.csv\.gz: could not convert"):
+        build(MagSource(mag), tmp_path / "m.skb", BARE)
+    (mag / "idx_abs.tsv").unlink()
+    (mag / "idx_title.tsv").unlink()
+    with pytest.raises(UsageError, match="there is no idx_title_abs"):
+        MagSource(mag)
