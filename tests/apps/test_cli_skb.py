@@ -235,7 +235,7 @@ def test_an_approximate_index_is_built_kept_left_out_and_added_later(kbnav, tmp_
         (["build", "--from", "stark", "a", "b", "--out", "v.skb"], "the one folder"),
         (["build", "--from", "primekg", ".", "--out", "v.skb"], "there is no kg.csv"),
         (["build", "--from", "ogbn-mag", ".", "--out", "v.skb"], "there is no raw/relations here"),
-        (["build", "--from", "amazon", ".", "..", "--out", "v.skb"], "give the one folder of amazon's files"),
+        (["build", "--from", "amazon", ".", "..", "--out", "v.skb"], "give the one folder that the files of amazon"),
         (["build", "--from", "stark", "a", "--edges", "e.tsv", "--out", "v.skb"], "do not go with --from stark"),
         (["build", "--nodes", "nodes.jsonl", "--encoder", "bert", "--out", "v.skb"], "no encoder 'bert'"),
         (["build", "--nodes", "none.jsonl", "--encoder", "none", "--out", "v.skb"], "none.jsonl"),
