@@ -80,6 +80,12 @@ def own_run(parts: Parts, visitor: Visitor, run_id: str) -> StoredRun:
     return run
 
 
+def reader_of(request: Request) -> str:
+    """Who reads what is shared; all who are not logged in are one."""
+    visitor: Visitor | None = request.state.visitor
+    return visitor.owner if visitor else "readers"
+
+
 def sse(events: AsyncIterator[str]) -> StreamingResponse:
     """A stream of server-sent events that no proxy may hold back."""
     return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})

@@ -19,7 +19,7 @@ from kbnav.apps.web.downloads import MEDIA, Form, Labels, download
 from kbnav.apps.web.keeping import StoredResult
 from kbnav.apps.web.naming import attachment
 from kbnav.apps.web.results import Kept, Row, matching, table_result
-from kbnav.apps.web.routes.common import REFUSALS, PartsOf, RunnerOf, VisitorOf, own_run
+from kbnav.apps.web.routes.common import REFUSALS, PartsOf, RunnerOf, VisitorOf, own_run, reader_of
 from kbnav.apps.web.routes.questions import Body
 from kbnav.apps.web.service import missing_labels
 from kbnav.apps.web.store import StoredRun, unguessable
@@ -110,9 +110,13 @@ class _File:
 
 
 class Rows(BaseModel):
-    """Some rows of a result; a cell has ``text`` and, where there is one, ``id``, ``href`` and ``language``."""
+    """Some rows of a result; a cell has ``text`` and, where there is one, ``id``, ``href`` and ``language``.
+
+    ``numbers`` are the rows' own, from 0 on, in the order in which they came.
+    """
 
     columns: list[str]
+    numbers: list[int]
     start: int
     total: int
     rows: list[list[dict[str, str] | None]]
@@ -238,7 +242,7 @@ async def shared_rows(
 ) -> Rows:
     """As for one's own, of a run that is shared."""
     found = await asyncio.to_thread(_shared, parts, share_id, edited)
-    return await _rows(parts, request, _reader(request), found, start, count, _Order(sort, descending, find))
+    return await _rows(parts, request, reader_of(request), found, start, count, _Order(sort, descending, find))
 
 
 @router.get("/shared/{share_id}/{form}", responses=_FILES)
@@ -253,13 +257,7 @@ async def shared_file(
 ) -> Response:
     """As for one's own, of a run that is shared."""
     found = await asyncio.to_thread(_shared, parts, share_id, edited)
-    return _download(parts, request, _reader(request), found, _File(form, exact, title))
-
-
-def _reader(request: Request) -> str:
-    """Who reads what is shared; all who are not logged in are one."""
-    visitor = request.state.visitor
-    return visitor.owner if visitor else "readers"
+    return _download(parts, request, reader_of(request), found, _File(form, exact, title))
 
 
 def _own(parts: Any, visitor: Any, result_id: str) -> tuple[StoredResult, Kept]:
@@ -291,9 +289,10 @@ async def _rows(
     total = result.count
     if wanted.sort or wanted.find:  # all rows are read, as for a download
         look = partial(_ordered, parts.store.results, head.id, result, wanted, start, count)
-        shown, total = await service.downloads.run(owner, "", look, seconds=SORT_SECONDS, **turn)
+        numbers, shown, total = await service.downloads.run(owner, "", look, seconds=SORT_SECONDS, **turn)
     else:
         shown = await asyncio.to_thread(lambda: list(result.rows(start, count)))
+        numbers = list(range(start, start + len(shown)))
     served, more = service.kb(head.kb), {}
     if missing_labels(shown, result.head):
         look = partial(served.more_labels, shown, result.head, head.language)
@@ -301,19 +300,20 @@ async def _rows(
             refuse = served.guard.refuse
             more = await service.pages.run(owner, served.key, look, seconds=LABEL_SECONDS, refuse=refuse, **turn)
     cells = served.cells(shown, result.head, more)
-    return Rows(columns=list(result.columns), start=start, total=total, rows=cells)
+    return Rows(columns=list(result.columns), numbers=numbers, start=start, total=total, rows=cells)
 
 
 def _ordered(
     results: Any, result_id: str, result: Kept, wanted: _Order, start: int, count: int
-) -> tuple[list[Row], int]:
-    """Some of the rows that are wanted, and how many there are."""
+) -> tuple[list[int], list[Row], int]:
+    """Some of the rows that are wanted, by their numbers and whole, and how many there are."""
     numbers: Sequence[int] = matching(result, wanted.find) if wanted.find else range(result.count)
     if wanted.sort:
         kept = set(numbers) if wanted.find else None
         in_order = results.order(result_id, wanted.sort, wanted.descending)
         numbers = in_order if kept is None else [number for number in in_order if number in kept]
-    return result.at(numbers[start : start + count]), len(numbers)
+    some = list(numbers[start : start + count])
+    return some, result.at(some), len(numbers)
 
 
 def _download(parts: Any, request: Request, owner: str, found: tuple[StoredResult, Kept], wanted: _File) -> Response:

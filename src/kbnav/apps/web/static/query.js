@@ -4,7 +4,7 @@ import { call, freshName } from "./client.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
 import { QueryEditor } from "./editor.js";
-import { showResult } from "./result.js";
+import { evidenceOf, showResult } from "./result.js";
 import { t } from "./text.js";
 
 /** A view of a run's query, or of what its reader made of it; those who read a shared run change nothing. */
@@ -60,7 +60,7 @@ export class QueryView {
 
   show(result) {
     const base = this.offered.share ? `/api/shared/${encodeURIComponent(this.offered.share)}` : `/api/results/${encodeURIComponent(result.id)}`;
-    this.shown.replaceChildren(showResult(result, base, this.offered, { edited: Boolean(this.offered.share), title: this.run.question }));
+    this.shown.replaceChildren(showResult(result, base, this.offered, { edited: Boolean(this.offered.share), title: this.run.question, evidence: evidenceOf(this.run, this.offered, true) }));
   }
 
   fail(error) {

@@ -4,6 +4,7 @@ import { showCells } from "./cells.js";
 import { drawCharts } from "./chart.js";
 import { call, freshName } from "./client.js";
 import { h } from "./dom.js";
+import { evidenceButton } from "./evidence.js";
 import { drawMap } from "./map.js";
 import { number, t } from "./text.js";
 import { drawTimeline } from "./timeline.js";
@@ -12,11 +13,17 @@ const PAGE = 50;
 const SEARCHED = 10; // rows from which on they can be searched
 const FORMS = { csv: "CSV", tsv: "TSV", json: "JSON", nt: "RDF", xlsx: "Excel" };
 
+/** Where the statements behind a run's rows are: those of its answer, or of its query as it was changed. */
+export function evidenceOf(run, offered, edited = false) {
+  const of = offered.share ? `/api/shared/${encodeURIComponent(offered.share)}` : `/api/runs/${encodeURIComponent(run.id)}`;
+  return { base: `${of}/evidence`, edited };
+}
+
 /**
  * A view of a result. `base` is the address that its rows and files are under, `title` what its files are called after,
- * `edited` says of which of a run that is shared.
+ * `edited` says of which of a run that is shared. `evidence` has the address at which the statements behind a row are.
  */
-export function showResult(result, base, offered, { edited = false, title = "" } = {}) {
+export function showResult(result, base, offered, { edited = false, title = "", evidence = null } = {}) {
   const state = { start: 0, sort: "", descending: false, find: "", total: result.rows };
   const more = edited ? { edited } : {};
   const body = h("tbody");
@@ -43,7 +50,10 @@ export function showResult(result, base, offered, { edited = false, title = "" }
     try {
       const page = await call(`${base}/rows?${query}`);
       if (turn !== asked) return; // another page was asked for meanwhile
-      body.replaceChildren(...showCells(page.rows).map((cells) => h("tr", {}, cells)));
+      body.replaceChildren(...showCells(page.rows).map((cells, place) => {
+        if (evidence && cells.length) cells.at(-1).append(" ", evidenceButton(evidence.base, page.numbers[place], cells.length, evidence));
+        return h("tr", {}, cells);
+      }));
       state.total = page.total;
       problem.hidden = true;
     } catch (error) {

@@ -8,7 +8,7 @@ import { h, s } from "./dom.js";
 import { complain } from "./notices.js";
 import { QueryView } from "./query.js";
 import { readings, understood } from "./readings.js";
-import { showResult } from "./result.js";
+import { evidenceOf, showResult } from "./result.js";
 import { Steps } from "./steps.js";
 import { t } from "./text.js";
 
@@ -106,7 +106,7 @@ export class RunView {
       understood(answer.understood, this.ask),
       ...readings(answer.readings ?? [], this.run.question, this.ask));
     this.found.replaceChildren(
-      answer.result ? showResult(answer.result, base, this.offered, { title: this.run.question }) : "",
+      answer.result ? showResult(answer.result, base, this.offered, { title: this.run.question, evidence: evidenceOf(this.run, this.offered) }) : "",
       answer.query ? new QueryView(this.run, answer, this.offered).element : "",
       this.offered.share ? "" : this.foot(answer.text));
     return HEADS[answer.status] || t("answer.said", { text: answer.text });

@@ -1,0 +1,81 @@
+// Why a row is there: the statements that make it true, below the row, looked up when they are asked for.
+
+import { call } from "./client.js";
+import { h, link, s } from "./dom.js";
+import { t } from "./text.js";
+
+/** A button for a row's last cell, which opens and closes a row of statements below it; `base` is their address. */
+export function evidenceButton(base, number, width, { edited = false } = {}) {
+  let below = null;
+  const button = h("button", { type: "button", class: "why", title: t("evidence.show"), "aria-label": t("evidence.show"), "aria-expanded": "false" }, mark());
+  button.addEventListener("click", async () => {
+    const row = button.closest("tr");
+    if (below) {
+      below.remove();
+      below = null;
+      button.setAttribute("aria-expanded", "false");
+      return;
+    }
+    const told = h("td", { colspan: width, "aria-live": "polite" }, h("span", { class: "soft" }, t("evidence.waiting")));
+    below = h("tr", { class: "evidence" }, told);
+    row.after(below);
+    button.setAttribute("aria-expanded", "true");
+    try {
+      const found = await call(`${base}?${new URLSearchParams({ row: number, ...(edited && { edited }) })}`);
+      told.replaceChildren(...statements(found));
+    } catch (error) {
+      told.replaceChildren(h("span", { class: "problem" }, error.message));
+    }
+  });
+  return button;
+}
+
+/** What is known of one row. */
+export function statements(found) {
+  if (found.failed) return [h("span", { class: "problem" }, t("evidence.failed", { why: found.failed }))];
+  const told = found.rows[0] ?? [];
+  return [
+    told.length > 0 && h("ul", { class: "statements" }, told.map((one) => h("li", { dir: "auto" }, statement(one)))),
+    told.length === 0 && found.absent.length === 0 && h("p", {}, t("evidence.none")),
+    ...found.absent.map((condition) => h("p", { dir: "auto" }, t("evidence.absent", { condition }))),
+    found.cut && h("p", { class: "soft" }, t("evidence.cut")),
+    ...found.untold.map((part) => h("p", { class: "soft" }, t("evidence.untold", { part }))),
+  ].filter(Boolean);
+}
+
+function statement(one) {
+  if (one.source === "document") return [cell(one.subject), h("span", { class: "soft" }, ` ${t("evidence.document")} `), h("q", { dir: "auto" }, one.value.text)];
+  const claim = h("span", {}, cell(one.subject), " — ", link(one.property.text, one.property.href), " — ", cell(one.value));
+  if (one.source === "generated") return [claim, warning(t("evidence.generated"))];
+  if (one.chain) return [claim, h("span", { class: "soft" }, ` ${t("evidence.chain")}`)];
+  return [claim,
+    one.rank === "deprecated" && warning(t("evidence.deprecated")),
+    one.rank === "preferred" && h("span", { class: "soft" }, ` ${t("evidence.preferred")}`),
+    one.others.length > 0 && h("div", { class: "beside" }, t("evidence.beside"), " ", listed(one.others.map(cell))),
+    one.qualifiers.length > 0 && h("ul", { class: "qualifiers" }, one.qualifiers.map((pair) => h("li", {}, said(pair)))),
+    h("ul", { class: "qualifiers" }, one.references.length > 0
+      ? one.references.map((pairs) => h("li", {}, t("evidence.reference"), " ", listed(pairs.map(said))))
+      : h("li", {}, t("evidence.no_reference")))];
+}
+
+function warning(text) {
+  return h("span", { class: "badge" }, text);
+}
+
+function said(pair) {
+  return h("span", {}, pair.property.text, ": ", cell(pair.value));
+}
+
+function cell(value) {
+  return value.href ? link(value.text, value.href, { lang: value.language, "data-entity": value.id }) : h("span", { dir: "auto", lang: value.language }, value.text);
+}
+
+function listed(parts) {
+  return h("span", {}, parts.flatMap((part, place) => (place ? [", ", part] : [part])));
+}
+
+/** An i in a circle; not every machine has a font with one. */
+function mark() {
+  return s("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" },
+    s("path", { d: "M12 2a10 10 0 1 0 0 20 10 10 0 0 0 0-20zm0 2a8 8 0 1 1 0 16 8 8 0 0 1 0-16zm-1 3h2v2h-2zm0 4h2v6h-2z" }));
+}

@@ -1,0 +1,99 @@
+"""The statements behind a row: by the API, and on the page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.apps.web.parts import MARIE, Server, Visit
+from tests.apps.web.test_page import ask, wait_for_the_end, write
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+POLONIUM = "Who discovered polonium?"
+LITTLE_MEW = "Which person was born in Little Mew?"
+
+
+def said(document: dict, row: int = 0) -> list[tuple[str, str, str]]:
+    """Subject, property and value of a row's statements, by their names."""
+    return [(one["subject"]["text"], one["property"]["text"], one["value"]["text"]) for one in document["rows"][row]]
+
+
+def test_the_statements_of_rows_are_told_by_their_numbers(server: Server):
+    visit = Visit(server.url)
+    run = visit.answered(visit.session(), POLONIUM)
+    path = f"/api/runs/{run['id']}/evidence"
+    both = visit("GET", f"{path}?row=0&row=1").json()
+    claim = ("polonium", "discoverer or inventor")
+    assert [said(both, row) for row in (0, 1)] == [[(*claim, "Marie Curie")], [(*claim, "Pierre Curie")]]
+    (one,) = both["rows"][1]
+    assert one["subject"]["href"].endswith("/Q979")
+    assert ([other["text"] for other in one["others"]], one["references"]) == (["Marie Curie"], [])
+    assert said(visit("GET", f"{path}?row=1").json()) == [(*claim, "Pierre Curie")]
+    assert visit("GET", f"{path}?row=7").json()["rows"] == []
+    assert visit("GET", path).status_code == 422
+    assert Visit(server.url)("GET", f"{path}?row=0").status_code == 404
+
+    rows = visit("GET", f"/api/results/{run['id']}/rows?sort=answer&descending=true").json()
+    names = [row[0]["text"] for row in rows["rows"]]
+    assert (names, rows["numbers"]) == (["Pierre Curie", "Marie Curie"], [1, 0])
+    found = visit("GET", f"/api/results/{run['id']}/rows?find=Pierre").json()
+    assert found["numbers"] == [1]
+
+    share = visit("POST", f"/api/runs/{run['id']}/share").json()["share"]
+    shared = f"/api/shared/{share}/evidence"
+    assert said(Visit(server.url)("GET", f"{shared}?row=1").json()) == [(*claim, "Pierre Curie")]
+    assert visit("GET", "/api/shared/share-none/evidence?row=0").status_code == 404
+
+
+def test_a_changed_query_has_statements_of_its_own(server: Server):
+    visit = Visit(server.url)
+    run = visit.answered(visit.session(), POLONIUM)
+    path = f"/api/runs/{run['id']}/evidence?edited=true&row=0"
+    assert visit("GET", path).status_code == 404
+    changed = {"kb": "mini", "query": "SELECT (COUNT(?x) AS ?n) { ?x wdt:P61 wd:Q7186 }", "run": run["id"]}
+    assert visit("POST", "/api/queries", changed).status_code == 200
+    found = said(visit("GET", path).json())
+    assert sorted(subject for subject, _, _ in found) == ["polonium", "radium"]
+
+
+def test_a_node_of_an_skb_has_edges_and_a_sentence(server: Server):
+    visit = Visit(server.url)
+    run = visit.answered(visit.session(kb="demo"), LITTLE_MEW)
+    (told,) = visit("GET", f"/api/runs/{run['id']}/evidence?row=0").json()["rows"]
+    assert [one["source"] for one in told] == ["graph", "document"]
+    assert (told[0]["property"]["text"], told[0]["value"]["text"]) == ("born in", "Little Mew")
+    assert told[0]["value"]["href"].startswith("/entry/demo/")
+
+
+def test_a_run_without_rows_has_none(server: Server):
+    visit = Visit(server.url)
+    run = visit.answered(visit.session(), "Xyzzy?")
+    assert visit("GET", f"/api/runs/{run['id']}/evidence?row=0").json()["rows"] == []
+
+
+def test_a_press_beside_a_row_opens_and_closes_its_statements_also_on_a_phone(page: Page, server: Server):
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto(server.url)
+    ask(page, MARIE)
+    wait_for_the_end(page)
+    why = page.get_by_role("button", name="Why this row")
+    page.wait_for_selector(".rows tbody tr >> nth=1")
+    assert why.count() == 2
+    why.nth(1).click()
+    page.wait_for_selector(".evidence .statements")
+    text = page.inner_text(".evidence")
+    assert "radium — discoverer or inventor — Marie Curie" in text
+    assert "Also stated, of the same rank: Pierre Curie" in text
+    assert "No reference is stated." in text
+    assert why.nth(1).get_attribute("aria-expanded") == "true"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    why.nth(1).click()
+    assert page.locator(".evidence").count() == 0
+
+    write(page, "SELECT (COUNT(?x) AS ?n) { ?x wdt:P61 wd:Q7186 }")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector(".sparql .rows tbody tr")
+    page.click(".sparql .rows .why")
+    page.wait_for_selector(".sparql .evidence .statements")
+    assert "polonium — discoverer or inventor — Marie Curie" in page.inner_text(".sparql .evidence")
