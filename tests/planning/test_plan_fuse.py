@@ -18,17 +18,19 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.fuse.clauses import clauses, unnamed
+from kbnav.planning.fuse.reading import trained_reader
 from kbnav.planning.fuse.saved import load, save
 from kbnav.planning.fuse.telling import Telling
 from kbnav.planning.fuse.training import Trained, train
 from kbnav.planning.fuse.weighing import Candidates, Weights, fit
 from kbnav.planning.plan_fuse import PlanFuse, PlanFuseOptions
+from kbnav.planning.schema import PathSchema
 from kbnav.planning.training import Asked, made_from
 from kbnav.retrieval.base import refuse_seen
 from kbnav.retrieval.build import build_retriever
 from kbnav.settings import Settings
 from kbnav.trace import Trace
-from kbnav.trained import kept
+from kbnav.trained import MODEL, Card, digests, kept
 from tests.apps.parts import Cli
 from tests.evaluation.synthesis.parts import small_skb
 
@@ -168,6 +170,95 @@ def test_the_same_questions_teach_the_same(market: Market, trained: tuple[Traine
     seen = trained[1]
     again = train(market.skb, market.skb.vectors.encoder, [seen[:40], seen[40:80]], [seen[80:100], seen[100:]])
     assert (again.weights, again.telling) == (trained[0].weights, trained[0].telling)
+
+
+@pytest.fixture(scope="module")
+def cross(market: Market, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What kbnav train cross would write, of a model that gives a document a point for each "bowl" in it."""
+    from onnx import TensorProto, helper
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    out = tmp_path_factory.mktemp("cross")
+    (out / MODEL).mkdir()
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "bowl": 1}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(out / MODEL / "tokenizer.json"))
+    ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["texts", "tokens"])
+    scores = helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["texts", 1])
+    nodes = [
+        helper.make_node("Cast", ["input_ids"], ["points"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceSum", ["points", "axes"], ["scores"], keepdims=1),
+    ]
+    axes = helper.make_tensor("axes", TensorProto.INT64, [1], [1])
+    graph = helper.make_graph(nodes, "bowls", [ids], [scores], [axes])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    (out / MODEL / "model.onnx").write_bytes(made.SerializeToString())
+    card = {
+        "kind": "cross",
+        "skb": "market",
+        "schema_sha256": PathSchema.of(market.skb).sha256,
+        "relations": True,
+        "base": "bowls",
+        "base_sha256": "",
+        "settings": {"longest": 64, "systems": []},
+        "data": {},
+        "training": kept([("1", "Where is the bowl?")]),
+        "validation": (),
+        "epochs": 1.0,
+        "best_epoch": 1.0,
+        "pool": 1,
+        "before": {},
+        "after": {},
+        "seconds": 1.0,
+        "device": "cpu",
+        "versions": {},
+    }
+    text = Card(**card, files=digests(out / MODEL)).model_dump_json()
+    (out / "card.json").write_text(text)
+    return out
+
+
+def test_what_a_cross_encoder_reads_is_evidence_too(market: Market, cross: Path, tmp_path: Path) -> None:
+    """Only bowls are right, which no question says: the cross-encoder alone knows it."""
+
+    def bowls(count: int) -> list[Asked]:
+        asked = []
+        while len(asked) < count:
+            (one,) = market.questions(1, 0)
+            right = [lot for lot in one.answers if "bowl" in market.notes[lot]]
+            if right and len(right) < len(one.answers):
+                asked.append(Asked(one.text, right, one.paths))
+        return asked
+
+    assert market.skb.vectors is not None
+    encoder = market.skb.vectors.encoder
+    learned, judged, tried = [bowls(30)], [bowls(20)], bowls(20)
+    hits = []
+    for name, reader in (("without", None), ("with", trained_reader(market.skb, cross)[0])):
+        found = train(market.skb, encoder, learned, judged, reader=reader)
+        save(tmp_path / name, market.skb, found, encoder, data={}, training=(), validation=(), seconds=1.0)
+        fused = system(market, tmp_path / name)
+        hits.append(np.mean([fused.retrieve(one.text, 1).ids[0] in one.answers for one in tried]))
+    assert hits[1] > 0.9
+    assert hits[1] > hits[0] + 0.2
+    assert load(tmp_path / "with", market.skb).weights.plain[-1] > 1
+    (tmp_path / "with" / "model" / "cross" / MODEL / "model.onnx").write_bytes(b"")
+    with pytest.raises(DataError, match="not those that were written"):
+        system(market, tmp_path / "with")
+
+
+def test_weights_are_not_chosen_by_what_the_cross_encoder_learned_from(
+    market: Market, cross: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learned, judged = tmp_path / "learned.jsonl", tmp_path / "judged.jsonl"
+    (one,) = market.questions(1, 0)
+    learned.write_text(json.dumps({"id": "a", "question": one.text, "nodes": one.answers}))
+    judged.write_text(json.dumps({"id": "b", "question": "Where is the bowl?", "nodes": one.answers}))
+    given = ["--dataset", str(learned), "--validation", str(judged), "--cross", str(cross)]
+    cli = Cli(monkeypatch, capsys)
+    code, _, error = cli("train", "fuse", "--kb", str(market.skb.folder), *given, "--out", str(tmp_path / "out"))
+    assert (code, "1 of the questions were used to train or choose the cross-encoder" in error) == (2, True)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_clause_is_the_words_around_a_name_up_to_the_names_beside_it(market: Market) -> None:

@@ -48,8 +48,8 @@ class PlanFuse:
             raise UsageError("plan-fuse must be trained first: kbnav train fuse, then --set trained=FOLDER")
         self._skb, self._options, self._folder = kb.skb, options, Path(options.trained)
         self._ranges = candidate_ranges(kb.skb, options)
-        self._card, planner, telling, self._weights = load(self._folder, kb.skb)
-        self._gatherer = Gatherer(kb.skb, planner, telling, self._ranges)
+        self._card, planner, telling, self._weights, reader = load(self._folder, kb.skb)
+        self._gatherer = Gatherer(kb.skb, planner, telling, self._ranges, reader)
 
     @property
     def prompts(self) -> Mapping[str, str]:

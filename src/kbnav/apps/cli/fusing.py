@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,8 +16,9 @@ from kbnav.apps.cli.terminal import print_json
 if TYPE_CHECKING:
     from kbnav.evaluation.datasets import Dataset
     from kbnav.knowledge.skb.store import SKB
+    from kbnav.planning.fuse.reading import Reader
     from kbnav.planning.training import Asked
-    from kbnav.trained import Card
+    from kbnav.trained import Card, Question
 
 _EVERY = 100
 
@@ -36,6 +38,10 @@ def fuse(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder of what is trained.")],
+    cross: Annotated[
+        Path | None,
+        typer.Option("--cross", metavar="FOLDER", help="A cross-encoder of kbnav train cross, as evidence too."),
+    ] = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -57,18 +63,37 @@ def fuse(
         learned, judged = ([find_dataset(name, settings.data) for name in names] for names in (dataset, validation))
         to_learn, to_judge = ([_asked(one, skb) for one in sets] for sets in (learned, judged))
         encoder = encoder_for(skb)
-        found = train(skb, encoder, to_learn, to_judge, _show)
+        asked, chosen_by = ([(q.id, q.text()) for one in sets for q in one.questions] for sets in (learned, judged))
+        reader, seen = _reader(cross, skb, chosen_by)
+        found = train(skb, encoder, to_learn, to_judge, _show, reader=reader)
         card = save(
             out,
             skb,
             found,
             encoder,
             data={one.name: one.sha256 for one in (*learned, *judged)},
-            training=kept((one.id, one.text()) for given in learned for one in given.questions),
-            validation=kept((one.id, one.text()) for given in judged for one in given.questions),
+            training=tuple({one.text: one for one in (*seen, *kept(asked))}.values()),
+            validation=kept(chosen_by),
             seconds=time.monotonic() - begun,
         )
     _print(out, card, as_json)
+
+
+def _reader(
+    cross: Path | None, skb: SKB, chosen_by: Sequence[tuple[str, str]]
+) -> tuple[Reader | None, Sequence[Question]]:
+    """The cross-encoder in a folder, if one is named, and the questions that it has seen.
+
+    Raises UsageError where it learned from one that the weights are chosen by: there it looks better than it is.
+    """
+    from kbnav.planning.fuse.reading import trained_reader
+    from kbnav.trained import refuse_seen
+
+    if cross is None:
+        return None, ()
+    reader, card = trained_reader(skb, cross)
+    refuse_seen(cross, "the cross-encoder", card.training, chosen_by)
+    return reader, (*card.training, *card.validation)
 
 
 def _asked(dataset: Dataset, skb: SKB) -> list[Asked]:

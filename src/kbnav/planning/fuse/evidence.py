@@ -19,6 +19,7 @@ from kbnav.knowledge.skb.vectors import VectorIndex
 from kbnav.planning.base import Plan, Planner
 from kbnav.planning.expansion import reached
 from kbnav.planning.fuse.clauses import Clause, clauses, unnamed
+from kbnav.planning.fuse.reading import Reader
 from kbnav.planning.fuse.telling import Telling
 from kbnav.planning.fuse.weighing import Candidates, Floats, Weights
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
@@ -32,14 +33,29 @@ KINDS = ("path", "narrow", "share", "words", "meaning", "question", "question-me
 - ``words``, ``meaning``: of the question without names and words that tell nothing, BM25 and cosine with the document;
 - ``question``, ``question-meaning``: the same of the whole question, with the document and its relations;
 - ``untrained``: the score that ``graph-rank`` gives, which goes by the schema's words and short, common paths.
+
+Where a cross-encoder was trained, its word is one more, ``CROSS``.
 """
+CROSS = "cross"
 START = Weights((1.0, 0.3, 5.0, 2.5, 2.5, 1.5, 1.0, 1.0), (0.0,) * len(KINDS))
 """What the weights are before any training."""
+_READ = 1.0
+"""The same of ``CROSS``."""
 _FLOOR, _NARROWEST = 0.01, 1e-7
 _REACHED, _BY_WORDS, _BY_QUESTION, _UNTRAINED = 3_000, 50, 100, 50
 """Candidates: the best nodes at the ends of paths, by the words, by the whole question, and by ``graph-rank``."""
 _ENDS = 20_000
 """Nodes that a hop may lead to."""
+
+
+def kinds(*, cross: bool) -> tuple[str, ...]:
+    """The evidence, in the order of its columns."""
+    return (*KINDS, CROSS) if cross else KINDS
+
+
+def start(*, cross: bool) -> Weights:
+    """The weights before any training."""
+    return Weights((*START.plain, _READ), (*START.sure, 0.0)) if cross else START
 
 
 class Plans(NamedTuple):
@@ -55,13 +71,18 @@ class Gatherer:
     """Gathers the candidates of a question with their evidence."""
 
     def __init__(
-        self, skb: SKB, planner: Planner, telling: Telling, ranges: Sequence[tuple[int, int]] | None = None
+        self,
+        skb: SKB,
+        planner: Planner,
+        telling: Telling,
+        ranges: Sequence[tuple[int, int]] | None = None,
+        reader: Reader | None = None,
     ) -> None:
         """``ranges`` are the nodes that may answer. Raises UsageError where the SKB has no index of texts or names."""
         if skb.text is None:
             raise UsageError(f"{skb.meta.name} was built without an index of texts, which plan-fuse needs")
         self._skb, self._planner, self._telling = skb, planner, telling
-        self._ranges = list(ranges) if ranges else None
+        self._ranges, self._reader = list(ranges) if ranges else None, reader
         self._text: TextIndex = skb.text
         self._matcher = NodeMatcher(skb, "exact")
         self._untrained = GraphRank(SkbKB(skb), GraphRankOptions())
@@ -99,7 +120,11 @@ class Gatherer:
             meaning[1],
             _scaled(untrained, among),
         ]
-        return Candidates(nodes, np.stack(columns, axis=1), plans.confidence)
+        found = Candidates(nodes, np.stack(columns, axis=1), plans.confidence)
+        if self._reader is None:
+            return found
+        read = self._reader.evidence(question, nodes, START.scores(found))
+        return found._replace(evidence=np.column_stack([found.evidence, read]))
 
     @property
     def _whole_text(self) -> TextIndex:

@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kbnav import encoders
 from kbnav.encoders import Encoder
 from kbnav.errors import DataError
 from kbnav.journal import write_whole
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.fuse.evidence import KINDS
+from kbnav.planning.fuse.evidence import kinds
+from kbnav.planning.fuse.reading import Reader
 from kbnav.planning.fuse.telling import Telling
 from kbnav.planning.fuse.training import Trained
 from kbnav.planning.fuse.weighing import Weights
@@ -24,7 +25,7 @@ from kbnav.planning.schema import PathSchema
 from kbnav.planning.scorer import Training
 from kbnav.trained import CARD, Card, Question, check_files, check_schema, digests, read_card
 
-PLANNER, LEARNED = "planner", "fuse.json"
+PLANNER, LEARNED, CROSS = "planner", "fuse.json", "cross"
 
 
 def encoder_for(skb: SKB, name: str = "") -> Encoder:
@@ -51,11 +52,14 @@ def save(
 ) -> Card:
     """Write the folder; the card last. ``data`` has the SHA-256 of the questions' files by their datasets' names."""
     found.planner.save(folder / "model" / PLANNER, "exact")
-    learned = {
-        "kinds": KINDS,
+    learned: dict[str, Any] = {
+        "kinds": kinds(cross=found.reader is not None),
         "weights": asdict(found.weights),
         "telling": {"shares": dict(sorted(found.telling.shares.items())), "unmet": found.telling.unmet},
     }
+    if found.reader is not None:
+        learned["longest"] = found.reader.longest
+        found.reader.copy_to(folder / "model" / CROSS)
     write_whole(folder / "model" / LEARNED, json.dumps(learned, ensure_ascii=False, indent=1) + "\n")
     card = Card(
         kind="fuse",
@@ -82,7 +86,17 @@ def save(
     return card
 
 
-def load(folder: Path, skb: SKB) -> tuple[Card, Ranker, Telling, Weights]:
+class Opened(NamedTuple):
+    """What ``save`` wrote."""
+
+    card: Card
+    planner: Ranker
+    telling: Telling
+    weights: Weights
+    reader: Reader | None
+
+
+def load(folder: Path, skb: SKB) -> Opened:
     """Read what ``save`` wrote. Raises UsageError for another SKB's schema, DataError where it is damaged."""
     card = read_card(folder, "fuse")
     check_schema(folder, card, skb.meta.name, PathSchema.of(skb).sha256)
@@ -90,10 +104,12 @@ def load(folder: Path, skb: SKB) -> tuple[Card, Ranker, Telling, Weights]:
     planner = Ranker.load(folder / "model" / PLANNER, skb, encoder_for(skb, card.base))
     try:
         found: dict[str, Any] = json.loads((folder / "model" / LEARNED).read_bytes())
-        if tuple(found["kinds"]) != KINDS:
+        longest = int(found.get("longest", 0))
+        if tuple(found["kinds"]) != kinds(cross=longest > 0):
             raise DataError(f"{folder}: its weights are of other evidence; train it again")
         weights = Weights(*(tuple(found["weights"][part]) for part in ("plain", "sure")))
         telling = Telling(found["telling"]["shares"], found["telling"]["unmet"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder / 'model' / LEARNED}: {error!r}") from error
-    return card, planner, telling, weights
+    reader = Reader(skb, folder / "model" / CROSS, longest) if longest else None
+    return Opened(card, planner, telling, weights, reader)

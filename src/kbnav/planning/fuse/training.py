@@ -16,7 +16,8 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.base import PlannedPath
 from kbnav.planning.expansion import reached
 from kbnav.planning.fuse.clauses import Clause, clauses, unnamed
-from kbnav.planning.fuse.evidence import START, Gatherer
+from kbnav.planning.fuse.evidence import Gatherer, start
+from kbnav.planning.fuse.reading import Reader
 from kbnav.planning.fuse.telling import Telling
 from kbnav.planning.fuse.weighing import Candidates, Weights, fit
 from kbnav.planning.ranker import Ranker
@@ -40,6 +41,7 @@ class Trained:
     weights: Weights
     before: dict[str, float]
     after: dict[str, float]
+    reader: Reader | None = None
 
 
 def train(
@@ -48,8 +50,10 @@ def train(
     learned: Sequence[Sequence[Asked]],
     judged: Sequence[Sequence[Asked]],
     progress: Progress = lambda stage, done, total: None,  # noqa: ARG005
+    *,
+    reader: Reader | None = None,
 ) -> Trained:
-    """Learn from sets of questions, and choose the weights on sets of others.
+    """Learn from sets of questions, and choose the weights on sets of others; with a ``reader``, that of its word too.
 
     Where there are several sets of each, as many, those of one place are worded alike; then each validation question
     is ranked twice: by the planner that learned from all sets, and by one that has not met its wording. So the weights
@@ -67,12 +71,13 @@ def train(
     known: list[Judged] = []
     for place, questions in enumerate(judged):
         for one in [planner, *apart[place : place + 1]]:
-            gatherer = Gatherer(skb, one, telling)
+            gatherer = Gatherer(skb, one, telling, reader=reader)
             for question in questions:
                 known.append(_judged(skb, gatherer, question))
                 progress("weights", len(known), total)
-    weights = fit(known, START)
-    return Trained(planner, telling, weights, _scores(known, START), _scores(known, weights))
+    first = start(cross=reader is not None)
+    weights = fit(known, first)
+    return Trained(planner, telling, weights, _scores(known, first), _scores(known, weights), reader)
 
 
 def _examples(skb: SKB, questions: Sequence[Asked]) -> Iterator[Example]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +22,7 @@ _PULL = 0.01
 """How strongly weights are held near those they begin with."""
 
 
-@dataclass(frozen=True)
-class Candidates:
+class Candidates(NamedTuple):
     """The nodes of a question, by number, with their evidence [nodes, kinds], and the confidence of its plan."""
 
     nodes: npt.NDArray[np.int64]
