@@ -7,9 +7,10 @@ so that nothing is lost; what the budget counts of them says ``kbnav.agents.comm
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from kbnav.agents.common.doubting import doubted
 from kbnav.agents.common.losses import told
 from kbnav.agents.common.rules import second_tries, sort_out, used_up, why_stopped, within_budget
 from kbnav.agents.common.running import Event as Event
@@ -26,7 +27,7 @@ from kbnav.agents.common.state import start as start
 from kbnav.agents.common.state import step_limit as step_limit
 from kbnav.agents.common.state import taken
 from kbnav.errors import ServiceError, Stopped, StopRun
-from kbnav.settings import Budget
+from kbnav.settings import Budget, Checks
 from kbnav.tools.toolbox import Toolbox
 from kbnav.trajectory import Outcome, Step, Usage
 
@@ -49,6 +50,7 @@ class Machine:
     toolbox: Toolbox
     ending: Ending
     budget: Budget
+    checks: Checks = field(default_factory=Checks)
 
     def think(self, state: State, run: RunContext) -> Update:
         """One turn of the policy."""
@@ -113,6 +115,8 @@ class Machine:
             outcome, usage = Outcome("failed", "error", note=str(error)), Usage()
             run.failure.append(error)
         outcome = replace(outcome, understood=state.get("understood"))
+        if self.checks.by != "off":
+            outcome = doubted(outcome, state["question"], run.tools)
         outcome, found = told(outcome, [*state["path"], *state["discarded"]]), outcome
         if outcome.status != found.status:
             run.failure.append(ServiceError(outcome.note))

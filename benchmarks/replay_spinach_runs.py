@@ -14,6 +14,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ class RecordedTools(Toolbox):
     def __init__(self, recorded: Mapping[str, Any]) -> None:
         super().__init__(WIKIDATA_TOOLS, frozenset({"search_entities", "get_entry", "get_property_examples", QUERY}))
         self.tables = {
-            item["sparql"].strip(): _table(item["execution_result"]) for item in recorded["generated_sparqls"]
+            item["sparql"].strip(): table_of(item["execution_result"]) for item in recorded["generated_sparqls"]
         }
         self._observed: dict[tuple[str, str], str] = {}
         for action in recorded["actions"]:
@@ -88,11 +89,13 @@ class RecordedKB:
         return AnswerTable()
 
 
-def _table(result: Any) -> AnswerTable:
+def table_of(result: Any, labels: Mapping[str, str] | None = None) -> AnswerTable:
+    """A recorded result as a table: a truth value, or bindings."""
     if isinstance(result, bool):
         return AnswerTable(boolean=result)
     columns = list(dict.fromkeys(name for row in result for name in row))
-    return AnswerTable.from_sparql_json({"head": {"vars": columns}, "results": {"bindings": result}})
+    table = AnswerTable.from_sparql_json({"head": {"vars": columns}, "results": {"bindings": result}})
+    return replace(table, labels=labels or {})
 
 
 def _rows_of_text(text: str) -> int | None:

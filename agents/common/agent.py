@@ -51,7 +51,7 @@ class Agent:
     @property
     def machine(self) -> Machine:
         """The agent's nodes and rules, to be run as a graph or by themselves."""
-        return Machine(self.policy, self.toolbox, self.ending, self.settings.budget)
+        return Machine(self.policy, self.toolbox, self.ending, self.settings.budget, self.settings.checks)
 
     def context(self, question: str, language: str, given: Mapping[str, str] = MappingProxyType({})) -> RunContext:
         """What one run's nodes are given; ``given`` are entities that came with the question, labels by id."""

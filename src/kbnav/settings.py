@@ -164,6 +164,13 @@ class Budget(Strict):
     """Whether a model is told at every turn how many actions it has used."""
 
 
+class Checks(Strict):
+    """What is checked of an answer before it is given."""
+
+    by: Literal["off", "rules", "model"] = "rules"
+    """``rules``: cheap rules, which ask nothing; ``model``: also by the model, which may object once."""
+
+
 class Price(Strict):
     """US dollars per million tokens."""
 
@@ -311,6 +318,7 @@ class Settings(BaseSettings):
     wikibase: Wikibase = Wikibase()
     limits: Limits = Limits()
     budget: Budget = Budget()
+    checks: Checks = Checks()
     web: Web = Web()
     bot: Bot = Bot()
     services: tuple[str, ...] = (

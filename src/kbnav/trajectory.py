@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from kbnav.answers import AnswerTable, Ranked, Ranking, Term, encodable
+from kbnav.doubts import Doubt
 from kbnav.errors import DataError, StopRun, UsageError
 from kbnav.private import private_file
 from kbnav.question import in_kb
@@ -201,7 +202,7 @@ class Outcome:
 
     ``query`` is the final query as it ran; ``note`` says what a reader must know (best so far, limit not taken off,
     why it failed). ``error`` is what a service said where something beside the answer failed: for who runs kbnav, and
-    never for a public page.
+    never for a public page. ``doubts`` are what speaks against the answer.
     """
 
     status: Status
@@ -213,6 +214,10 @@ class Outcome:
     note: str = ""
     error: str = ""
     understood: Understood | None = None
+    doubts: tuple[Doubt, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "doubts", tuple(self.doubts))  # checkpoints give lists back
 
     def noted(self, note: str, error: str = "") -> Outcome:
         """The same with more to know."""
@@ -320,7 +325,7 @@ def _versions() -> Mapping[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
-CHECKPOINTED = (Call, Usage, Fact, Step, Understood, Outcome, Turn, AnswerTable, Term, Ranking, Ranked)
+CHECKPOINTED = (Call, Usage, Fact, Step, Understood, Outcome, Doubt, Turn, AnswerTable, Term, Ranking, Ranked)
 """The only classes that a chat's checkpoints may be read back into."""
 
 

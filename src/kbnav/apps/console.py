@@ -156,6 +156,7 @@ def _answer_lines(run: Run) -> RenderableType:
         parts.append(Text(printable(outcome.note), style="yellow"))
     if outcome.understood and (line := _understood_line(outcome.understood, outcome.query)):
         parts.append(Text(printable(line), style="dim"))
+    parts += [Text(f"Doubt: {printable(doubt.text)}", style="yellow") for doubt in outcome.doubts]
     if outcome.error:
         parts.append(Text(printable(outcome.error), style="dim"))
     if outcome.table is not None and outcome.table.boolean is not None:
@@ -278,6 +279,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "stop": outcome.stop,
         "note": outcome.note,
         **({"understood": asdict(outcome.understood)} if outcome.understood else {}),
+        "doubts": [doubt.to_document() for doubt in outcome.doubts],
         "error": outcome.error,
         "query": outcome.query,
         "query_labelled": labelled_query(run),

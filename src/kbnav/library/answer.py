@@ -8,6 +8,7 @@ from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from kbnav.doubts import Doubt
 from kbnav.extras import needs
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.present import page_for, query_link
@@ -45,6 +46,11 @@ class Answer:
     def note(self) -> str:
         """What a reader must know of the answer, such as why there is none."""
         return self.run.outcome.note
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """What speaks against the answer, found by rule; each has a ``kind`` and a ``text``."""
+        return self.run.outcome.doubts
 
     @property
     def rows(self) -> list[dict[str, Any]]:

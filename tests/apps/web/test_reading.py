@@ -150,3 +150,10 @@ def test_the_demo_s_own_example_is_one_instrument_with_its_sentence_and_the_way_
         "The Brown Eye: “A love letter in northern verse is glued under the fingerboard.” "
         "The Brown Eye → made by → Marit Skarrow → born in → Little Mew."
     )
+
+
+def test_what_speaks_against_an_answer_stands_below_it(page: Page, server: Server):
+    page.goto(server.url)
+    ask(page, "What year was Marie Curie born?")
+    wait_for_the_end(page)
+    assert page.inner_text(".answer .doubt") == "The question asks for a year, and the result has whole dates."

@@ -98,6 +98,7 @@ def reply_text(
     parts = [f"{indent}<!-- {marker} -->{_headline(run, words)}{single}"]
     if outcome.note:
         parts.append(f"{indent}<small>{escape(outcome.note)}</small>")
+    parts += [f"{indent}<small>{escape(doubt.text)}</small>" for doubt in outcome.doubts]
     if outcome.table is not None and outcome.table.boolean is None and outcome.table.rows:
         parts.append(indent + _table(outcome.table, style, words, len(notes)))
     elif outcome.ranking is not None and outcome.ranking.nodes:

@@ -80,6 +80,14 @@ ToolOption = Annotated[
 ]
 WITHOUT = "rollback, premature_finish, hint, pruning, kg or drf (of kar), or a tool; several with commas."
 WithoutOption = Annotated[list[str] | None, typer.Option("--without", metavar="PART", help=f"Leave out {WITHOUT}")]
+VerifyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--verify",
+        metavar="off|rules|model",
+        help="What checks an answer before it is given: cheap rules (the default), also the model, or nothing.",
+    ),
+]
 DataOption = Annotated[
     Path | None, typer.Option("--data", metavar="FOLDER", help="Folder of the benchmarks' published files.")
 ]
@@ -126,12 +134,14 @@ class AskedWithout(AskedOf):
     """The same, less some of its tools and rules."""
 
     without: WithoutOption = None
+    verify: VerifyOption = None
 
     def settings(self, **more: object) -> Settings:
         """The settings under these options and ``more``. Raises UsageError."""
         from kbnav.evaluation.ablate import leave_out
 
-        return leave_out(super().settings(**more), parts(self.without))
+        checks = {"checks": {"by": self.verify}} if self.verify else {}
+        return leave_out(super().settings(**checks | more), parts(self.without))
 
 
 def parts(without: list[str] | None) -> list[str]:

@@ -51,7 +51,7 @@ def drop_probe_limit(query: str, question: str) -> str:
     if any(token.is_word("ORDER", "OFFSET") for token in outer) or limits[0] + 1 >= len(outer):
         return query
     limit, number = outer[limits[0]], outer[limits[0] + 1]
-    if not number.text.isdecimal() or _mentions(question, int(number.text)):
+    if not number.text.isdecimal() or asked_limit(question, int(number.text)):
         return query
     head, tail = query[: limit.start], query[number.end :]
     # White space goes too, unless something behind would run into what stands before.
@@ -69,7 +69,8 @@ def outer_limit(query: str) -> int | None:
     return None
 
 
-def _mentions(question: str, number: int) -> bool:
+def asked_limit(question: str, number: int) -> bool:
+    """Whether the question has a number, in digits or as a word."""
     if any(int(digits) == number for digits in re.findall(r"\d+", re.sub(r"(?<=\d)[,.](?=\d{3})", "", question))):
         return True
     # Chinese writes no spaces between words.

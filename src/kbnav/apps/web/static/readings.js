@@ -13,6 +13,31 @@ export function understood(read, ask) {
     read.instead.length > 0 && ask && h("p", {}, t("read.instead"), " ", read.instead.map((question) => choice(question, "", () => ask(question)))));
 }
 
+const DOUBTS = {
+  truth: () => t("doubt.truth"),
+  count: () => t("doubt.count"),
+  zero: () => t("doubt.zero"),
+  year: () => t("doubt.year"),
+  time: () => t("doubt.time"),
+  thing: () => t("doubt.thing"),
+  choice: (about) => t("doubt.choice", { about }),
+  one: (about) => t("doubt.one", { about }),
+  order: (about) => t("doubt.order", { about }),
+  number: (about) => t("doubt.number", { about }),
+  exception: (about) => t("doubt.exception", { about }),
+  now: (about) => t("doubt.now", { about }),
+  listed: (about) => t("doubt.listed", { about }),
+  repeats: (about) => t("doubt.repeats", { about }),
+  limit: (about) => t("doubt.limit", { about }),
+  units: (about) => t("doubt.units", { about }),
+  critic: (about) => t("doubt.critic", { about }),
+};
+
+/** What speaks against an answer, one line each; a kind that is newer than this page is told as it came. */
+export function doubts(found) {
+  return found.map(({ kind, about, text }) => h("p", { class: "note doubt", dir: "auto" }, DOUBTS[kind]?.(about) ?? text));
+}
+
 /** For each name that several things have: the one that was taken, and the others to ask about in its place. */
 export function readings(found, question, ask) {
   return found.map(({ name, taken, others }) => h("div", { class: "meant" },

@@ -7,7 +7,7 @@ import { copyButton } from "./copy.js";
 import { h, s } from "./dom.js";
 import { complain } from "./notices.js";
 import { QueryView } from "./query.js";
-import { readings, understood } from "./readings.js";
+import { doubts, readings, understood } from "./readings.js";
 import { evidenceOf, showResult } from "./result.js";
 import { Steps } from "./steps.js";
 import { t } from "./text.js";
@@ -103,6 +103,7 @@ export class RunView {
       HEADS[answer.status] ? h("p", { class: "head" }, HEADS[answer.status]) : "",
       answer.text ? h("p", { class: "text", dir: "auto" }, answer.text) : "",
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
+      ...doubts(answer.doubts ?? []),
       understood(answer.understood, this.ask),
       ...readings(answer.readings ?? [], this.run.question, this.ask));
     this.found.replaceChildren(

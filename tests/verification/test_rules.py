@@ -1,0 +1,101 @@
+"""The checks of an answer by rule: what each kind of doubt is raised by, and what not."""
+
+import json
+
+import pytest
+
+from kbnav.answers import AnswerTable, Term
+from kbnav.apps.web.parts import HERE
+from kbnav.doubts import DOUBTS
+from kbnav.verification.rules import RULES, check_answer
+
+DATE = "http://www.w3.org/2001/XMLSchema#dateTime"
+NUMBER = "http://www.w3.org/2001/XMLSchema#decimal"
+
+
+def entity(number: int) -> Term:
+    return Term("uri", f"http://www.wikidata.org/entity/Q{number}")
+
+
+def rows(*cells: Term, labels: dict[str, str] | None = None) -> AnswerTable:
+    return AnswerTable(("x",), tuple((cell,) for cell in cells), labels=labels or {})
+
+
+ONE, TWO, THREE = entity(1), entity(2), entity(3)
+PLAIN = "SELECT ?x WHERE { wd:Q9 wdt:P50 ?x }"
+COUNTED = "SELECT (COUNT(?y) AS ?x) WHERE { ?y wdt:P50 wd:Q9 }"
+SORTED = "SELECT ?x WHERE { ?x wdt:P31 wd:Q9 ; wdt:P2044 ?h } ORDER BY DESC(?h)"
+
+DOUBTED = [
+    ("truth", "Did Roland produce synthesizers?", PLAIN, rows(ONE, TWO)),
+    ("count", "How many brothers of Messner live?", PLAIN, rows(ONE, TWO)),
+    ("zero", "How many rivers flow through Paris?", COUNTED, rows(Term("literal", "0", NUMBER))),
+    ("year", "What year did the wall fall?", PLAIN, rows(Term("literal", "1989-11-09T00:00:00Z", DATE))),
+    ("time", "When was Ada Lovelace born?", PLAIN, rows(ONE)),
+    ("thing", "Who wrote Dune?", COUNTED, rows(Term("literal", "3", NUMBER))),
+    ("choice", "Who is older, Messi or Ronaldo?", SORTED, rows(ONE, TWO)),
+    ("one", "Which mountain is the highest?", SORTED, rows(ONE, TWO)),
+    ("order", "Which mountain is the highest?", PLAIN, rows(ONE)),
+    ("number", "Which albums came out in 1969?", PLAIN, rows(ONE)),
+    ("exception", "Which other books did he write?", PLAIN, rows(ONE)),
+    ("now", "Who is currently president?", PLAIN, rows(ONE, TWO)),
+    ("listed", "Which films star him?", "SELECT ?x WHERE { VALUES ?x { wd:Q1 wd:Q2 } }", rows(ONE, TWO)),
+    ("repeats", "Which films star him?", PLAIN, rows(ONE, TWO, ONE)),
+    ("limit", "Which films star him?", PLAIN + " LIMIT 3", rows(ONE, TWO, THREE)),
+]
+TRUE = AnswerTable(boolean=True)
+FINE = [
+    ("Did Roland produce synthesizers?", "ASK { wd:Q1 wdt:P31 wd:Q2 }", TRUE),
+    ("How many brothers of Messner live?", COUNTED, rows(Term("literal", "5", NUMBER))),
+    ("What year did the wall fall?", PLAIN, rows(Term("literal", "1989", NUMBER))),
+    ("When was Ada Lovelace born?", PLAIN, rows(Term("literal", "1815-12-10T00:00:00Z", DATE))),
+    ("Who wrote Dune?", PLAIN, rows(ONE, TWO)),
+    ("Who is older, Messi or Ronaldo?", SORTED + " LIMIT 1", rows(ONE)),
+    ("Which mountain is the highest?", SORTED + " LIMIT 1", rows(ONE)),
+    ("Which are the three highest mountains?", SORTED + " LIMIT 3", rows(ONE, TWO, THREE)),
+    ("What is the highest point of Germany?", PLAIN, rows(ONE, labels={"P50": "highest point"})),
+    ("Which teams played the 2020 final?", PLAIN, rows(ONE, labels={"Q9": "2020 final"})),
+    ("Which universities have more than 200,000 students?", SORTED + " # 200000", rows(ONE)),
+    ("Which other books did he write?", "SELECT ?x { wd:Q9 wdt:P50 ?x FILTER(?x != wd:Q3) }", rows(ONE)),
+    ("Who is currently president?", "SELECT ?x { wd:Q9 wdt:P50 ?x MINUS { ?x wdt:P570 ?d } }", rows(ONE, TWO)),
+    ("Which films star him?", "SELECT ?x { VALUES ?x { wd:Q1 wd:Q2 } ?x wdt:P161 wd:Q5 }", rows(ONE, TWO)),
+    ("Which 3 films star him?", PLAIN + " LIMIT 3", rows(ONE, TWO, THREE)),
+    ("Did at least two of them win?", "ASK { wd:Q1 wdt:P31 wd:Q2 }", TRUE),
+]
+
+
+@pytest.mark.parametrize(("kind", "question", "query", "table"), DOUBTED, ids=[one[0] for one in DOUBTED])
+def test_each_kind_of_doubt_is_raised_by_its_own_fault_alone(kind: str, question: str, query: str, table: AnswerTable):
+    assert [doubt.kind for doubt in check_answer(question, "en", query, table)] == [kind]
+
+
+def test_every_rule_has_an_example_here():
+    assert [one[0] for one in DOUBTED] == list(RULES)
+
+
+@pytest.mark.parametrize(("question", "query", "table"), FINE, ids=[one[0] for one in FINE])
+def test_an_answer_of_the_form_that_is_asked_for_raises_none(question: str, query: str, table: AnswerTable):
+    assert check_answer(question, "en", query, table) == ()
+
+
+@pytest.mark.parametrize(
+    ("language", "question", "kind"),
+    [
+        ("de", "Wer ist älter, Messi oder Ronaldo?", "choice"),
+        ("fr", "Combien de frères a Messner ?", "count"),
+        ("es", "¿Quién es actualmente presidente?", "now"),
+        ("de", "Welche anderen Bücher schrieb er außer diesem?", "exception"),
+        ("zh", "莱因霍尔德有多少兄弟？", "count"),
+    ],
+)
+def test_questions_in_other_languages_are_read_too(language: str, question: str, kind: str):
+    assert kind in [doubt.kind for doubt in check_answer(question, language, PLAIN, rows(ONE, TWO))]
+
+
+def test_a_query_that_cannot_be_read_is_not_judged():
+    assert check_answer("Who wrote Dune?", "en", "SELECT ?x {", rows(ONE)) == ()
+
+
+def test_the_page_says_each_doubt_as_the_terminal_does():
+    book = json.loads((HERE / "locale" / "en.json").read_text("utf-8"))
+    assert {f"doubt.{kind}": text for kind, text in DOUBTS.items()}.items() <= book.items()
