@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import random
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -32,62 +33,63 @@ BOUGHT, VIEWED, IN_CATEGORY, COLOURED = 1.74, 4.8, 1.57, 0.73
 """Of a product, on the average; with its brand 9.4M edges."""
 REVIEWS, REVIEW_WORDS, OTHER_WORDS = 9, 58, 50
 VOCABULARY = 100_000
+POOL = 5_000_000
 NAME = "Sports_and_Outdoors"
 
 
 class Words:
-    """Texts of made-up words, of which rank r is drawn in proportion to 1/r."""
+    """Texts of made-up words, of which rank r is drawn in proportion to 1/r: pieces of one long text, from anywhere."""
 
     def __init__(self, seed: int) -> None:
-        self._random = np.random.default_rng(seed)
         syllables = [first + second for first in "bdfgklmnprstvz" for second in "aeiou"]
         places = np.arange(VOCABULARY)
-        self._words = np.array(
-            [syllables[a] + syllables[b] + (syllables[c] if c else "") for a, b, c in
-             zip(places % 70, places // 70 % 70, places // 4900, strict=True)], dtype=object
-        )  # fmt: skip
+        parts = zip(places % 70, places // 70 % 70, places // 4900, strict=True)
+        words = np.array([syllables[a] + syllables[b] + (syllables[c] if c else "") for a, b, c in parts], dtype=object)
+        ranks = (VOCABULARY ** np.random.default_rng(seed).random(POOL)).astype(np.int64) - 1
+        self._pool: list[str] = words[ranks].tolist()
+        self._random = random.Random(seed)
 
     def text(self, count: int) -> str:
         """So many words."""
-        ranks = (VOCABULARY ** self._random.random(count)).astype(np.int64) - 1
-        return " ".join(self._words[ranks])
+        begin = int(self._random.random() * (POOL - count))
+        return " ".join(self._pool[begin : begin + count])
 
 
 def make(folder: Path, share: float) -> None:
     """Write the three files."""
     folder.mkdir(parents=True, exist_ok=True)
-    products, random = round(PRODUCTS * share), np.random.default_rng(SEED)
-    _write(folder / f"meta_{NAME}.json.gz", _metadata(products, share, random), json.dumps)
-    _write(folder / f"{NAME}.json.gz", _reviews(products, share, random), json.dumps)
-    _write(folder / f"qa_{NAME}.json.gz", _questions(products, random), repr)
+    products, draw = round(PRODUCTS * share), np.random.default_rng(SEED)
+    _write(folder / f"meta_{NAME}.json.gz", _metadata(products, share, draw), json.dumps)
+    _write(folder / f"{NAME}.json.gz", _reviews(products, share, draw), json.dumps)
+    _write(folder / f"qa_{NAME}.json.gz", _questions(products, draw), repr)
 
 
-def _metadata(products: int, share: float, random: np.random.Generator) -> Iterator[dict[str, Any]]:
+def _metadata(products: int, share: float, draw: np.random.Generator) -> Iterator[dict[str, Any]]:
     words = Words(1)
-    counts = {link: random.poisson(mean, products) for link, mean in (("also_buy", BOUGHT), ("also_view", VIEWED))}
+    counts = {link: draw.poisson(mean, products) for link, mean in (("also_buy", BOUGHT), ("also_view", VIEWED))}
     for number in range(products):
         links = {
-            link: _asins((random.random(count[number]) ** 2 * products).astype(int)) for link, count in counts.items()
+            link: _asins((draw.random(count[number]) ** 2 * products).astype(int)) for link, count in counts.items()
         }
-        kinds = random.integers(0, max(1, round(CATEGORIES * share)), random.poisson(IN_CATEGORY))
+        kinds = draw.integers(0, max(1, round(CATEGORIES * share)), draw.poisson(IN_CATEGORY))
         yield {
             "asin": _asin(number), "title": words.text(8),
-            "brand": f"brand {int(random.random() ** 2 * BRANDS * share)}",
+            "brand": f"brand {int(draw.random() ** 2 * BRANDS * share)}",
             "category": [f"category {kind}" for kind in kinds.tolist()], "description": [words.text(OTHER_WORDS)],
             "feature": [words.text(6), words.text(6)], "rank": f"{number} in Sports",
             "details": {"\n Product Dimensions: \n": "1 x 2 x 3 inches ; 4 pounds"}, "image": [], **links,
         }  # fmt: skip
 
 
-def _reviews(products: int, share: float, random: np.random.Generator) -> Iterator[dict[str, Any]]:
+def _reviews(products: int, share: float, draw: np.random.Generator) -> Iterator[dict[str, Any]]:
     """In an order that is not the products', as a build must not count on it."""
     words = Words(2)
     order = np.repeat(np.arange(products), REVIEWS)
     order = order.reshape(-1, REVIEWS).T.ravel()
     colours = max(1, round(COLOURS * share))
     for place, number in enumerate(order.tolist()):
-        coloured = place < products and random.random() < COLOURED
-        style = {"Color:": f" colour {random.integers(0, colours)}"} if coloured else {"Size:": " One Size"}
+        coloured = place < products and draw.random() < COLOURED
+        style = {"Color:": f" colour {draw.integers(0, colours)}"} if coloured else {"Size:": " One Size"}
         yield {
             "overall": 5.0, "vote": "2", "verified": True, "reviewTime": "06 3, 2015", "reviewerID": f"A{place:012d}",
             "asin": _asin(number), "style": style, "reviewerName": words.text(2),
@@ -95,9 +97,9 @@ def _reviews(products: int, share: float, random: np.random.Generator) -> Iterat
         }  # fmt: skip
 
 
-def _questions(products: int, random: np.random.Generator) -> Iterator[dict[str, Any]]:
+def _questions(products: int, draw: np.random.Generator) -> Iterator[dict[str, Any]]:
     words = Words(3)
-    for number in random.integers(0, products, products // 4).tolist():
+    for number in draw.integers(0, products, products // 4).tolist():
         yield {
             "questionType": "yes/no", "asin": _asin(number), "answerTime": "Jun 27, 2014", "unixTime": 1403852400,
             "question": words.text(12), "answerType": "Y", "answer": words.text(20),
