@@ -178,6 +178,15 @@ class Price(Strict):
     completion: float
 
 
+class ModelEndpoint(Strict):
+    """An OpenAI-compatible endpoint with a name, ``[model_endpoints.NAME]`` in ``kbnav.toml``."""
+
+    url: Address
+    """Its base URL, as ``base_url``."""
+    key_variable: str = ""
+    """Environment variable that holds its key; empty: it is sent none."""
+
+
 class Web(Strict):
     """The chat page and its APIs, ``kbnav serve`` and ``kbnav mcp --http``."""
 
@@ -355,6 +364,8 @@ class Settings(BaseSettings):
     """Whether replies to retrieval systems are kept under ``home`` and given again to the same prompts."""
     options: dict[str, Any] = {}
     """Options of the system that answers, by name, as ``--set`` gives them."""
+    model_endpoints: dict[str, ModelEndpoint] = {}
+    """Endpoints of models beside ``base_url``, for commands that ask several models: ``NAME@ENDPOINT``."""
     prices: dict[str, Price] = {}
     pruning: Literal["ranking", "model", "none"] = "ranking"
     """How entries are cut to what matters: ranked against the question, by a model (SPINACH, section 4.1), or not."""

@@ -46,5 +46,6 @@ def secrets_of(settings: Settings) -> Secrets:
     sent = [base64.b64encode(unquote(user).encode()).decode() for user in users]
     passwords = [unquote(user.partition(":")[2]) for user in users]
     named = [(one.token_variable, one.password_variable) for one in settings.sparql.values()]
-    variables = [os.environ.get(variable, "") for pair in named for variable in pair if variable]
+    keys = [(one.key_variable,) for one in settings.model_endpoints.values()]
+    variables = [os.environ.get(variable, "") for pair in (*named, *keys) for variable in pair if variable]
     return Secrets([*(secret.get_secret_value() for secret in held), *users, *sent, *passwords, *variables])

@@ -33,6 +33,7 @@ _FREE = frozenset(
         "endpoints",
         "home",
         "kb",
+        "model_endpoints",
         "model_retries",
         "model_timeout",
         "prices",

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.errors import ServiceError, UsageError
+from kbnav.apps.secrets import secrets_of
+from kbnav.errors import CredentialsError, ServiceError, UsageError
 from kbnav.evaluation.datasets import load_file
-from kbnav.evaluation.synthesis.crew import Casting, open_crew
+from kbnav.evaluation.synthesis.crew import Casting, open_crew, price_of
 from kbnav.evaluation.synthesis.estimate import estimate
 from kbnav.evaluation.synthesis.pipeline import synthesize_with_models
 from kbnav.evaluation.synthesis.records import write_questions
@@ -278,6 +279,30 @@ def test_a_model_with_an_endpoint_of_its_own_gets_no_key_of_another(workshop, tm
         synthesize_with_models(workshop, Wanted(1, seed=seed), wording("requirements"), crew)
         keys = [json.dumps(stub.headers) for stub in (own, other)]
     assert ["a-secret-key" in sent for sent in keys] == [True, False]
+
+
+def test_each_endpoint_is_sent_its_own_key_and_no_other(workshop, tmp_path, seed, monkeypatch):
+    monkeypatch.setenv("OTHER_KEY", "the-other-key")
+    with Reader() as own, Reader() as other, Reader() as local:
+        endpoints = {
+            "other": {"url": other.base_url, "key_variable": "OTHER_KEY"}, "local": {"url": local.base_url},
+        }  # fmt: skip
+        settings = Settings(home=tmp_path, base_url=own.base_url, api_key="a-secret-key", model_endpoints=endpoints)  # type: ignore[arg-type]
+        verify = ("m0", f"m1@{other.base_url}/", "m2@local", "m@3")  # the third by URL, the last's name has an @
+        crew = open_crew(Casting("m1@other", "m0", "m0", verify), settings, tmp_path / "replies.sqlite")
+        synthesize_with_models(workshop, Wanted(1, seed=seed), wording("requirements"), crew)
+        sent = [{header["authorization"] for header in stub.headers} for stub in (own, other, local)]
+        models = [{request["model"] for request in stub.requests} for stub in (own, other, local)]
+    assert sent == [{"Bearer a-secret-key"}, {"Bearer the-other-key"}, {"Bearer none"}]
+    assert models == [{"m0", "m@3"}, {"m1"}, {"m2"}]
+    assert secrets_of(settings).hidden("the-other-key a-secret-key") == "[hidden] [hidden]"
+    prices = {"m1@other": Price(prompt=1, completion=1), "m1": Price(prompt=2, completion=2)}
+    assert [price_of(name, prices) for name in ("m1@other", "m1@http://a/v1", "m1", "m2@other")] == [
+        prices["m1@other"], prices["m1"], prices["m1"], None,
+    ]  # fmt: skip
+    monkeypatch.delenv("OTHER_KEY")
+    with pytest.raises(CredentialsError, match="m1@other: the environment variable OTHER_KEY"):
+        open_crew(Casting("m1@other", "m0", "m0", ("m0",)), settings, tmp_path / "replies.sqlite")
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -92,8 +92,10 @@ def synthesize(
 ) -> None:
     """Make questions that need a relation path and a phrase of the answer's text, from a local knowledge base.
 
-    With --extract by language models in four steps, as STaRK does. A model is a name, or NAME@URL for an endpoint of
-    its own. Stopped, the same command goes on: replies are kept beside the questions.
+    With --extract by language models in four steps, as STaRK does.
+
+    A model is a name, or NAME@URL or NAME@ENDPOINT (setting model_endpoints) for an endpoint of its own. Stopped, the
+    same command goes on: replies are kept beside the questions.
     """
     from kbnav.evaluation.synthesis.generate import synthesize
     from kbnav.evaluation.synthesis.records import write_questions

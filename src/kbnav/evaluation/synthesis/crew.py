@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from kbnav.errors import StopRun, UsageError
+from kbnav.errors import CredentialsError, StopRun, UsageError
 from kbnav.models.calls import ModelCalls, Replies, open_calls
 from kbnav.models.chat import cost_of
 from kbnav.prompts import render
@@ -35,7 +36,7 @@ class GivenUp(Exception):
 
 @dataclass(frozen=True)
 class Casting:
-    """Which model does which step; each is a name, or ``NAME@URL`` for an endpoint of its own."""
+    """Which model does which step; each is a name, or ``NAME@URL`` or ``NAME@ENDPOINT`` for one of its own."""
 
     extract: str
     fuse: str
@@ -123,7 +124,7 @@ class Crew:
         }
 
     def _dollars(self, model: str, spent: Spent) -> float | None:
-        return cost_of(spent.usage, self.prices.get(name_of(model)))
+        return cost_of(spent.usage, price_of(model, self.prices))
 
     def _account(self, step: Step, model: str) -> Spent:
         return self.spent.setdefault((step, model), Spent())
@@ -142,26 +143,42 @@ class Crew:
         return [str(one) for one in replies]
 
 
-def name_of(model: str) -> str:
-    """A model's name without its endpoint."""
-    return model.rpartition("@http")[0] or model
+def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
+    """The price of a model, as it is called at its endpoint or, where that has none, anywhere."""
+    return prices.get(model) or prices.get(model.rpartition("@")[0])
 
 
 def open_crew(casting: Casting, settings: Settings, replies: Path) -> Crew:
     """The models, whose replies are kept in a file, so that a synthesis that was killed goes on.
 
-    A model with an endpoint of its own is sent no key: that of the settings belongs to their endpoint.
-    Raises UsageError, CredentialsError when a model is first asked.
+    Raises UsageError, CredentialsError where the key of a model's endpoint is not set; that of the settings' endpoint
+    is missed when a model is first asked.
+    """
+    models = (casting.extract, casting.fuse, casting.rewrite, *casting.verify)
+    asked = {model: at_endpoint(settings, model) for model in models}
+    if any(one.model == OFFLINE for one in asked.values()):
+        raise UsageError("the pipeline needs language models: offline is none")
+    kept = Replies(replies)
+    return Crew(casting, lambda model: open_calls(asked[model], kept), settings.prices)
+
+
+def at_endpoint(settings: Settings, model: str) -> Settings:
+    """The settings to ask a model with, ``NAME``, ``NAME@URL`` or ``NAME@ENDPOINT`` of ``model_endpoints``.
+
+    One with an endpoint of its own is sent that endpoint's key, and none where it has none: the key of the settings
+    belongs to theirs. Raises CredentialsError where the variable of a key is not set.
     """
     from pydantic import SecretStr
 
-    if any(name_of(one) == OFFLINE for one in (casting.extract, casting.fuse, casting.rewrite, *casting.verify)):
-        raise UsageError("the pipeline needs language models: offline is none")
-    kept = Replies(replies)
-
-    def opened(model: str) -> ModelCalls:
-        name, at, rest = model.rpartition("@http")
-        own = {"base_url": f"http{rest}", "api_key": SecretStr("")} if at else {}
-        return open_calls(settings.model_copy(update={"model": name if at else model, **own}), kept)
-
-    return Crew(casting, opened, settings.prices)
+    name, _, where = model.rpartition("@")
+    by_url = {one.url.rstrip("/"): one for one in settings.model_endpoints.values()}
+    found = settings.model_endpoints.get(where) or by_url.get(where.rstrip("/"))
+    if not name or not (found or where.startswith("http")):  # the name itself may have an @
+        return settings.model_copy(update={"model": model})
+    key = os.environ.get(found.key_variable, "") if found and found.key_variable else ""
+    if found and found.key_variable and not key:
+        raise CredentialsError(
+            f"{model}: the environment variable {found.key_variable}, which holds its key, is not set"
+        )
+    url = found.url if found else where
+    return settings.model_copy(update={"model": name, "base_url": url, "api_key": SecretStr(key)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kbnav.evaluation.synthesis.crew import Casting, Step, name_of
+from kbnav.evaluation.synthesis.crew import Casting, Step, price_of
 from kbnav.evaluation.synthesis.pipeline import begin, category_prompt, nearest, verify_prompt
 from kbnav.evaluation.synthesis.sampling import DRAWS, Sampler, Wanted
 from kbnav.evaluation.synthesis.steps import Document, extract_prompt
@@ -81,7 +81,7 @@ def estimate(
 
 def _one(step: Step, model: str, calls: int, read: int, prices: Mapping[str, Price]) -> Estimate:
     written = calls * REPLY[step]
-    cost = cost_of(Usage(prompt=read, completion=written, calls=calls), prices.get(name_of(model)))
+    cost = cost_of(Usage(prompt=read, completion=written, calls=calls), price_of(model, prices))
     return Estimate(step, model, calls, read, written, cost)
 
 
