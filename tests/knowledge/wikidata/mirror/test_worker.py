@@ -25,6 +25,7 @@ from kbnav.stopping import Brake
 
 HEAVY = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }"
 LARGE = "SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i } LIMIT 1000000"
+HUNGRY = "SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i } ORDER BY ?c ?f ?i"
 SLOWER = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d wdt:P61 ?f }"
 QUICK = "ASK { ?a ?b ?c }"
 
@@ -77,6 +78,23 @@ def test_a_result_is_stopped_while_it_is_written(one: QueryPool, form):
     assert error.reason == "size"
     assert "add a LIMIT" in str(error)
     assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("limit", [64, 192, 256])
+def test_running_out_of_memory_is_told_as_that_however_it_shows(mini: Path, limit):
+    pool = QueryPool(mini / TRIPLES, size=1, timeout=60, memory_limit=limit << 20)
+    assert failing(pool, HUNGRY).reason == "memory"
+    pool.close()
+
+
+def test_a_child_that_ended_itself_after_its_time_is_told_as_that(one: QueryPool):
+    with ThreadPoolExecutor(1) as threads:
+        heavy = threads.submit(failing, one, HEAVY)
+        while not one._busy:
+            time.sleep(0.01)
+        (child,) = one._busy
+        os.kill(child._process.pid, signal.SIGALRM)
+        assert heavy.result().reason == "timeout"
 
 
 def failing_in(pool: QueryPool, form) -> QueryError:

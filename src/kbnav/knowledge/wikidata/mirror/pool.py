@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -39,8 +40,12 @@ MOST_BYTES = 64 << 20
 LONG = 1.0
 """Seconds after which a query gives way to others."""
 _NICE = 10
+_ALARM = getattr(signal, "SIGALRM", -1)
+"""What ends a child by itself, some time after its time."""
 _LOOK = 0.2
 """Seconds between looks at whether a query is still wanted."""
+_ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
+"""Of a child's own: by default each of its threads sets aside 64 MiB of the address space that is limited."""
 _KEPT_SECONDS = 30.0
 """Seconds for which a child is kept that no query needs."""
 
@@ -198,6 +203,10 @@ STOPPED = "the query was stopped"
 CLOSING = "the server is being stopped"
 
 
+def _too_long(timeout: float) -> QueryError:
+    return QueryError("timeout", f"the query took longer than {timeout:g} s")
+
+
 class _Child:
     """One child process, used by one thread at a time."""
 
@@ -211,6 +220,7 @@ class _Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            env=os.environ | _ENVIRONMENT,
             process_group=0,  # a Ctrl-C in the terminal is for the process that serves, which may end in good order
         )
 
@@ -233,8 +243,11 @@ class _Child:
         if kind == GONE and self._killed:
             raise QueryError("broken", CLOSING)
         if kind == GONE:
+            code = self._process.wait()
+            if code == -_ALARM:  # it was not ended from here in its time
+                raise _too_long(timeout)
             # Out of memory it ends by a signal, or by itself in good order.
-            if self._process.wait() > 0:
+            if code > 0:
                 raise QueryError("broken", "the process that was to run the query ended unexpectedly")
             raise QueryError("memory", "the query needed more memory than it may have")
         raise QueryError(_REASONS[kind], body.decode(errors="replace"))
@@ -245,7 +258,7 @@ class _Child:
         while not done.wait(max(0.0, min(_LOOK, began + timeout - time.monotonic()))):
             taken, over = time.monotonic() - began, None
             if taken >= timeout:
-                over = QueryError("timeout", f"the query took longer than {timeout:g} s")
+                over = _too_long(timeout)
             elif unwanted():
                 over = QueryError("stopped", STOPPED)
             with self._lock:

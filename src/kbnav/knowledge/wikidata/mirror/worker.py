@@ -5,12 +5,19 @@ Run as a module: ``python -m … STORE MEMORY_BYTES``, requests on its input as 
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import sys
+from pathlib import Path
 from typing import IO, Any
 
+from pyoxigraph import BlankNode, NamedNode, QueryResultsFormat, QueryTriples, RdfFormat, Store, Triple
+
+from kbnav.knowledge.sparql.ordering import order_joins
 from kbnav.knowledge.wikidata.mirror.frames import BROKEN, FAILED, RESULT, SIZE, SYNTAX, read_frame, write_frame
+from kbnav.knowledge.wikidata.mirror.functions import functions
 
 _GRAPH_FORMS = frozenset({"ntriples", "turtle", "rdfxml"})
 _MEDIA = {
@@ -23,12 +30,16 @@ _MEDIA = {
     "rdfxml": "application/rdf+xml;charset=utf-8",
 }
 _GRACE_SECONDS = 5.0
+_STATUS = Path("/proc/self/status")
+_NEARLY = 32 << 20
+"""Bytes: who has had all but these of the memory that it may have fails for want of it, whatever the error says."""
 
 
 def _serve(path: str, memory_limit: int) -> None:
-    """The child's loop: a reply for each request, until its input ends."""
-    from pyoxigraph import Store
+    """The child's loop: a reply for each request, until its input ends. It ends itself where memory runs out.
 
+    What it needs is loaded before its memory is limited: a module that cannot be loaded fails in many ways.
+    """
     requests, replies = sys.stdin.buffer, sys.stdout.buffer
     store = None
     while (frame := read_frame(requests)) is not None:
@@ -38,22 +49,30 @@ def _serve(path: str, memory_limit: int) -> None:
             if store is None:
                 store = Store.read_only(path)
                 _limit_memory(memory_limit)
-            reply = RESULT, _run(store, request)
-        except SyntaxError as error:
-            reply = SYNTAX, str(error.msg).encode()
-        except _TooLarge:
-            reply = SIZE, _too_large(request["most_bytes"]).encode()
-        except MemoryError:
-            return
-        except RuntimeError as error:  # a function that is not there, found before the query runs; or a damaged store
-            unknown = "custom function" in str(error)
-            reply = (SYNTAX if unknown else BROKEN), str(error).encode()
-        except OSError as error:
-            reply = BROKEN, str(error).encode()
-        except ValueError as error:
-            reply = FAILED, str(error).encode()
-        write_frame(replies, *reply)
+            write_frame(replies, *_reply(store, request))
+        except BaseException as error:  # a panic of the engine's is no Exception
+            if _out_of_memory(error, memory_limit):
+                os._exit(0)  # in good order would need memory
+            if not isinstance(error, OSError | RuntimeError):
+                raise
+            write_frame(replies, BROKEN, str(error).encode())
         _stop_after(0)
+
+
+def _reply(store: Store, request: dict[str, Any]) -> tuple[int, bytes]:
+    """What is said to a request. Raises what has nothing to do with its query."""
+    try:
+        return RESULT, _run(store, request)
+    except SyntaxError as error:
+        return SYNTAX, str(error.msg).encode()
+    except _TooLarge:
+        return SIZE, _too_large(request["most_bytes"]).encode()
+    except RuntimeError as error:
+        if "custom function" not in str(error):  # a function that is not there, found before the query runs
+            raise
+        return SYNTAX, str(error).encode()
+    except ValueError as error:
+        return FAILED, str(error).encode()
 
 
 def _stop_after(seconds: float) -> None:
@@ -70,6 +89,19 @@ def _limit_memory(limit: int) -> None:
 
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # running out of memory ends the process by a signal
+
+
+def _out_of_memory(error: BaseException, limit: int) -> bool:
+    """Whether something failed for want of memory: a thread, a mapped file, an allocation of the engine's."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    if not limit or not _STATUS.exists():
+        return False
+    try:
+        most = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmPeak"))
+    except (MemoryError, OSError):
+        return True
+    return int(most.split()[1]) << 10 > limit - _NEARLY
 
 
 class _TooLarge(Exception):
@@ -96,11 +128,6 @@ class _Bounded(io.BytesIO):
 
 def _run(store: Any, request: dict[str, Any]) -> bytes:
     """The media type, a line's end, and the result."""
-    from pyoxigraph import NamedNode, QueryResultsFormat, QueryTriples, RdfFormat
-
-    from kbnav.knowledge.sparql.ordering import order_joins
-    from kbnav.knowledge.wikidata.mirror.functions import functions
-
     where: dict[str, Any] = {"use_default_graph_as_union": request["union"]}
     if request["graph"]:
         where = {"default_graph": NamedNode(request["graph"])}
@@ -142,8 +169,6 @@ def _parts(triple: Any) -> dict[str, Any]:
 
 
 def _term(term: Any) -> dict[str, Any]:
-    from pyoxigraph import BlankNode, NamedNode, Triple
-
     if isinstance(term, Triple):
         return {"type": "triple", "value": _parts(term)}
     if isinstance(term, NamedNode | BlankNode):
