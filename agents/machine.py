@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kbnav.agents.common.doubting import doubted
 from kbnav.agents.common.losses import told
+from kbnav.agents.common.objecting import Critic, objected, objection
 from kbnav.agents.common.rules import second_tries, sort_out, used_up, why_stopped, within_budget
 from kbnav.agents.common.running import Event as Event
 from kbnav.agents.common.running import RunContext as RunContext
@@ -51,9 +52,12 @@ class Machine:
     ending: Ending
     budget: Budget
     checks: Checks = field(default_factory=Checks)
+    critic: Critic | None = None
 
     def think(self, state: State, run: RunContext) -> Update:
         """One turn of the policy."""
+        if self._turned_out(state):
+            return {"stop": "step budget"}
         try:
             reply = run.hold(lambda: self.policy(state, run.tools), state["usage"])
         except StopRun as error:
@@ -78,6 +82,9 @@ class Machine:
         except Stopped as stopped:
             steps = [Step(number, call, str(stopped), ok=False) for number, call in enumerate(fresh, first)]
             usage, error = Usage(), stopped
+        if error is None:
+            steps, cost = self._judged(steps, state, run)
+            usage += cost
         dropped = [
             Step(number, call, dropped=reason) for number, (call, reason) in enumerate(refused, first + len(steps))
         ]
@@ -91,6 +98,25 @@ class Machine:
             "usage": state["usage"] + usage,
         }
         return update | (_failed(error, run) if error else {})
+
+    def _judged(self, steps: list[Step], state: State, run: RunContext) -> tuple[list[Step], Usage]:
+        """A finish put to the critic, once a run and while there is room to mend what it finds."""
+        after = State(**{**state, "path": [*state["path"], *steps]})
+        finished = why_stopped(after, self.budget) == "finish"
+        if self.critic is None or not finished or room(after, self.budget) < 1 or self._objection(state):
+            return steps, Usage()
+        critic = self.critic
+        said, usage = run.hold(lambda: critic(after, run.tools))
+        return ([*steps[:-1], objected(steps[-1], said, self.checks.turns)] if said else steps), usage
+
+    def _objection(self, state: State) -> Step | None:
+        return objection([*state["path"], *state["discarded"]])
+
+    def _turned_out(self, state: State) -> bool:
+        """Whether all turns are used up that were left after an objection."""
+        against = self._objection(state)
+        last = max((step.call.turn for step in (*state["path"], *state["discarded"])), default=0)
+        return against is not None and last - against.call.turn >= self.checks.turns
 
     def rollback(self, state: State, run: RunContext) -> Update:
         """Take steps off the path, and drop the pending calls."""
@@ -117,6 +143,7 @@ class Machine:
         outcome = replace(outcome, understood=state.get("understood"))
         if self.checks.by != "off":
             outcome = doubted(outcome, state["question"], run.tools)
+            outcome = self.critic.kept(outcome, state) if self.critic else outcome
         outcome, found = told(outcome, [*state["path"], *state["discarded"]]), outcome
         if outcome.status != found.status:
             run.failure.append(ServiceError(outcome.note))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding
+from kbnav.agents.common.critic import ModelCritic
 from kbnav.agents.common.writers import ModelWriter, write_plainly
 from kbnav.agents.machine import Policy
 from kbnav.errors import KbnavError, UsageError
@@ -202,4 +203,5 @@ class _Parts:
             prune=pruner(self.settings, writer, self.shown, words=vocabulary_of(kb)),
             prompts=("spinach",),
             shown=self.shown,
+            critic=ModelCritic(writer, ending, self.shown) if writer and self.settings.checks.by == "model" else None,
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from kbnav.agents.common.demonstrations import Demonstrations
+from kbnav.agents.common.objecting import Critic
 from kbnav.agents.machine import Ending, Machine, Policy, RunContext
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.service.metering import Meter, metered
@@ -35,6 +36,8 @@ class Agent:
     offered: Toolbox | None = None
     """What a model may choose from, where the agent's program calls tools of its own besides, such as ``plan``."""
 
+    critic: Critic | None = None
+    """What judges a finish before it ends a run, where the settings want that."""
     demonstrations: Demonstrations | None = None
     """Examples in its prompts."""
 
@@ -51,7 +54,7 @@ class Agent:
     @property
     def machine(self) -> Machine:
         """The agent's nodes and rules, to be run as a graph or by themselves."""
-        return Machine(self.policy, self.toolbox, self.ending, self.settings.budget, self.settings.checks)
+        return Machine(self.policy, self.toolbox, self.ending, self.settings.budget, self.settings.checks, self.critic)
 
     def context(self, question: str, language: str, given: Mapping[str, str] = MappingProxyType({})) -> RunContext:
         """What one run's nodes are given; ``given`` are entities that came with the question, labels by id."""

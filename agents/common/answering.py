@@ -66,7 +66,7 @@ class QueryEnding:
         outcome = Outcome(status, stop, note=state["failure"])
         if stop == "finish" and (given_up := state["path"][-1].call).arguments.get("no_answer"):
             return replace(outcome, status="no answer", note=given_up.thought), Usage()
-        taken = self._taken(state)
+        taken = self.taken(state)
         if taken is None:
             return replace(outcome, status=status if status in ("refused", "failed") else "no answer"), Usage()
         query = taken.call.query
@@ -94,7 +94,7 @@ class QueryEnding:
             return replace(outcome, text=plain_answer(table)).noted(_NO_WORDS, str(error)), Usage()
         return replace(outcome, text=text), usage
 
-    def _taken(self, state: State) -> Step | None:
+    def taken(self, state: State) -> Step | None:
         """The step whose result is the answer; None where there is none."""
         path = state["path"]
         if state["stop"] == "finish":

@@ -22,4 +22,7 @@ def build_agent(kb: KnowledgeBase, settings: Settings, system: str = "") -> Agen
     wanted = systems.find(name, "agent").read(settings.options).from_gold
     if wanted:
         raise UsageError(f"{name} is given {GIVEN[wanted]} by kbnav eval alone: only a dataset's questions have them")
-    return cast("Agent", systems.build(name, kb, settings, "agent"))
+    agent = cast("Agent", systems.build(name, kb, settings, "agent"))
+    if settings.checks.by == "model" and agent.critic is None:
+        raise UsageError(f"{name} with {agent.model} has no check by the model: take --verify rules, or off")
+    return agent

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kbnav.answers import AnswerTable
+from kbnav.doubts import Doubt
 from kbnav.knowledge.base import asked_by
 from kbnav.knowledge.sparql.vocabulary import vocabulary_of
 from kbnav.tools.observation import Context
@@ -15,6 +17,10 @@ def doubted(outcome: Outcome, question: str, context: Context) -> Outcome:
     """The outcome with its doubts; one without an answer, or whose answer is no query's result, has none."""
     if outcome.status not in ("answered", "best effort") or outcome.table is None or not outcome.query:
         return outcome
-    endings = vocabulary_of(asked_by(context.kb, outcome.query)).each(ENDINGS)
-    found = check_answer(question, context.language, outcome.query, outcome.table, endings)
-    return replace(outcome, doubts=(*outcome.doubts, *found))
+    return replace(outcome, doubts=(*outcome.doubts, *doubts_of(question, outcome.query, outcome.table, context)))
+
+
+def doubts_of(question: str, query: str, table: AnswerTable, context: Context) -> tuple[Doubt, ...]:
+    """What the rules find, with the ids of the knowledge base that the query is for."""
+    endings = vocabulary_of(asked_by(context.kb, query)).each(ENDINGS)
+    return check_answer(question, context.language, query, table, endings)

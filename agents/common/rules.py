@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kbnav.agents.common.losses import AGAIN, settled, to_try_again
+from kbnav.agents.common.objecting import is_objected
 from kbnav.agents.common.state import Ending, State, room, used
 from kbnav.settings import Budget
 from kbnav.trajectory import FINISH, Call, Dropped, Stop
@@ -24,13 +25,14 @@ def sort_out(state: State, ending: Ending, budget: Budget) -> Sorted:
 
     Nothing to run means a rollback: every call repeats a step of the path, or the finish is premature. Where a turn
     holds fresh calls beside repeats, the policy is not going round in circles: the fresh ones run, the repeats are
-    only dropped; what was not answered in time may be tried again. A finish beside other calls is not run: what they
+    only dropped; what was not answered in time may be tried again, and so
+    may a finish that was objected to. A finish beside other calls is not run: what they
     show is to be looked at first. A repeat that names its result as the answer is an action like others. Without the
     rollback rule a step of the path may be taken again; without the rule on premature finishes no finish is one. Calls
     that the budget has no room for are dropped.
     """
     path = state["path"]
-    known = {step.call.key for step in settled(path)} if budget.rollback else set()
+    known = {step.call.key for step in settled(path) if not is_objected(step)} if budget.rollback else set()
     fresh: list[Call] = []
     finishes: list[Call] = []
     repeats: list[tuple[Call, Dropped]] = []

@@ -169,6 +169,8 @@ class Checks(Strict):
 
     by: Literal["off", "rules", "model"] = "rules"
     """``rules``: cheap rules, which ask nothing; ``model``: also by the model, which may object once."""
+    turns: int = Field(default=5, ge=1)
+    """Turns that are left to a run after the model's objection."""
 
 
 class Price(Strict):
