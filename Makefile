@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test attack-test long-test kill-test train-test model-test engine-test lint bench wheel-test bare-test cassettes site vendor picture cut release lock clean
+.PHONY: demo test attack-test long-test kill-test train-test model-test engine-test deploy-test lint bench wheel-test bare-test cassettes site vendor picture cut release lock clean
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 15) else "kbnav needs Python 3.11 to 3.14; set PYTHON")'
@@ -58,6 +58,16 @@ engine-test: .venv-engines/.ready  ## queries rewritten for SPARQL engines, run 
 	.venv-engines/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
 	.venv-engines/bin/python -m pip install --quiet --no-deps oxigraph==0.5.13
 	.venv-engines/bin/python -m pip install --quiet --no-deps -e .
+	touch $@
+
+deploy-test: .venv-deploy/.ready  ## the files of deploy/, and two servers behind nginx of which one is killed; needs nginx and postgresql
+	.venv-deploy/bin/python -m pytest -q tests/deploy
+
+.venv-deploy/.ready: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv-deploy
+	.venv-deploy/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
+	.venv-deploy/bin/python -m pip install --quiet kubernetes-validate==1.37.0 podman-compose==1.6.0
+	.venv-deploy/bin/python -m pip install --quiet --no-deps -e .
 	touch $@
 
 lint: $(READY)  ## format, lint, types, layering
@@ -117,4 +127,4 @@ lock:  ## pin every dependency again; needs uv
 		--no-emit-index-url --group site -o requirements-site.lock
 
 clean:
-	rm -rf $(VENV) .venv-engines .venv-model .venv-site .venv-train build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-deploy .venv-engines .venv-model .venv-site .venv-train build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

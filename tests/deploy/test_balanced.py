@@ -1,0 +1,122 @@
+"""Two servers with one PostgreSQL, behind nginx: one is killed in the middle of ten streams, and both are replaced."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import requests
+
+from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, until
+from tests.deploy.balancer import balanced
+
+READERS = 10
+
+
+def home(base: Path, fresh_home: Path, name: str) -> Path:
+    """A home of a server's own, as on a machine of its own."""
+    folder = base / name
+    folder.mkdir()
+    for part in ("mirrors", "skbs"):
+        if (fresh_home / part).exists():
+            (folder / part).symlink_to((fresh_home / part).resolve())
+    return folder
+
+
+def followed(visit: Visit, run: str) -> list[dict[str, Any]]:
+    """The events of a run as a browser hears them: it comes again, with the last number, where it was hung up on."""
+    heard: list[dict[str, Any]] = []
+    for _ in range(400):
+        try:
+            for event in visit.events(run, heard[-1]["id"] if heard else 0):
+                if event["kind"] != "draft":
+                    heard.append(event)
+            if heard and heard[-1]["kind"] == "end":
+                return heard
+        except (requests.RequestException, AssertionError):
+            pass
+        time.sleep(0.1)
+    raise AssertionError(f"it never ended: {[event['kind'] for event in heard]}")
+
+
+def asked(visit: Visit, tries: int = 100) -> dict[str, Any]:
+    """A question put in line; whoever was refused for want of a server asks again."""
+    for _ in range(tries):
+        try:
+            return visit.ask(visit.session(), MARIE)
+        except (requests.RequestException, AssertionError, KeyError, ValueError):
+            time.sleep(0.1)
+    raise AssertionError("no server took the question")
+
+
+def serve(stack: ExitStack, folder: Path, model: Explorer, database: str, port: str = "0") -> tuple[str, Popen[str]]:
+    environment = {"KBNAV_WEB__DATABASE": database, "KBNAV_WEB__RUNS": "16", "KBNAV_WEB__RUNS_PER_USER": "16"}
+    options = ("--model", "stub", "--base-url", model.base_url, "--kb", "mini")
+    given = () if port == "0" else ("--port", port)
+    url, process = stack.enter_context(served_process(folder, *options, *given, environment=environment))
+    until(lambda: requests.get(f"{url}/ready", timeout=60).ok)
+    return url, process
+
+
+def in_order(events: list[dict[str, Any]]) -> bool:
+    numbers = [event["id"] for event in events]
+    return numbers == sorted(set(numbers))
+
+
+def test_a_server_is_killed_in_the_middle_of_ten_streams_and_every_reader_gets_the_answer(
+    tmp_path: Path, fresh_home: Path, database: str
+):
+    with ExitStack() as stack:
+        model = stack.enter_context(Explorer(held=1))
+        servers = [serve(stack, home(tmp_path, fresh_home, name), model, database) for name in ("one", "two")]
+        url = stack.enter_context(balanced(tmp_path, [url for url, _ in servers]))
+        visits, runs = [], []
+        for _ in range(READERS):  # three requests each, so that nginx, which goes round, gives both servers questions
+            visits.append(Visit(url))
+            runs.append(asked(visits[-1])["id"])
+        for _ in range(READERS):
+            assert model.holding.acquire(timeout=120)
+        pool = stack.enter_context(ThreadPoolExecutor(READERS))
+        streams = [pool.submit(followed, visit, run) for visit, run in zip(visits, runs, strict=True)]
+        servers[0][1].kill()
+        model.go_on.set()
+        heard = [stream.result(240) for stream in streams]
+        assert all(in_order(events) for events in heard)
+        answers = [events[-1]["answer"] for events in heard]
+        assert [answer["text"] for answer in answers] == ["Polonium and radium."] * READERS
+        resumed = sum(any(event["kind"] == "resumed" for event in events) for events in heard)
+        assert 0 < resumed < READERS, "only those of the dead one"
+        kept = [visit("GET", f"/api/results/{answer['result']['id']}/rows").json() for visit, answer in zip(
+            visits, answers, strict=True
+        )]  # fmt: skip
+        assert all(len(rows["rows"]) == 2 for rows in kept), "the other server has what the dead one found"
+
+
+def test_servers_are_replaced_one_by_one_and_no_question_is_lost(tmp_path: Path, fresh_home: Path, database: str):
+    with ExitStack() as stack:
+        model = stack.enter_context(Explorer())
+        homes = [home(tmp_path, fresh_home, name) for name in ("one", "two")]
+        servers = [serve(stack, folder, model, database) for folder in homes]
+        url = stack.enter_context(balanced(tmp_path, [url for url, _ in servers]))
+        pool = stack.enter_context(ThreadPoolExecutor(4))
+        readers = [pool.submit(_keeps_asking, url, 8) for _ in range(4)]
+        for folder, (address, process) in zip(homes, servers, strict=True):
+            process.terminate()
+            assert process.wait(60) is not None
+            serve(stack, folder, model, database, address.rpartition(":")[2])
+        texts = [text for reader in readers for text in reader.result(300)]
+        assert texts == ["Polonium and radium."] * 32
+
+
+def _keeps_asking(url: str, times: int) -> list[str]:
+    return [text for _ in range(times) for text in _asks(Visit(url))]
+
+
+def _asks(visit: Visit) -> Iterator[str]:
+    events = followed(visit, asked(visit)["id"])
+    yield events[-1]["answer"]["text"]

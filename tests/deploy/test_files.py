@@ -1,0 +1,103 @@
+"""The files of deploy/: they are what their tools read, and name settings and routes that exist."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kbnav.settings import Settings
+from tests.conftest import ROOT
+from tests.deploy.balancer import configured
+
+DEPLOY = ROOT / "deploy"
+KUBERNETES = DEPLOY / "kubernetes" / "kbnav.yaml"
+EXAMPLES = {
+    "KBNAV_WEB__TOKENS": '{"alice": "alice-has-a-long-token"}',
+    "KBNAV_WEB__HOSTS": '["ask.example.org"]',
+    "KBNAV_WEB__LOG": "json",
+}
+
+
+def container() -> dict[str, Any]:
+    documents = list(yaml.safe_load_all(KUBERNETES.read_text()))
+    (deployment,) = [one for one in documents if one["kind"] == "Deployment"]
+    (only,) = deployment["spec"]["template"]["spec"]["containers"]
+    found: dict[str, Any] = only
+    return found
+
+
+def test_the_manifests_are_what_kubernetes_reads():
+    kinds = [one["kind"] for one in yaml.safe_load_all(KUBERNETES.read_text())]
+    assert {"Deployment", "Service", "Ingress", "PodDisruptionBudget"} <= set(kinds)
+    command = [Path(sys.executable).parent / "kubernetes-validate", "--strict", KUBERNETES]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_compose_reads_its_file_and_needs_the_secrets(tmp_path: Path):
+    command = [Path(sys.executable).parent / "podman-compose", "-f", DEPLOY / "compose.yaml"]
+    needed = {"KBNAV_TOKENS": "{}", "KBNAV_HOSTS": "[]", "POSTGRES_PASSWORD": "secret"}
+    secrets = tmp_path / "secrets"
+    secrets.write_text("".join(f"{name}={value}\n" for name, value in needed.items()))
+    podman = tmp_path / "podman"  # it is asked for its version, and for nothing else
+    podman.write_text("#!/bin/sh\necho 5.0.0\n")
+    podman.chmod(0o755)
+    asked = {"capture_output": True, "text": True, "env": {"PATH": f"{tmp_path}:{os.defpath}"}}
+    done = subprocess.run([*command, "--env-file", secrets, "config"], **asked)
+    assert done.returncode == 0, done.stderr
+    services = yaml.safe_load(done.stdout)["services"]
+    assert services["kbnav-1"]["environment"]["KBNAV_WEB__DATABASE"] == "postgresql://kbnav:secret@database/kbnav"
+    assert {"kbnav-1", "kbnav-2", "database", "balancer"} == set(services)
+    secrets.write_text("KBNAV_TOKENS={}\n")
+    done = subprocess.run([*command, "--env-file", secrets, "config"], **asked)
+    assert done.returncode != 0
+
+
+def test_variables_that_are_set_are_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    named = {*compose["x-kbnav"]["environment"], *(one["name"] for one in container()["env"])}
+    ours = sorted(name for name in named if name.startswith("KBNAV_"))
+    assert len(ours) >= 5
+    monkeypatch.chdir(tmp_path)
+    for name in ours:
+        monkeypatch.setenv(name, EXAMPLES.get(name, "a-value-that-is-long"))
+    settings = Settings()
+    assert settings.web.database.get_secret_value() == "a-value-that-is-long"
+    assert settings.web.hosts == ("ask.example.org",)
+
+
+def test_the_settings_in_the_manifests_are_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    (config,) = [one for one in yaml.safe_load_all(KUBERNETES.read_text()) if one["kind"] == "ConfigMap"]
+    (tmp_path / "kbnav.toml").write_text(config["data"]["kbnav.toml"])
+    monkeypatch.chdir(tmp_path)
+    assert Settings().web.log == "json"
+    assert container()["workingDir"] == "/etc/kbnav"
+
+
+def test_probes_ask_routes_that_exist():
+    pages = (ROOT / "src/kbnav/apps/web/routes/pages.py").read_text()
+    probed = {container()[probe]["httpGet"]["path"] for probe in ("readinessProbe", "livenessProbe")}
+    assert probed == {"/ready", "/health"}
+    assert all(f'@router.get("{path}")' in pages for path in probed)
+
+
+def test_nginx_reads_its_file(tmp_path: Path):
+    if not (nginx := shutil.which("nginx")):
+        pytest.skip("no nginx: install Debian's package nginx-light")
+    file = configured(tmp_path, ["127.0.0.1:1", "127.0.0.1:2"], 8099)
+    done = subprocess.run([nginx, "-t", "-p", tmp_path, "-c", file], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_images_are_pinned_to_a_version():
+    images = re.findall(r"(?:image: |^FROM )(\S+)", "".join(file.read_text() for file in DEPLOY.rglob("*.*")), re.M)
+    assert len(images) >= 5
+    assert not [image for image in images if image.endswith(":latest") or (":" not in image and "kbnav" not in image)]
