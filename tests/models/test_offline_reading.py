@@ -58,6 +58,26 @@ def test_too_many_words_left_over_are_refused_with_a_question_that_is_answered(a
         assert ask(agent, instead).outcome.status == "answered"
 
 
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Wer hat eigentlich heute wirklich genau Polonium entdeckt?", "Marie Curie, Pierre Curie"),
+        ("Quel est actuellement vraiment exactement le lieu de naissance connu de Marie Curie ?", "Varsovie"),
+        ("¿Cuál es realmente actualmente exactamente el lugar de nacimiento conocido de Marie Curie?", "Varsovia"),
+        ("目前究竟著名的玛丽·居里的出生地到底是什么？", "华沙"),
+    ],
+)
+def test_words_that_say_little_are_no_reason_to_refuse_in_five_languages(agent: Agent, question: str, answer: str):
+    assert ask(agent, question).outcome.text == answer
+
+
+def test_the_smaller_question_is_in_the_language_of_the_question(agent: Agent):
+    outcome, understood = told(agent, "Où est la ville natale isolée oubliée de Marie Curie ?")
+    assert outcome.status == "no answer"
+    assert understood.instead == ("Quel est lieu de naissance de Marie Curie ?",)
+    assert ask(agent, understood.instead[0]).outcome.text == "Varsovie"
+
+
 def test_a_misspelled_name_is_offered_as_it_is_written(agent: Agent):
     outcome, understood = told(agent, "Who discovered polonum?")
     assert outcome.status == "no answer"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kbnav.language import question_language
+from kbnav.models.offline.folding import fold
 
 Asks = Literal["", "person", "time", "place", "number"]
 """What kind of value is asked for, where the question word says so."""
@@ -47,11 +48,17 @@ class Lexicon:
     adjectives: Mapping[str, str] = field(default_factory=dict)
     """What is asked for by "how" and an adjective: the name of the quantity."""
     light: frozenset[str] = frozenset()
-    """Words that say so little that a question is understood without them."""
+    """Words that say so little that a question is understood without them; folded."""
+    simplest: str = "What is the {relation} of {name}?"
+    """A question for one relation of one thing."""
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
+
+
+def _folded(text: str) -> frozenset[str]:
+    return frozenset(map(fold, text.split()))
 
 
 _EN = Lexicon(
@@ -148,13 +155,13 @@ _EN = Lexicon(
         "wide": "width",
         "expensive": "cost",
     },
-    light=_words(
+    light=_folded(
         "play plays played playing star starred starring stars appear appeared go goes went come comes came use used "
         "uses using locate located people person name named current currently now today right main major mainly "
-        "primarily part kind sort type system belong belongs accept accepts take took should practiced made make makes "
-        "live lives lived up really grow grew raised exactly total number famous known associated involved work works "
-        "get got around world other different large big tall high long old deep heavy fast wide expensive speak speaks "
-        "spoken win wins won"
+        "primarily part kind sort type system belong belongs accept accepts take took should practiced made make "
+        "makes live lives lived up really grow grew raised exactly total number famous known associated involved work "
+        "works get got around world other different large big tall high long old deep heavy fast wide expensive speak "
+        "speaks spoken win wins won"
     ),
 )
 _DE = Lexicon(
@@ -182,13 +189,25 @@ _DE = Lexicon(
         "jüngste": ("Geburtsdatum", "DESC"),
         "längste": ("Länge", "DESC"),
     },
+    simplest="Was ist {relation} von {name}?",
     adjectives={"groß": "Größe", "hoch": "Höhe", "lang": "Länge", "alt": "Geburtsdatum", "schwer": "Masse"},
+    light=_folded(
+        "spielt spielte spielten gespielt gehört gehörte gehören geht ging gegangen kommt kam kamen gekommen stammt "
+        "stammte benutzt nutzt verwendet liegt lag liegen befindet befinden person personen mensch menschen leute "
+        "name namen genannt heute aktuell aktuelle aktuellen aktueller derzeit derzeitige derzeitigen jetzt "
+        "wichtigste wichtigsten teil art arten sorte typ nahm nimmt soll sollte macht machte gemacht lebt lebte "
+        "lebten wuchs aufgewachsen wirklich genau insgesamt anzahl zahl berühmt berühmte berühmten bekannt bekannte "
+        "bekannten arbeitet arbeitete gearbeitet bekam bekommt andere anderen welt verschiedene groß große hoch lang "
+        "alt tief schwer schnell breit teuer spricht sprechen gesprochen gewann gewonnen gewinnt eigentlich gerade "
+        "noch etwas jemand"
+    ),
 )
 _FR = Lexicon(
     function=_words(
         "a à ai as au aux avec ce ces cet cette ceux combien comment d dans de des du elle elles en est et eu fut il "
         "ils j je l la le les leur leurs lequel m n ne nous on ont ou où par pour pourquoi quand que quel quelle "
-        "quelles quels qui quoi s sa se ses son sont sur t tous toutes un une y été être était ont nom"
+        "quelles quels qui quoi s sa se ses son sont sur t tous toutes un une y été être était ont nom a-t-il a-t-elle "
+        "a-t-on ont-ils ont-elles est-il est-elle sont-ils sont-elles"
     ),
     asks={"qui": "person", "quand": "time", "où": "place", "combien": "number"},
     classes=_words("quel quelle quels quelles combien tous toutes"),
@@ -197,6 +216,16 @@ _FR = Lexicon(
     links=_words("de du des d la le les en"),
     pronouns={"il": "m", "elle": "f", "son": "any", "sa": "any", "ses": "any"},
     hints={"time": "date année", "place": "lieu localisation", "number": "nombre"},
+    simplest="Quel est {relation} de {name} ?",
+    light=_folded(
+        "joue jouer joué jouait appartient appartenait va aller allé allée vient venir venu venue utilise utilisé "
+        "situe situé située trouve trouvent personne personnes gens nommé nommée appelle appelé appelée actuel "
+        "actuelle actuellement aujourd'hui aujourd’hui maintenant principal principale principaux partie genre type "
+        "sorte fait faire vit vivait vécu grandi vraiment exactement total célèbre connu connue travaille travaillé "
+        "travaillait obtenu reçu autre autres monde différents différentes grand grande haut haute long longue vieux "
+        "vieille profond lourd rapide large cher parle parlé parlent gagné gagne remporté remporte quelqu'un "
+        "quelqu’un"
+    ),
 )
 _ES = Lexicon(
     function=_words(
@@ -218,6 +247,15 @@ _ES = Lexicon(
     links=_words("de del la las los el"),
     pronouns={"él": "m", "ella": "f", "su": "any", "sus": "any"},
     hints={"time": "fecha año", "place": "lugar", "number": "número"},
+    simplest="¿Cuál es {relation} de {name}?",
+    light=_folded(
+        "juega jugar jugó jugaba pertenece pertenecen va ir fue viene venir vino usa usan usado utiliza utilizado "
+        "está están situado situada ubicado ubicada encuentra encuentran persona personas gente llama llamado llamada "
+        "nombre nombres actual actuales actualmente hoy ahora principal principales parte tipo tipos clase género "
+        "hace hacer hizo vive vivía vivió creció realmente exactamente total famoso famosa conocido conocida trabaja "
+        "trabajó obtuvo recibió otro otros otra otras mundo diferentes grande alto alta largo larga viejo vieja "
+        "profundo pesado rápido ancho caro habla hablan hablado ganó gana ganado alguien"
+    ),
 )
 _RU = Lexicon(
     inflected=True,
@@ -236,7 +274,8 @@ _RU = Lexicon(
 _ZH = Lexicon(
     function=_words(
         "的 是 在 了 和 与 吗 呢 什么 甚麼 谁 誰 哪里 哪裡 哪 哪个 哪些 哪一 几 多少 何时 何時 什么时候 被 由 有 于 "
-        "於 一个 请 请问 ？ 。 ， 为 為 中 里 个 年 位 所 都 叫 名 人 者"
+        "於 一个 请 请问 ？ 。 ， 为 為 中 里 个 年 位 所 都 叫 名 人 者 "
+        "目前 现在 現在 究竟 到底 曾经 曾經 真正 著名"
     ),
     asks={
         "谁": "person",
@@ -249,6 +288,13 @@ _ZH = Lexicon(
     count=frozenset({"多少", "几个"}),
     pronouns={"他": "m", "她": "f", "它": "any"},
     hints={"time": "日期 时间", "place": "地", "number": "数"},
+    simplest="{name}的{relation}是什么？",
+    light=_folded(
+        "位于 位於 属于 屬於 使用 用 来自 來自 现在 現在 目前 如今 主要 部分 种类 種類 类型 類型 名字 名称 名稱 名为 "
+        "名為 叫做 称为 稱為 人物 人们 人們 住 居住 生活 工作 从事 從事 获得 獲得 得到 其他 其它 世界 不同 著名 有名 "
+        "知名 已知 总共 總共 一共 说 說 讲 講 赢得 贏得 大 高 长 長 老 深 重 快 宽 貴 贵 真正 究竟 到底 曾 曾经 曾經 "
+        "过 過 出来"
+    ),
 )
 _AR = Lexicon(
     function=_words("من هو هي ما ماذا متى أين اين كم في على إلى هل الذي التي عن مع كان كانت و أي اي كيف لماذا هم"),

@@ -103,12 +103,15 @@ def _names(reading: Reading) -> dict[str, str]:
     return names
 
 
-def simpler(reading: Reading, query: str) -> tuple[str, ...]:
-    """Questions of one name and one relation that the query of a larger question answers; none of more than that."""
+def simpler(reading: Reading, query: str, simplest: str) -> tuple[str, ...]:
+    """Questions of one name and one relation that the query of a larger question answers; none of more than that.
+
+    ``simplest`` is the form of such a question.
+    """
     names, found = _names(reading), []
     for subject, path, value in _TRIPLE.findall(_CLASS.sub("", query)):
         relation, entity = path.removeprefix("wdt:"), subject if subject.startswith("wd:") else value
         item = entity.removeprefix("wd:")
         if relation in names and item in names:
-            found.append(f"What is the {names[relation]} of {names[item]}?")
+            found.append(simplest.format(relation=names[relation], name=names[item]))
     return tuple(found[:1])

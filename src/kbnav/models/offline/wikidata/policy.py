@@ -121,8 +121,9 @@ class _Plan:
         """Whether a query reads enough of the question; how it reads it is kept."""
         left = unused(reading, hypothesis.probe)
         read = Understood(read_as(reading, hypothesis.answer, self.language), tuple(left))
-        if leaves_too_much(reading, hypothesis.probe, left, lexicon(self.language)):
-            self.refused = self.refused or replace(read, instead=simpler(reading, hypothesis.probe))
+        words = lexicon(self.language)
+        if leaves_too_much(reading, hypothesis.probe, left, words):
+            self.refused = self.refused or replace(read, instead=simpler(reading, hypothesis.probe, words.simplest))
             return False
         self.understood = read
         return True
