@@ -33,6 +33,36 @@ def test_people_get_a_page_in_their_language_and_programs_json(visit: Visit, pat
     assert programs.json()["detail"]
 
 
+def test_errors_and_notes_are_in_the_readers_language(visit: Visit):
+    german = {"Accept-Language": "de"}
+    assert (
+        visit("GET", "/api/sessions/none", headers=german).json()["detail"] == "diese Sitzung gibt es bei Ihnen nicht"
+    )
+    session = visit.session(kb="mini")
+    run = visit.answered(session, "Who is the husband of Marie Curie's favourite former colleague?")
+    assert run["answer"]["note"] == "Too many words of the question are left over for an answer."
+    told = visit("GET", f"/api/runs/{run['id']}", headers=german).json()
+    assert told["answer"]["note"] == "Für eine Antwort bleiben zu viele Wörter der Frage übrig."
+    assert told["events"][-1]["answer"]["note"] == told["answer"]["note"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "said"),
+    [
+        ({"Host": "elsewhere.example"}, 421, "unter diesem Namen wird hier nichts angeboten"),
+        ({"Sec-Fetch-Site": "cross-site"}, 403, "Anfragen von anderen Seiten werden abgelehnt"),
+    ],
+)
+def test_whom_the_gate_turns_away_gets_a_page_too(visit: Visit, headers: dict[str, str], status: int, said: str):
+    accept = {"Accept": "text/html", "Accept-Language": "de", **headers}
+    people = visit("GET", "/api/sessions", headers=accept)
+    assert (people.status_code, people.headers["content-type"]) == (status, "text/html; charset=utf-8")
+    assert said in people.text
+    assert "default-src 'none'" in people.headers["content-security-policy"]
+    programs = visit("GET", "/api/sessions", headers=headers)
+    assert (programs.status_code, programs.headers["content-type"]) == (status, "application/json")
+
+
 def test_what_goes_wrong_is_told_on_a_page_without_markup_of_others(visit: Visit):
     told = visit("GET", "/?question=<b>x</b>&dataset=<b>nowhere</b>", headers={"Accept": "text/html"})
     assert told.status_code == 404

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from kbnav.apps.secrets import Secrets
-from kbnav.apps.web.rendering import page
-from kbnav.apps.web.security import problem
+from kbnav.apps.web.rendering import refusal
 from kbnav.errors import (
     Busy,
     DamagedKB,
@@ -35,12 +34,6 @@ _STATUS = (
     (KbnavError, 422),
 )
 """Of an error, the first that fits: the caller's to mend, or a service's."""
-_MISSING = {
-    "s": ("problem.s", "problem.s_why"),
-    "share": ("problem.share", "problem.share_why"),
-    "entry": ("problem.entry", "problem.entry_why"),
-}
-"""What to say where there is nothing, by the first part of the path."""
 
 
 def add_refusals(app: FastAPI) -> None:
@@ -68,9 +61,4 @@ async def _went_wrong(request: Request, error: Exception) -> Response:
 
 def _answer(request: Request, status: int, why: str, **more: int) -> Response:
     hide: Secrets = request.app.state.parts.hide
-    path, why = request.url.path, hide.hidden(why)
-    if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
-        return JSONResponse({**problem(path, status, why), **more}, status)
-    missing = _MISSING.get(path.split("/")[1], ("problem.page", "problem.page_why"))
-    head, body = missing if status == 404 else ("problem.other", "problem.other_why")
-    return page(request, "problem.html", status, head=head, body=body, why=why)
+    return refusal(request, status, hide.hidden(why), **more)

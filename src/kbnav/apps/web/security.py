@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
 
 from kbnav.apps.web.metrics import Metrics, Uncounted
+from kbnav.apps.web.rendering import refusal
 from kbnav.errors import UsageError
 from kbnav.settings import Web
 
@@ -279,23 +281,24 @@ class Gate:
 
     def _visit(self, scope: Scope) -> tuple[Visitor | None, Response | None]:
         """Who comes, and the answer to those who may not come in."""
-        headers, path = Headers(scope=scope), scope["path"]
+        request = Request(scope)
+        headers, path = request.headers, scope["path"]
         if path in _PROBES and scope["method"] in _SAFE:
             return None, None  # nothing is looked up for them
         if host_name(headers.get("host", "")) not in self._names:
-            return None, _refusal(path, 421, "this name is not served here; the operator sets web.hosts")
+            return None, refusal(request, 421, "this name is not served here; the operator sets web.hosts")
         if problem := self._crosses(scope, headers):
-            return None, _refusal(path, 403, problem)
+            return None, refusal(request, 403, problem)
         length = headers.get("content-length", "0")
         if "transfer-encoding" in headers:
-            return None, _refusal(path, 411, "give the length of the body")
+            return None, refusal(request, 411, "give the length of the body")
         if not length.isdecimal() or int(length) > LARGEST_BODY:
-            return None, _refusal(path, 413, f"at most {LARGEST_BODY:,} bytes can be sent")
+            return None, refusal(request, 413, f"at most {LARGEST_BODY:,} bytes can be sent")
         client = self._client(scope)
         if (wait := self._wrong.wait(client)) and "authorization" in headers:
-            refusal = _refusal(path, 429, f"too many wrong tokens; try again in {wait:.0f} s")
-            refusal.headers["Retry-After"] = str(round(wait) + 1)
-            return None, refusal
+            refused = refusal(request, 429, f"too many wrong tokens; try again in {wait:.0f} s")
+            refused.headers["Retry-After"] = str(round(wait) + 1)
+            return None, refused
         visitor = self._identities.of(headers, client)
         if self._identities.closed and "authorization" in headers:
             self._wrong.forget(client) if visitor else self._wrong.count(client)
@@ -303,9 +306,9 @@ class Gate:
             return visitor, None
         if self._identities.by_token and scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
             return None, RedirectResponse("/login", 303)
-        refusal = _refusal(path, 401, "log in first, or send a token: Authorization: Bearer …")
-        refusal.headers["WWW-Authenticate"] = "Bearer"
-        return None, refusal
+        refused = refusal(request, 401, "log in first, or send a token: Authorization: Bearer …")
+        refused.headers["WWW-Authenticate"] = "Bearer"
+        return None, refused
 
     def _crosses(self, scope: Scope, headers: Headers) -> str:
         """What is wrong with a request that another site's page sends; empty for all others.
@@ -356,15 +359,3 @@ def host_name(host: str) -> str:
 def _same_site(site: SplitResult, host: str) -> bool:
     """Whether an origin is where the request was sent to: the same name and port."""
     return bool(host_name(host)) and site.netloc.casefold() == host.casefold() and site.scheme in ("http", "https")
-
-
-def _refusal(path: str, status: int, why: str) -> Response:
-    return JSONResponse(problem(path, status, why), status)
-
-
-def problem(path: str, status: int, why: str) -> dict[str, Any]:
-    """An error as the API that was called writes it."""
-    if path.startswith("/v1"):
-        kind = "invalid_request_error" if status < 500 else "server_error"
-        return {"error": {"message": why, "type": kind, "param": None, "code": None}}
-    return {"detail": why}

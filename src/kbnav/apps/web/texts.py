@@ -21,6 +21,8 @@ Book = Mapping[str, str | Mapping[str, str]]
 COOKIE = "kbnav_language"
 """What a reader chose on the page; without it, what the browser asks for counts."""
 FIRST = "en"
+OF_SERVER = "said."
+"""What keys of texts begin with that the server says by itself."""
 _ASKED = re.compile(r"\s*([A-Za-z]{1,8})(?:-[A-Za-z0-9-]+)?\s*(?:;\s*q=([01](?:\.\d{0,3})?)\s*)?")
 _NAME = re.compile(r"\{(\w+)\}")
 
@@ -50,6 +52,8 @@ class Texts:
     def __init__(self, language: str) -> None:
         self.language = language
         self.book = books()[language]
+        self.on_page = {key: text for key, text in self.book.items() if not key.startswith(OF_SERVER)}
+        """The texts that the page's scripts need."""
         self.names = {code: book["language.name"] for code, book in books().items()}
         """Languages to choose from, by their own names."""
 

@@ -19,10 +19,8 @@ MAX_BODY = 64 * 1024 * 1024
 """Bytes of an answer, unpacked."""
 GRACE = 10.0
 """Seconds waited beyond the query service's own time limit, so that its message arrives."""
-TIMED_OUT = (
-    "the query service stopped the query at its time limit; make it simpler: start from the most specific pattern, "
-    "drop paths such as wdt:P279*, add a LIMIT"
-)
+SIMPLER = "start from the most specific pattern, drop paths of any length such as wdt:P279*, add a LIMIT"
+TIMED_OUT = f"the query service stopped the query at its time limit; make it simpler: {SIMPLER}"
 
 
 @dataclass(frozen=True)

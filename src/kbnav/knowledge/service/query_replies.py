@@ -13,7 +13,7 @@ from typing import Any
 
 from kbnav.answers import XSD_STRING, AnswerTable, Cell, Term
 from kbnav.errors import BadResponse, KbnavError, QueryRefused, QuerySyntaxError, QueryTimeout, ServiceError
-from kbnav.knowledge.service.exchange import TIMED_OUT, Again, Reply
+from kbnav.knowledge.service.exchange import SIMPLER, TIMED_OUT, Again, Reply
 from kbnav.knowledge.service.replies import check_status, one_line, place, read_json
 
 ACCEPT_ROWS = "application/sparql-results+json"
@@ -26,6 +26,8 @@ _TIMEOUT = re.compile(
     r"estimated execution time|exceeded query timeout|query evaluation took too long",
     re.IGNORECASE,
 )
+_OF_COPY = re.compile(r"TimeoutException: the query took longer than ([\d.]+) s")
+"""What a mirror says, whose time limit is its own."""
 _TRACE_START = re.compile(r"^(?:[a-z]\w*\.)+\w*(?:Exception|Error)\b", re.MULTILINE)
 _TRACE_LINES = re.compile(r"\n\s*(?:at [\w.$<>/]+\(|Caused by:|\.\.\. \d+ more)")
 _EXCEPTIONS = re.compile(r"^(?:\s*(?:[a-z]\w*\.)+(\w*(?:Exception|Error)):?[ \t]*)+")
@@ -91,6 +93,9 @@ def _cut(reply: Reply, total: object, limit: int | None, rows: int = 0) -> str:
 def _failure(reply: Reply) -> Exception:
     """The error that a status or an error text stands for."""
     message, details = _explain(reply)
+    if own := _OF_COPY.search(details):
+        limit = f"the query was stopped after {own[1]} s, the limit of this copy"
+        return QueryTimeout(f"{limit}; make it simpler: {SIMPLER}")
     if _TIMEOUT.search(details) and reply.status in (200, 400, 429, 500, 503, 504):
         return QueryTimeout(TIMED_OUT)
     if reply.status in (200, 400) and _SYNTAX.search(details):

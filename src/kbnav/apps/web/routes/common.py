@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 from kbnav.apps.web.runner import Runner
 from kbnav.apps.web.security import Visitor
 from kbnav.apps.web.store import Session, StoredRun
+from kbnav.apps.web.texts import language_of
 from kbnav.apps.web.watch import TICK
 
 if TYPE_CHECKING:
@@ -39,9 +40,15 @@ async def _visitor(request: Request) -> Visitor:
     return visitor
 
 
+async def _language(request: Request) -> str:
+    return language_of(request.headers)
+
+
 PartsOf = Annotated[Any, Depends(_parts)]
 RunnerOf = Annotated[Any, Depends(_runner)]
 VisitorOf = Annotated[Any, Depends(_visitor)]
+LanguageOf = Annotated[str, Depends(_language)]
+"""The language of the page that a request is for."""
 
 
 class Problem(BaseModel):

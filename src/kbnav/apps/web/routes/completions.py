@@ -117,7 +117,8 @@ async def completions(
 ) -> Response:
     """Answer the last message of the user; earlier ones, and what was answered, are known to the system.
 
-    In a stream, the steps come as ``reasoning_content``. Hanging up stops the run.
+    In a stream, the steps come as ``reasoning_content``, and what a model writes comes while it writes. Hanging up
+    stops the run.
     """
     question, history = _conversation(asked.messages)
     choice = next((choice for choice in _choices(parts) if asked.model in ("/".join(choice), choice[0])), None)
@@ -184,6 +185,7 @@ async def _stream(model: str, run: StoredRun, parts: Any, runner: Any, usage: bo
     def chunk(delta: Mapping[str, Any], finish: str | None = None) -> str:
         return sse_event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 
+    told = _Told()
     try:
         yield chunk({"role": "assistant", "content": ""})
         async with aclosing(runner.follow(run.id)) as events:
@@ -192,22 +194,54 @@ async def _stream(model: str, run: StoredRun, parts: Any, runner: Any, usage: bo
                     yield ": waiting\n\n"
                 elif event.data["kind"] == "end":
                     answer = event.data["answer"]
-                    yield chunk({"content": await asyncio.to_thread(_written, answer, parts)})
+                    yield chunk({"content": told.rest(await asyncio.to_thread(_written, answer, parts))})
                     yield chunk({}, "stop")
                     if usage:
                         yield sse_event({**head, "choices": [], "usage": _usage(answer)})
                     yield sse_event("[DONE]")
-                elif told := _reasoning(event.data):
-                    yield chunk({"reasoning_content": told})
+                elif delta := told.more(event.data):
+                    yield chunk(delta)
     finally:
         runner.stop_soon(run)
 
 
-def _reasoning(event: Mapping[str, Any]) -> str:
-    if event["kind"] == "call":
-        arguments = ", ".join(str(value) for value in event["arguments"].values() if value)
-        return f"{event['thought']}\n→ {event['tool']} {arguments}\n"
-    return f"{event['observation']}\n\n" if event["kind"] == "step" else ""
+class _Told:
+    """What a stream has told of a thought or an answer that is being written; the whole of it comes later."""
+
+    def __init__(self) -> None:
+        self._thought = self._answer = ""
+
+    def more(self, event: Mapping[str, Any]) -> dict[str, str]:
+        """What an event adds; nothing for most kinds."""
+        if event["kind"] == "draft":
+            return self._drafted(event)
+        if event["kind"] == "call":
+            arguments = ", ".join(str(value) for value in event["arguments"].values() if value)
+            more = _behind(self._thought, f"{event['thought']}\n→ {event['tool']} {arguments}\n", "\n")
+            self._thought = ""
+            return {"reasoning_content": more}
+        return {"reasoning_content": f"{event['observation']}\n\n"} if event["kind"] == "step" else {}
+
+    def rest(self, written: str) -> str:
+        """What of the whole answer was not told; all of it, where what was told is none of it."""
+        return _behind(self._answer, written, "\n\n")
+
+    def _drafted(self, draft: Mapping[str, Any]) -> dict[str, str]:
+        answer, thought = _text(draft["answer"]), draft["thought"]
+        if answer.startswith(self._answer) and answer != self._answer:
+            more, self._answer = answer[len(self._answer) :], answer
+            return {"content": more}
+        if not answer and thought.startswith(self._thought) and thought != self._thought:
+            more, self._thought = thought[len(self._thought) :], thought
+            return {"reasoning_content": more}
+        return {}
+
+
+def _behind(told: str, whole: str, between: str) -> str:
+    """What follows in a text behind its beginning; the whole on a new line, where that is no beginning of it."""
+    if whole.startswith(told):
+        return whole[len(told) :]
+    return f"{between}{whole}"
 
 
 def _written(answer: Mapping[str, Any], parts: Any) -> str:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from kbnav.answers import encodable
 from kbnav.apps.web.routes.common import (
     REFUSALS,
+    LanguageOf,
     PartsOf,
     RunnerOf,
     VisitorOf,
@@ -24,6 +25,7 @@ from kbnav.apps.web.routes.common import (
     sse,
     sse_event,
 )
+from kbnav.apps.web.said import answer_said
 from kbnav.apps.web.security import NOBODY
 from kbnav.apps.web.store import Session, StoredRun, unguessable
 from kbnav.question import LONGEST_QUESTION
@@ -151,8 +153,11 @@ def session_data(session: Session) -> SessionData:
     )
 
 
-def run_data(parts: Any, run: StoredRun, *, shared: bool = False, before: int = 0) -> RunData:
-    """A run for its owner, or for those it is shared with; ``before`` are the questions whose turn comes first."""
+def run_data(parts: Any, run: StoredRun, language: str, *, shared: bool = False, before: int = 0) -> RunData:
+    """A run for its owner, or for those it is shared with, its notes in the reader's language.
+
+    ``before`` are the questions whose turn comes first.
+    """
     share = run.share if shared else None
     thumb, note = ("", "") if share else parts.store.opinions.of(run.id)
     return RunData(
@@ -164,8 +169,8 @@ def run_data(parts: Any, run: StoredRun, *, shared: bool = False, before: int = 
         question=run.question,
         status=run.status,
         made=run.made,
-        events=[{"id": event.number, **_event(event.data, share)} for event in parts.store.events(run.id)],
-        answer=_answer(run.answer, share) if run.answer else None,
+        events=[{"id": event.number, **_event(event.data, share, language)} for event in parts.store.events(run.id)],
+        answer=_answer(run.answer, share, language) if run.answer else None,
         edited=_edited(parts.store.edits.of(run.id), share),
         thumb=thumb,
         note=note,
@@ -174,15 +179,17 @@ def run_data(parts: Any, run: StoredRun, *, shared: bool = False, before: int = 
     )
 
 
-def _event(data: Mapping[str, Any], share: str | None) -> dict[str, Any]:
+def _event(data: Mapping[str, Any], share: str | None, language: str) -> dict[str, Any]:
     """An event; the last one holds the answer."""
-    return {**data, "answer": _answer(data["answer"], share)} if data.get("kind") == "end" else dict(data)
+    ends = data.get("kind") == "end"
+    return {**data, "answer": _answer(data["answer"], share, language)} if ends else dict(data)
 
 
-def _answer(answer: Mapping[str, Any], share: str | None) -> dict[str, Any]:
+def _answer(answer: Mapping[str, Any], share: str | None, language: str) -> dict[str, Any]:
     """An answer; one that is shared names neither its run nor its result, whose ids are the owner's."""
+    answer = answer_said(answer, language)
     if share is None:
-        return dict(answer)
+        return answer
     result = answer.get("result")
     return {**answer, "run": "", "result": {**result, "id": share} if result else None}
 
@@ -229,10 +236,10 @@ def new_session(choice: Choice, parts: PartsOf, visitor: VisitorOf) -> SessionDa
 
 
 @router.get("/sessions/{session_id}")
-def session(session_id: str, parts: PartsOf, visitor: VisitorOf) -> SessionPage:
+def session(session_id: str, parts: PartsOf, visitor: VisitorOf, language: LanguageOf) -> SessionPage:
     """A session with everything that happened in it."""
     found = own_session(parts, visitor, session_id)
-    runs = [run_data(parts, run) for run in parts.store.runs(found.id)]
+    runs = [run_data(parts, run, language) for run in parts.store.runs(found.id)]
     return SessionPage(**session_data(found).model_dump(), runs=runs)
 
 
@@ -244,17 +251,19 @@ def delete_session(session_id: str, parts: PartsOf, runner: RunnerOf, visitor: V
 
 
 @router.post("/sessions/{session_id}/questions", status_code=202)
-def ask_next(session_id: str, asked: Next, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf) -> RunData:
+def ask_next(
+    session_id: str, asked: Next, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf, language: LanguageOf
+) -> RunData:
     """Ask the next question of a session; it knows the earlier ones."""
     found = own_session(parts, visitor, session_id)
     choice = parts.service.chosen(found.kb, asked.system or found.system, asked.model or found.model)
-    return run_data(parts, runner.ask(visitor.owner, asked.question, choice, session=found.id))
+    return run_data(parts, runner.ask(visitor.owner, asked.question, choice, session=found.id), language)
 
 
 @router.get("/runs/{run_id}")
-def run(run_id: str, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf) -> RunData:
+def run(run_id: str, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf, language: LanguageOf) -> RunData:
     """A question with everything that happened so far."""
-    return run_data(parts, own_run(parts, visitor, run_id), before=runner.before(run_id))
+    return run_data(parts, own_run(parts, visitor, run_id), language, before=runner.before(run_id))
 
 
 @router.get(
@@ -267,6 +276,7 @@ def events(
     parts: PartsOf,
     runner: RunnerOf,
     visitor: VisitorOf,
+    language: LanguageOf,
     after: Annotated[int, Query(ge=0, le=1 << 31)] = 0,
     last_event_id: Annotated[str, Header(max_length=20, pattern=r"^[0-9]{0,9}$")] = "",
 ) -> Response:
@@ -284,7 +294,7 @@ def events(
         async with aclosing(runner.follow(found.id, last)) as told:
             async for event in told:
                 if event is not None:
-                    yield sse_event(event.data, event.number or None)
+                    yield sse_event(_event(event.data, None, language), event.number or None)
                 else:
                     before = runner.before(found.id)
                     yield sse_event({"kind": "waiting", "before": before}) if before else ": waiting\n\n"
@@ -326,9 +336,9 @@ def unshare(run_id: str, parts: PartsOf, visitor: VisitorOf) -> Response:
 
 
 @router.get("/shared/{share_id}")
-def shared(share_id: str, parts: PartsOf) -> RunData:
+def shared(share_id: str, parts: PartsOf, language: LanguageOf) -> RunData:
     """A run that is shared, without what is its owner's alone."""
     found = parts.store.shared(share_id)
     if found is None:
         raise HTTPException(404, "nothing is shared here, or no longer")
-    return run_data(parts, found, shared=True)
+    return run_data(parts, found, language, shared=True)

@@ -11,7 +11,7 @@ from pydantic import Field
 from kbnav.answers import encodable
 from kbnav.apps.web.exports import MEDIA, Form, markdown, notebook
 from kbnav.apps.web.naming import attachment
-from kbnav.apps.web.routes.common import REFUSALS, PartsOf, VisitorOf, own_session
+from kbnav.apps.web.routes.common import REFUSALS, LanguageOf, PartsOf, VisitorOf, own_session
 from kbnav.apps.web.routes.questions import Body, SessionData, SessionPage, run_data, session_data
 from kbnav.apps.web.store import Session
 
@@ -35,17 +35,18 @@ def rename(session_id: str, given: Title, parts: PartsOf, visitor: VisitorOf) ->
 
 
 @router.get("/{session_id}/{form}", responses=_FILES)
-async def export(session_id: str, form: Form, parts: PartsOf, visitor: VisitorOf) -> Response:
+async def export(session_id: str, form: Form, parts: PartsOf, visitor: VisitorOf, language: LanguageOf) -> Response:
     """A session as a file: all of it as JSON, to read as Markdown, or as a notebook that runs its queries again."""
     found = await asyncio.to_thread(own_session, parts, visitor, session_id)
-    text = await asyncio.to_thread(_written, parts, found, form)
+    text = await asyncio.to_thread(_written, parts, found, form, language)
     return Response(text, media_type=MEDIA[form], headers={"Content-Disposition": attachment(found.title, form)})
 
 
-def _written(parts: Any, session: Session, form: Form) -> str:
+def _written(parts: Any, session: Session, form: Form, language: str) -> str:
     runs = parts.store.runs(session.id)
     if form == "json":
-        page = SessionPage(**session_data(session).model_dump(), runs=[run_data(parts, run) for run in runs])
+        told = [run_data(parts, run, language) for run in runs]
+        page = SessionPage(**session_data(session).model_dump(), runs=told)
         return page.model_dump_json(indent=1)
     kept = []
     for run in runs:
