@@ -20,12 +20,18 @@ HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
-class Parts:
-    """What the routes work with."""
+class Base:
+    """What the routes work with that only look things up."""
 
     settings: Settings
     service: Service
+    hide: Secrets
+
+
+@dataclass(frozen=True)
+class Parts(Base):
+    """What the routes of the chat page work with."""
+
     store: Store
     saver: BaseCheckpointSaver[Any]
-    hide: Secrets
     metrics: Metrics

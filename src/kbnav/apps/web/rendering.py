@@ -11,18 +11,22 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from kbnav.apps.web.parts import HERE
 from kbnav.apps.web.said import said
-from kbnav.apps.web.texts import FIRST, Texts, language_of
+from kbnav.apps.web.texts import FIRST, Texts, language_of, shown
 
 
 @cache
 def _environment() -> Environment:
-    return Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined)
+    templates = FileSystemLoader(HERE / "templates")
+    environment = Environment(loader=templates, autoescape=True, undefined=StrictUndefined)
+    environment.filters["number"] = shown
+    return environment
 
 
 _MISSING = {
     "s": ("problem.s", "problem.s_why"),
     "share": ("problem.share", "problem.share_why"),
     "entry": ("problem.entry", "problem.entry_why"),
+    "explore": ("problem.entry", "problem.entry_why"),
 }
 """What to say where there is nothing, by the first part of the path."""
 

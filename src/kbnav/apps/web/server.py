@@ -62,7 +62,7 @@ def make_app(settings: Settings, *, pause: float = PAUSE) -> FastAPI:
     with ExitStack() as stack:
         store, saver = open_store(settings, stack)
         service = stack.enter_context(open_service(settings, pause=pause))
-        parts = Parts(settings, service, store, saver, secrets_of(settings), open_metrics(settings.web))
+        parts = Parts(settings, service, secrets_of(settings), store, saver, open_metrics(settings.web))
         return _build(parts, stack.pop_all())
 
 

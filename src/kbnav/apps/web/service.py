@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from kbnav import systems
 from kbnav.agents.common.agent import Agent
@@ -74,12 +74,26 @@ class Served:
         own = self.settings.model_copy(update={"model": model})
         return asking(own, system, alone=len(self.systems) == 1)
 
-    def link(self, entity_id: str) -> str:
-        """The address of an entity's page."""
+    def link(self, entity_id: str, run: str = "") -> str:
+        """The address of an entity's page; of an SKB's node, one that says why it is an answer of a ``run``."""
         if self.has_pages:
-            return f"/entry/{quote(self.key, safe='')}/{quote(entity_id, safe='')}"
+            why = f"?run={quote(run, safe='')}" if run and self.is_skb else ""
+            return f"/entry/{quote(self.key, safe='')}/{quote(entity_id, safe='')}{why}"
         page: Callable[[str], str] | None = getattr(self.kb, "page", None)  # a knowledge base of others' has none
         return page(entity_id) if page else ""
+
+    def explore(self, **of: str) -> str:
+        """The address of the page on which one looks around in it; ``of`` says what is to be seen."""
+        return f"/explore/{quote(self.key, safe='')}{'?' if of else ''}{urlencode(of)}"
+
+    def explore_neighbors(self, node_id: str, relation: str) -> str:
+        """The address of a page with a node's neighbours by one relation."""
+        return f"/explore/{quote(self.key, safe='')}/neighbors?{urlencode({'node': node_id, 'relation': relation})}"
+
+    def explore_way(self, start_id: str = "", end_id: str = "") -> str:
+        """The address of the page on the ways between two nodes."""
+        between = f"?{urlencode({'from': start_id, 'to': end_id})}" if start_id else ""
+        return f"/explore/{quote(self.key, safe='')}/path{between}"
 
     def more_labels(self, rows: Sequence[Row], head: AnswerTable, language: str) -> Mapping[str, str]:
         """Labels of the entities in some rows that have none yet. Raises as the knowledge base."""
@@ -88,11 +102,11 @@ class Served:
             return self.kb.labels(missing, language=language)
 
     def cells(
-        self, rows: Sequence[Row], head: AnswerTable, more: Mapping[str, str]
+        self, rows: Sequence[Row], head: AnswerTable, more: Mapping[str, str], run: str = ""
     ) -> list[list[dict[str, str] | None]]:
-        """Some rows of a table for the page, entities with their labels, ``more`` of them."""
+        """Some rows of a table for the page, entities with their labels, ``more`` of them; ``run`` as of ``link``."""
         labelled = replace(head, labels={**head.labels, **more})
-        return [[cell_data(cell, labelled, self.link) for cell in row] for row in rows]
+        return [[cell_data(cell, labelled, partial(self.link, run=run)) for cell in row] for row in rows]
 
 
 def served(key: str, kb: KnowledgeBase, settings: Settings, systems: tuple[SystemEntry, ...]) -> Served:

@@ -62,4 +62,10 @@ class Texts:
         text = self.book[key]
         if not isinstance(text, str):
             text = text["one" if values["n"] == 1 and "one" in text else "other"]
-        return _NAME.sub(lambda found: str(values[found[1]]), text)
+        return _NAME.sub(lambda found: shown(values[found[1]]), text)
+
+
+def shown(value: object) -> str:
+    """A value as text; the digits of a large number in groups, by a space that every language understands."""
+    large = isinstance(value, int) and abs(value) >= 10_000
+    return f"{value:,}".replace(",", "\u202f") if large else str(value)

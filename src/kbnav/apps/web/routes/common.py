@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import Depends, HTTPException, Request
 from fastapi.responses import StreamingResponse
@@ -17,9 +17,12 @@ from kbnav.apps.web.security import Visitor
 from kbnav.apps.web.store import Session, StoredRun
 from kbnav.apps.web.texts import language_of
 from kbnav.apps.web.watch import TICK
+from kbnav.errors import Overdue, UnknownId
 
 if TYPE_CHECKING:
-    from kbnav.apps.web.parts import Parts
+    from kbnav.apps.web.parts import Base, Parts
+
+T = TypeVar("T")
 
 
 # Coroutines, because FastAPI has plain functions called in another thread, for each request.
@@ -91,6 +94,27 @@ def reader_of(request: Request) -> str:
     """Who reads what is shared; all who are not logged in are one."""
     visitor: Visitor | None = request.state.visitor
     return visitor.owner if visitor else "readers"
+
+
+async def looked_up(request: Request, parts: Base, visitor: Visitor, kb: str, look: Callable[[], T]) -> T:
+    """What somebody who reads a page sees in a knowledge base, in their turn.
+
+    Raises HTTPException where it has no such entity, Overdue, and as ``look``.
+    """
+    served, web = parts.service.kb(kb), parts.settings.web
+    turn = {"gone": request.is_disconnected, "wait": web.wait_seconds, "refuse": served.guard.refuse}
+
+    def watched() -> T:
+        with served.guard.watching():
+            return look()
+
+    try:
+        return await parts.service.pages.run(visitor.owner, kb, watched, seconds=web.page_seconds, **turn)  # type: ignore[arg-type]
+    except UnknownId as error:
+        raise HTTPException(404, str(error)) from error
+    except Overdue as error:
+        served.guard.failed()
+        raise Overdue(f"the knowledge base {kb} does not answer: {error}") from error
 
 
 def sse(events: AsyncIterator[str]) -> StreamingResponse:

@@ -12,9 +12,10 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Resp
 
 from kbnav.apps.web.metrics import may_read
 from kbnav.apps.web.rendering import page
-from kbnav.apps.web.routes.common import PartsOf, RunnerOf, VisitorOf, own_session
+from kbnav.apps.web.routes.common import PartsOf, RunnerOf, VisitorOf, looked_up, own_session
+from kbnav.apps.web.routes.explore import explorer_of, node_page
 from kbnav.apps.web.security import COOKIE, Identities, cookie_header
-from kbnav.errors import Overdue, UnknownId
+from kbnav.apps.web.why import Why, why
 from kbnav.trajectory import versions
 
 router = APIRouter(include_in_schema=False)
@@ -48,7 +49,13 @@ def front_page(request: Request, parts: Any, visitor: Any, session: str = "", sh
     }
     name = visitor.name if visitor else ""
     return page(
-        request, "page.html", offered=json.dumps(offered), user=name, share=bool(share), version=versions()["kbnav"]
+        request,
+        "page.html",
+        offered=json.dumps(offered),
+        user=name,
+        share=bool(share),
+        version=versions()["kbnav"],
+        explore=any(kb.is_skb for kb in service.kbs.values()),
     )
 
 
@@ -67,25 +74,32 @@ def shared_page(share: str, parts: PartsOf, request: Request) -> Response:
 
 
 @router.get("/entry/{kb}/{entity_id:path}")
-async def entry_page(kb: str, entity_id: str, request: Request, parts: PartsOf, visitor: VisitorOf) -> Response:
-    """All that a knowledge base says of one entity."""
+async def entry_page(
+    kb: str, entity_id: str, request: Request, parts: PartsOf, visitor: VisitorOf, run: str = ""
+) -> Response:
+    """All that a knowledge base says of one entity; of an SKB's node also why it is an answer of one's own ``run``."""
     served = parts.service.kb(kb)
-    chosen, web = parts.settings.language, parts.settings.web
-    look = partial(_entry, request, served, entity_id, "en" if chosen == "auto" else chosen)
-    turn = {"gone": request.is_disconnected, "wait": web.wait_seconds, "refuse": served.guard.refuse}
-    try:
-        return await parts.service.pages.run(visitor.owner, kb, look, seconds=web.page_seconds, **turn)  # type: ignore[no-any-return]
-    except UnknownId as error:
-        raise HTTPException(404, str(error)) from error
-    except Overdue as error:
-        served.guard.failed()
-        raise Overdue(f"the knowledge base {kb} does not answer: {error}") from error
+    chosen = parts.settings.language
+    language = "en" if chosen == "auto" else chosen
+    look = partial(_entry, request, served, entity_id, language)
+    if served.is_skb:
+        look = partial(node_page, request, served, entity_id, lambda: _why(parts, served, visitor, run, entity_id))
+    return await looked_up(request, parts, visitor, kb, look)
+
+
+def _why(parts: Any, served: Any, visitor: Any, run_id: str, node_id: str) -> Why | None:
+    """Why a node is an answer of a run; nothing for another's, or one that has not ended."""
+    run = parts.store.run(run_id) if run_id else None
+    if run is None or run.owner != visitor.owner or run.kb != served.key or run.under_way:
+        return None
+    found = parts.store.results.find(run_id)
+    language = (run.answer or {}).get("language") or "en"
+    return why(explorer_of(served), run, parts.store.events(run_id), found[1] if found else None, node_id, language)
 
 
 def _entry(request: Request, served: Any, entity_id: str, language: str) -> Response:
-    with served.guard.watching():
-        entry = served.kb.get_entry(entity_id, language=language)
-        incoming = served.kb.search_neighbors(entity_id, direction="in", limit=50) if served.has_pages else None
+    entry = served.kb.get_entry(entity_id, language=language)
+    incoming = served.kb.search_neighbors(entity_id, direction="in", limit=50) if served.has_pages else None
     return page(request, "entry.html", kb=served.key, entry=entry, incoming=incoming, link=served.link)
 
 

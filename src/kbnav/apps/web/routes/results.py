@@ -299,7 +299,7 @@ async def _rows(
         with suppress(KbnavError):
             refuse = served.guard.refuse
             more = await service.pages.run(owner, served.key, look, seconds=LABEL_SECONDS, refuse=refuse, **turn)
-    cells = served.cells(shown, result.head, more)
+    cells = served.cells(shown, result.head, more, head.id if head.owner == owner else "")
     return Rows(columns=list(result.columns), numbers=numbers, start=start, total=total, rows=cells)
 
 

@@ -1,0 +1,105 @@
+"""What an explorer sees, compared with the files that an SKB was built of."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+
+import pytest
+
+from kbnav.errors import UnknownId
+from kbnav.knowledge.skb.exploring import Explorer
+from kbnav.knowledge.skb.kb import SkbKB
+
+KINDS = ("Disease::", "Compound::", "Symptom::")
+MS = "Disease::DOID:2377"
+
+
+@pytest.fixture(scope="module")
+def edges(hetionet_edges: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """Those among diseases, compounds and symptoms: source, relation, target."""
+    return [one for one in hetionet_edges if one[0].startswith(KINDS) and one[2].startswith(KINDS)]
+
+
+@pytest.fixture
+def explorer(clinic: SkbKB) -> Explorer:
+    return Explorer(clinic)
+
+
+def distances(edges: list[tuple[str, str, str]], start: str) -> dict[str, int]:
+    """Hops from a node to every other, breadth first."""
+    near = defaultdict(set)
+    for source, _, target in edges:
+        near[source].add(target)
+        near[target].add(source)
+    found, queue = {start: 0}, deque([start])
+    while queue:
+        node = queue.popleft()
+        for other in near[node] - found.keys():
+            found[other] = found[node] + 1
+            queue.append(other)
+    return found
+
+
+def test_the_relations_of_a_node_are_those_of_the_file_with_their_counts(explorer: Explorer, edges):
+    expected = Counter(relation for source, relation, _ in edges if source == MS)
+    expected.update(f"^{relation}" for _, relation, target in edges if target == MS)
+    around = explorer.around(MS, 3)
+    assert {kin.relation: kin.count for kin in around} == expected
+    assert [kin.count for kin in around] == sorted(expected.values(), reverse=True)
+    assert all(len(kin.first) == min(3, kin.count) for kin in around)
+    symptoms = sorted(target for source, relation, target in edges if (source, relation) == (MS, "DpS"))
+    pages = [explorer.neighbors(MS, "DpS", start, 20) for start in range(0, len(symptoms), 20)]
+    assert {page.total for page in pages} == {len(symptoms)}
+    assert sorted(one.id for page in pages for one in page.nodes) == symptoms
+    with pytest.raises(UnknownId):
+        explorer.around("Disease::none", 3)
+
+
+def test_the_shortest_ways_are_as_long_as_breadth_first_search_says_and_made_of_edges(explorer: Explorer, edges):
+    known = set(edges)
+    far = distances(edges, MS)
+    ends = sorted(far, key=lambda node: (far[node], node))
+    for end in [*ends[1:4], *ends[len(ends) // 2 :][:4], *ends[-4:]]:
+        found = explorer.ways(MS, end, 3)
+        assert found.hops == far[end], end
+        assert 0 < len(found.ways) <= 3
+        assert len({tuple(tie.node.id for tie in way) for way in found.ways}) == len(found.ways)
+        for way in found.ways:
+            at = MS
+            for tie in way:
+                for relation in tie.relations:
+                    name = relation.removeprefix("^")
+                    edge = (tie.node.id, name, at) if relation.startswith("^") else (at, name, tie.node.id)
+                    assert edge in known
+                at = tie.node.id
+            assert at == end
+    assert explorer.ways(MS, MS, 3).ways == ((),)
+
+
+def test_where_there_is_no_way_none_is_told(explorer: Explorer, edges):
+    linked = {node for source, _, target in edges for node in (source, target)}
+    alone = next(one.id for one in explorer.of_type("Compound", 0, 5_000).nodes if one.id not in linked)
+    assert explorer.ways(MS, alone, 3).ways == ()
+    assert not explorer.ways(alone, MS, 3).cut
+
+
+def test_nodes_of_a_type_come_page_by_page_and_once(explorer: Explorer):
+    total = explorer.of_type("Disease", 0, 1).total
+    seen = [one.id for start in range(0, total, 50) for one in explorer.of_type("Disease", start, 50).nodes]
+    assert (len(seen), len(set(seen))) == (total, total)
+    assert {one.partition("::")[0] for one in seen} == {"Disease"}
+    assert explorer.of_type("Disease", total, 50).nodes == ()
+
+
+def test_walks_of_two_hops_differ_in_their_relations_and_are_the_same_for_a_seed(explorer: Explorer):
+    walks = explorer.two_hops(MS, 5, "a")
+    kinds = [tuple(tie.relations for tie in walk) for walk in walks]
+    assert 2 <= len(walks) == len(set(kinds)) <= 5
+    assert all(len(walk) == 2 and walk[1].node.id != MS for walk in walks)
+    assert explorer.two_hops(MS, 5, "a") == walks
+
+
+def test_a_name_or_an_id_finds_its_node(explorer: Explorer):
+    assert [one.id for one in explorer.find(MS)] == [MS]
+    assert [one.id for one in explorer.find("Multiple Sclerosis")] == [MS]
+    assert len(explorer.find("sclerosis")) > 1
