@@ -80,7 +80,7 @@ def test_a_ranking_is_downloaded_as_csv_and_json(visit: Visit):
     assert next(csv.DictReader(io.StringIO(text)))["id"] == "instrument:the-brown-eye"
     assert visit("GET", f"{result}/json").json()[0]["name"] == "The Brown Eye"
     first = visit("GET", f"{result}/rows").json()["rows"][0]
-    assert first[1]["href"] == "/entry/demo/instrument%3Athe-brown-eye"
+    assert first[1]["href"] == f"/entry/demo/instrument%3Athe-brown-eye?run={answer['result']['id']}"
 
 
 def test_rows_are_sorted_by_value_and_paged(visit: Visit):

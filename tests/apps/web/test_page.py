@@ -168,8 +168,8 @@ def test_an_skb_answers_with_nodes_that_have_their_pages(page: Page, server: Ser
     entry = opened.value
     entry.wait_for_selector("h2")
     assert "love letter" in entry.inner_text("main")
-    entry.click("main a >> nth=0")
-    entry.wait_for_url("**/entry/demo/**")
+    entry.click(".kin a >> nth=0")
+    entry.wait_for_url("**/entry/demo/material**")
 
 
 def test_a_reload_goes_on_where_the_run_is(page: Page, held_server: tuple[Server, Explorer]):
