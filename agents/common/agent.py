@@ -36,6 +36,8 @@ class Agent:
     offered: Toolbox | None = None
     """What a model may choose from, where the agent's program calls tools of its own besides, such as ``plan``."""
 
+    samples: int = 1
+    """How often a question is asked, so that it is seen whether the answers agree."""
     critic: Critic | None = None
     """What judges a finish before it ends a run, where the settings want that."""
     demonstrations: Demonstrations | None = None

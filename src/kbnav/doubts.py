@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 Kind = Literal[
     "truth",
@@ -50,6 +50,31 @@ DOUBTS: Mapping[Kind, str] = MappingProxyType(
     }
 )
 """Each kind in words; ``{about}`` is what the doubt is about."""
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """How likely an answer is to be right.
+
+    ``value`` is from 0 to 1; ``agreeing`` of ``samples`` attempts gave this answer. ``calibrated`` says on what it was
+    calibrated; empty: it is the share that agrees, and no more.
+    """
+
+    value: float
+    agreeing: int = 1
+    samples: int = 1
+    calibrated: str = ""
+
+    @property
+    def text(self) -> str:
+        """As an English sentence."""
+        agree = f"{self.agreeing} of {self.samples} attempts agree" if self.samples > 1 else ""
+        how = f"calibrated on {self.calibrated}" if self.calibrated else "not calibrated"
+        return f"Confidence {self.value:.2f} ({', '.join(filter(None, (agree, how)))})."
+
+    def to_document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**asdict(self), "text": self.text}
 
 
 @dataclass(frozen=True)

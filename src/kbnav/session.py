@@ -25,6 +25,7 @@ from kbnav.stopping import Brake
 from kbnav.tools.observation import Context, Observation
 from kbnav.tracing import span
 from kbnav.trajectory import CHECKPOINTED, Attempt, Run, Turn, Usage, new_id, save_run, versions
+from kbnav.verification.confidence import agreed, weighed
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -70,11 +71,27 @@ def attempt(
     ``given`` are entities that an evaluation gives of the gold answer, labels by id.
     """
     question = checked_question(question)
-    context = _context(agent, question, brake, given)
-    state = start(question, history, agent.settings.budget)
-    if config is None and agent.model == OFFLINE:
-        return _walk(agent, state, context, on_event)
-    return _drive(agent, agent.machine.graph(), state, context, config or {}, on_event)
+
+    def once(listener: Listener | None) -> Attempt:
+        context = _context(agent, question, brake, given)
+        state = start(question, history, agent.settings.budget)
+        if config is None and agent.model == OFFLINE:
+            return _walk(agent, state, context, listener)
+        return _drive(agent, agent.machine.graph(), state, context, config or {}, listener)
+
+    first = once(on_event)
+    chosen, agreeing, asked = _with_others(agent, first, lambda: once(None))
+    return weighed(chosen, agent.settings.checks, agreeing, asked)
+
+
+def _with_others(agent: Agent, first: Attempt, once: Callable[[], Attempt]) -> tuple[Attempt, int, int]:
+    """What most attempts answer, how many do, and how many were made; none follows one that was stopped or failed."""
+    attempts = [first]
+    while len(attempts) < agent.samples and attempts[-1].failure is None:
+        attempts.append(once())
+    if attempts[-1].failure is not None:
+        return attempts[-1], 1, 1
+    return (*agreed(attempts), len(attempts))
 
 
 def _saved(attempt: Attempt, agent: Agent) -> Run:
@@ -152,8 +169,22 @@ class Chat:
         return self._go(question, None, on_event, brake)
 
     def _go(self, question: str, state: State | None, on_event: Listener | None, brake: Brake | None) -> Attempt:
-        context = _context(self._agent, question, brake)
-        return _drive(self._agent, self._machine, state, context, self._config, on_event)
+        agent, history = self._agent, self.history
+        context = _context(agent, question, brake)
+        first = _drive(agent, self._machine, state, context, self._config, on_event)
+        if agent.samples == 1:
+            return weighed(first, agent.settings.checks)
+
+        def once() -> Attempt:
+            again = start(question, history, agent.settings.budget)
+            return _drive(agent, agent.machine.graph(), again, _context(agent, question, brake), {}, None)
+
+        chosen, agreeing, asked = _with_others(agent, first, once)
+        run = chosen.run
+        if run.id != first.run.id:
+            taken = {"path": [*run.path], "discarded": [*run.discarded], "outcome": run.outcome}
+            self._machine.update_state(self._config, taken, as_node="report")  # type: ignore[arg-type]
+        return weighed(chosen, agent.settings.checks, agreeing, asked)
 
 
 @contextmanager

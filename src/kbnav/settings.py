@@ -171,6 +171,10 @@ class Checks(Strict):
     """``rules``: cheap rules, which ask nothing; ``model``: also by the model, which may object once."""
     turns: int = Field(default=5, ge=1)
     """Turns that are left to a run after the model's objection."""
+    min_confidence: float = Field(default=0.0, ge=0, le=1)
+    """Below it an answer is withheld, and said why."""
+    calibration: Path | None = None
+    """What ``kbnav eval calibrate`` wrote; none: what was learnt from the published SPINACH runs."""
 
 
 class Price(Strict):

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from kbnav.answers import AnswerTable, Ranked, Ranking, Term, encodable
-from kbnav.doubts import Doubt
+from kbnav.doubts import Confidence, Doubt
 from kbnav.errors import DataError, StopRun, UsageError
 from kbnav.private import private_file
 from kbnav.question import in_kb
@@ -215,6 +215,7 @@ class Outcome:
     error: str = ""
     understood: Understood | None = None
     doubts: tuple[Doubt, ...] = ()
+    confidence: Confidence | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "doubts", tuple(self.doubts))  # checkpoints give lists back
@@ -325,7 +326,21 @@ def _versions() -> Mapping[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
-CHECKPOINTED = (Call, Usage, Fact, Step, Understood, Outcome, Doubt, Turn, AnswerTable, Term, Ranking, Ranked)
+CHECKPOINTED = (
+    Call,
+    Usage,
+    Fact,
+    Step,
+    Understood,
+    Outcome,
+    Doubt,
+    Confidence,
+    Turn,
+    AnswerTable,
+    Term,
+    Ranking,
+    Ranked,
+)
 """The only classes that a chat's checkpoints may be read back into."""
 
 

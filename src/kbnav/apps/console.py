@@ -157,6 +157,8 @@ def _answer_lines(run: Run) -> RenderableType:
     if outcome.understood and (line := _understood_line(outcome.understood, outcome.query)):
         parts.append(Text(printable(line), style="dim"))
     parts += [Text(f"Doubt: {printable(doubt.text)}", style="yellow") for doubt in outcome.doubts]
+    if outcome.confidence:
+        parts.append(Text(printable(outcome.confidence.text), style="dim"))
     if outcome.error:
         parts.append(Text(printable(outcome.error), style="dim"))
     if outcome.table is not None and outcome.table.boolean is not None:
@@ -280,6 +282,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "note": outcome.note,
         **({"understood": asdict(outcome.understood)} if outcome.understood else {}),
         "doubts": [doubt.to_document() for doubt in outcome.doubts],
+        **({"confidence": outcome.confidence.to_document()} if outcome.confidence else {}),
         "error": outcome.error,
         "query": outcome.query,
         "query_labelled": labelled_query(run),

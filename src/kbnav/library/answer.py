@@ -8,7 +8,7 @@ from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from kbnav.doubts import Doubt
+from kbnav.doubts import Confidence, Doubt
 from kbnav.extras import needs
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.present import page_for, query_link
@@ -51,6 +51,11 @@ class Answer:
     def doubts(self) -> tuple[Doubt, ...]:
         """What speaks against the answer, found by rule; each has a ``kind`` and a ``text``."""
         return self.run.outcome.doubts
+
+    @property
+    def confidence(self) -> Confidence | None:
+        """How likely the answer is right, where that was asked for (``samples``, ``checks.min_confidence``)."""
+        return self.run.outcome.confidence
 
     @property
     def rows(self) -> list[dict[str, Any]]:

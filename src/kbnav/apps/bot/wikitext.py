@@ -99,6 +99,8 @@ def reply_text(
     if outcome.note:
         parts.append(f"{indent}<small>{escape(outcome.note)}</small>")
     parts += [f"{indent}<small>{escape(doubt.text)}</small>" for doubt in outcome.doubts]
+    if outcome.confidence:
+        parts.append(f"{indent}<small>{escape(outcome.confidence.text)}</small>")
     if outcome.table is not None and outcome.table.boolean is None and outcome.table.rows:
         parts.append(indent + _table(outcome.table, style, words, len(notes)))
     elif outcome.ranking is not None and outcome.ranking.nodes:

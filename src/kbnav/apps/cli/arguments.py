@@ -88,6 +88,10 @@ VerifyOption = Annotated[
         help="What checks an answer before it is given: cheap rules (the default), also the model, or nothing.",
     ),
 ]
+ConfidenceOption = Annotated[
+    float | None,
+    typer.Option("--min-confidence", metavar="SHARE", min=0, max=1, help="Withhold an answer that is less sure."),
+]
 DataOption = Annotated[
     Path | None, typer.Option("--data", metavar="FOLDER", help="Folder of the benchmarks' published files.")
 ]
@@ -135,13 +139,15 @@ class AskedWithout(AskedOf):
 
     without: WithoutOption = None
     verify: VerifyOption = None
+    min_confidence: ConfidenceOption = None
 
     def settings(self, **more: object) -> Settings:
         """The settings under these options and ``more``. Raises UsageError."""
         from kbnav.evaluation.ablate import leave_out
 
-        checks = {"checks": {"by": self.verify}} if self.verify else {}
-        return leave_out(super().settings(**checks | more), parts(self.without))
+        chosen = {"by": self.verify, "min_confidence": self.min_confidence}
+        checks = {name: value for name, value in chosen.items() if value is not None}
+        return leave_out(super().settings(**({"checks": checks} if checks else {}) | more), parts(self.without))
 
 
 def parts(without: list[str] | None) -> list[str]:

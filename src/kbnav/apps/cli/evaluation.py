@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbnav.apps.cli import analyses, datasets, evaluate, scores
+from kbnav.apps.cli import analyses, calibrate, datasets, evaluate, scores
 from kbnav.apps.cli.help import Commands
 from kbnav.apps.cli.synthesis import synthesize
 
@@ -14,6 +14,7 @@ app.add(scores.report)
 app.add(analyses.table)
 app.add(analyses.power)
 app.add(analyses.errors)
+app.add(calibrate.calibrate)
 app.add(evaluate.ablate)
 app.add(evaluate.sweep)
 datasets.app.add(analyses.threads)

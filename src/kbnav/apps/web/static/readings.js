@@ -38,6 +38,15 @@ export function doubts(found) {
   return found.map(({ kind, about, text }) => h("p", { class: "note doubt", dir: "auto" }, DOUBTS[kind]?.(about) ?? text));
 }
 
+/** How sure an answer is, where that is known. */
+export function confidence(found) {
+  if (!found) return "";
+  const parts = [t("sure.value", { value: found.value.toFixed(2) })];
+  if (found.samples > 1) parts.push(t("sure.agree", { agreeing: found.agreeing, samples: found.samples }));
+  if (found.calibrated) parts.push(t("sure.calibrated", { on: found.calibrated }));
+  return h("p", { class: "note", dir: "auto" }, parts.join(" · "));
+}
+
 /** For each name that several things have: the one that was taken, and the others to ask about in its place. */
 export function readings(found, question, ask) {
   return found.map(({ name, taken, others }) => h("div", { class: "meant" },

@@ -7,7 +7,7 @@ import { copyButton } from "./copy.js";
 import { h, s } from "./dom.js";
 import { complain } from "./notices.js";
 import { QueryView } from "./query.js";
-import { doubts, readings, understood } from "./readings.js";
+import { confidence, doubts, readings, understood } from "./readings.js";
 import { evidenceOf, showResult } from "./result.js";
 import { Steps } from "./steps.js";
 import { t } from "./text.js";
@@ -104,6 +104,7 @@ export class RunView {
       answer.text ? h("p", { class: "text", dir: "auto" }, answer.text) : "",
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
       ...doubts(answer.doubts ?? []),
+      confidence(answer.confidence),
       understood(answer.understood, this.ask),
       ...readings(answer.readings ?? [], this.run.question, this.ask));
     this.found.replaceChildren(
