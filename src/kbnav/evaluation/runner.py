@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kbnav.errors import FATAL, UsageError
+from kbnav.evaluation.live import live_in
 from kbnav.evaluation.records import INFO, QUESTIONS, QuestionRecord, RunInfo, read_info, read_records
 from kbnav.evaluation.systems import System
 from kbnav.evaluation.work import Patience, side_by_side
@@ -134,17 +135,22 @@ def run_questions(
             listener(tally.progress())
 
         def ask(name: str) -> Attempt:
-            if given is None or system.ask_given is None:
-                return system.ask(questions[name])
-            return system.ask_given(questions[name], given[name])
+            told = given[name] if given is not None and system.ask_given else None
+            with live.question(name, questions[name]) as tell:
+                if system.watched:
+                    return system.watched(questions[name], told or {}, tell)
+                if told is None or system.ask_given is None:
+                    return system.ask(questions[name])
+                return system.ask_given(questions[name], told)
 
-        for name, future in side_by_side(todo, ask, jobs=jobs, stopped=why_stopped):
-            record = _record(name, questions[name], system, future)
-            journal.append(record)
-            tally.add(record)
-            if listener:
-                listener(tally.progress())
-            patience.heed(record.run.outcome.note or record.error if record.error else "")
+        with live_in(folder) as live:
+            for name, future in side_by_side(todo, ask, jobs=jobs, stopped=why_stopped):
+                record = _record(name, questions[name], system, future)
+                journal.append(record)
+                tally.add(record)
+                if listener:
+                    listener(tally.progress())
+                patience.heed(record.run.outcome.note or record.error if record.error else "")
         return "done" if tally.done == len(questions) else why_stopped() or "interrupted"
 
 

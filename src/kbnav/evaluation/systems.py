@@ -16,8 +16,13 @@ from kbnav.settings import Settings
 
 if TYPE_CHECKING:
     from kbnav.agents.common.agent import Agent
+    from kbnav.agents.machine import Event
     from kbnav.retrieval.base import Retriever
-    from kbnav.trajectory import Attempt
+    from kbnav.trajectory import Attempt, Call, Step
+
+
+Tell = Callable[["Call", "Step | None"], None]
+"""Told of a call that begins, and of its step once that is over."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,8 @@ class System:
     """The same with entities of the gold answer, labels by id; None where it cannot be given any."""
     ranks_only: bool = False
     """Whether it answers with rankings of nodes and never with a table."""
+    watched: Callable[[str, Mapping[str, str], Tell], Attempt] | None = None
+    """As ``ask_given``, telling of each step; None where it tells of none."""
     leave_out: Callable[[Iterable[tuple[str, str]]], object] = lambda questions: None  # noqa: ARG005
     """Takes questions, by id and text, out of the examples in its prompts.
 
@@ -51,16 +58,29 @@ def agent_system(agent: Agent) -> System:
     def ask_given(question: str, given: Mapping[str, str]) -> Attempt:
         return attempt(agent, question, given=given)
 
-    system = System(agent.name, agent.model, partial(attempt, agent), agent.prompt_hashes(), ask_given)
+    def watched(question: str, given: Mapping[str, str], tell: Tell) -> Attempt:
+        def heard(event: Event) -> None:
+            if event.call:
+                tell(event.call, None)
+            for step in event.steps if event.kind != "dropped" else ():
+                tell(step.call, step)
+
+        return attempt(agent, question, given=given, on_event=heard)
+
+    system = System(agent.name, agent.model, partial(attempt, agent), agent.prompt_hashes(), ask_given, watched=watched)
     return replace(system, leave_out=agent.demonstrations.leave_out) if agent.demonstrations else system
 
 
 def retrieval_system(retriever: Retriever, kb: KnowledgeBase, settings: Settings, *, k: int = KEPT) -> System:
     """Any retriever as a system."""
     ask = partial(attempt_ranking, retriever, kb, settings, k=k)
+
+    def watched(question: str, given: Mapping[str, str], tell: Tell) -> Attempt:  # noqa: ARG001 - it takes nothing
+        return ask(question, on_step=lambda step: tell(step.call, step))
+
     check = partial(refuse_seen, retriever)
     model = model_name(retriever, settings)
-    return System(retriever.name, model, ask, retriever.prompts, ranks_only=True, leave_out=check)
+    return System(retriever.name, model, ask, retriever.prompts, ranks_only=True, watched=watched, leave_out=check)
 
 
 def build_system(name: str, kb: KnowledgeBase, settings: Settings) -> System:

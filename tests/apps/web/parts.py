@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import requests
 import uvicorn
+from fastapi import FastAPI
 
 from kbnav.apps.web.connections import Deadlines
 from kbnav.apps.web.opening import PAUSE
@@ -28,18 +29,18 @@ MARIE = "Which elements were discovered by Marie Curie?"
 CURIE = "SELECT ?element WHERE { ?element wdt:P61 wd:Q7186 }"
 
 
-class Server:
-    """The application, served in a thread of this process."""
+class Served:
+    """An application, served in a thread of this process."""
 
-    def __init__(self, settings: Settings, *, http: type[Deadlines] = Deadlines, pause: float = PAUSE) -> None:
-        self.app = make_app(settings, pause=pause)
+    def __init__(self, app: FastAPI, http: type[Deadlines] = Deadlines) -> None:
+        self.app = app
         config = uvicorn.Config(
             self.app, port=0, log_level="error", timeout_graceful_shutdown=1, server_header=False, ws="none", http=http
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         self._thread.start()
         until(lambda: self._server.started)
         port = self._server.servers[0].sockets[0].getsockname()[1]
@@ -49,9 +50,21 @@ class Server:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.app.state.runner.hang_up()
         self._server.should_exit = True
         self._thread.join()
+
+
+class Server(Served):
+    """The chat page."""
+
+    def __init__(self, settings: Settings, *, http: type[Deadlines] = Deadlines, pause: float = PAUSE) -> None:
+        super().__init__(make_app(settings, pause=pause), http)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.app.state.runner.hang_up()
+        super().__exit__(kind, error, trace)
 
 
 def until(true: Callable[[], object], seconds: float = 60.0) -> None:

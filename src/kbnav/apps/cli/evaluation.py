@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbnav.apps.cli import analyses, calibrate, datasets, evaluate, scores
+from kbnav.apps.cli import analyses, calibrate, datasets, evaluate, scores, viewing
 from kbnav.apps.cli.help import Commands
 from kbnav.apps.cli.synthesis import synthesize
 
@@ -12,6 +12,7 @@ app.add(scores.score)
 app.add(scores.compare)
 app.add(scores.report)
 app.add(analyses.table)
+app.add(viewing.view)
 app.add(analyses.power)
 app.add(analyses.errors)
 app.add(calibrate.calibrate)

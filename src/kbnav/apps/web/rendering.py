@@ -54,7 +54,7 @@ def problem(path: str, status: int, why: str) -> dict[str, Any]:
     return {"detail": why}
 
 
-def page(request: Request, name: str, status: int = 200, **values: object) -> HTMLResponse:
+def page(request: Request, name: str, status: int = 200, /, **values: object) -> HTMLResponse:
     """A page rendered in the language of who asks for it; whatever is put into it is escaped."""
     texts = Texts(language_of(request.headers))
     text = _environment().get_template(name).render(t=texts, **values)

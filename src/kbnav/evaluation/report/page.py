@@ -27,6 +27,8 @@ from kbnav.trajectory import Run
 if TYPE_CHECKING:
     from jinja2 import Template
 
+    from kbnav.trajectory import Outcome
+
 ROWS = 50
 """Rows of a table that are shown."""
 CHARACTERS = 6_000
@@ -128,8 +130,7 @@ class ShownQuestion:
 
 def _questions(report: Report, told: Told) -> Iterator[ShownQuestion]:
     for gold in report.gold.values():
-        answers = [ShownAnswer("gold", None, _undeclared(gold.query), _gold_table(gold), gold.error)]
-        right = _terms(gold)
+        answers = [ShownAnswer("gold", None, undeclared(gold.query), gold_table(gold), gold.error)]
         for run in report.runs:
             result = run.results.get(gold.id)
             if result is None:
@@ -138,13 +139,12 @@ def _questions(report: Report, told: Told) -> Iterator[ShownQuestion]:
                 answers.append(ShownAnswer(run.name, result, "", None, "not reached"))
                 continue
             outcome = result.record.run.outcome
-            shown = _shown(outcome.ranking if outcome.table is None else outcome.table, right)
-            evidence = told(result.record.run)
-            answers.append(ShownAnswer(run.name, result, _undeclared(outcome.query), shown, outcome.note, evidence))
+            shown, evidence = answer_table(outcome, gold), told(result.record.run)
+            answers.append(ShownAnswer(run.name, result, undeclared(outcome.query), shown, outcome.note, evidence))
         yield ShownQuestion(gold.id, gold.question, tuple(answers))
 
 
-def _undeclared(query: str) -> str:
+def undeclared(query: str) -> str:
     """The query without declarations of the standard prefixes, which can be longer than the query."""
     at = 0
     while (found := _PREFIX.match(query, at)) and STANDARD_PREFIXES.get(found[1]) == found[2]:
@@ -158,7 +158,14 @@ def _terms(gold: GoldAnswer) -> frozenset[object]:
     return frozenset(cell for row in rows for cell in row if cell) | frozenset(gold.nodes)
 
 
-def _gold_table(gold: GoldAnswer) -> ShownTable | None:
+def answer_table(outcome: Outcome, gold: GoldAnswer | None) -> ShownTable | None:
+    """What a run found, with what the gold answer has too marked as right; None where it found nothing."""
+    right = _terms(gold) if gold else frozenset()
+    return _shown(outcome.ranking if outcome.table is None else outcome.table, right)
+
+
+def gold_table(gold: GoldAnswer) -> ShownTable | None:
+    """A gold answer; None where there is none."""
     if gold.nodes:
         rows = tuple((ShownCell(node, "", False),) for node in gold.nodes[:ROWS])
         return ShownTable(("node",), rows, len(gold.nodes))

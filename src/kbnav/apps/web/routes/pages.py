@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qs
 
 from fastapi import APIRouter, HTTPException, Request
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from kbnav.apps.web.metrics import may_read
 from kbnav.apps.web.rendering import page
 from kbnav.apps.web.routes.common import PartsOf, RunnerOf, VisitorOf, looked_up, own_session
 from kbnav.apps.web.routes.explore import explorer_of, node_page
-from kbnav.apps.web.security import COOKIE, Identities, cookie_header
 from kbnav.apps.web.why import Why, why
 from kbnav.trajectory import versions
 
@@ -107,53 +105,6 @@ def _entry(request: Request, served: Any, entity_id: str, language: str) -> Resp
 def api_page(request: Request) -> Response:
     """The REST API, described on a page without files from elsewhere."""
     return page(request, "api.html")
-
-
-@router.get("/login")
-def login_page(request: Request) -> Response:
-    """Where a token is given."""
-    if not request.state.identities.by_token:
-        return RedirectResponse("/", 303)
-    return page(request, "login.html", wrong=False)
-
-
-@router.post("/login")
-async def login(request: Request) -> Response:
-    """Check a token, and keep in the browser that it was right."""
-    identities: Identities = request.state.identities
-    form = parse_qs((await request.body()).decode("utf-8", "replace"))
-    state = request.state
-    if wait := state.wrong.wait(state.client):
-        raise HTTPException(429, f"too many wrong tokens; try again in {wait:.0f} s")
-    name = identities.by_secret(form.get("token", [""])[0].strip())
-    if not name:
-        state.wrong.count(state.client)
-        return page(request, "login.html", 403, wrong=True)
-    state.wrong.forget(state.client)
-    response = RedirectResponse("/", 303)
-    response.headers.append("Set-Cookie", cookie_header(identities.cookie_of(name), secure=request.state.secure))
-    return response
-
-
-@router.post("/logout")
-def logout(request: Request) -> Response:
-    """Forget who this is, and let the cookie open nothing any more."""
-    request.state.identities.logout(request.headers)
-    response = RedirectResponse("/login", 303)
-    response.delete_cookie(COOKIE)
-    return response
-
-
-@router.get("/favicon.ico")
-def icon() -> Response:
-    """Browsers ask for it whatever a page says."""
-    return RedirectResponse("/static/icon.svg", 308)
-
-
-@router.get("/health")
-async def health() -> dict[str, str]:
-    """The process answers; in the loop itself, so that nothing that is under way can keep it waiting."""
-    return {"status": "ok"}
 
 
 @router.get("/metrics", include_in_schema=False)

@@ -1,0 +1,50 @@
+"""``kbnav eval view``: runs on a page while they go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kbnav.apps.cli.arguments import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kbnav.settings import Settings
+
+HostOption = Annotated[
+    str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; default: 127.0.0.1.")
+]
+PortOption = Annotated[int | None, typer.Option("--port", metavar="PORT", help="0 picks a free one; default: 8080.")]
+
+
+def view(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of runs, or of one run.")],
+    host: HostOption = None,
+    port: PortOption = None,
+) -> None:
+    """Serve the runs of a folder live, as they go on: open questions, cost, the last step of each, single samples."""
+    from kbnav.apps.web.routes.view import router
+    from kbnav.apps.web.side import side_app
+    from kbnav.evaluation.following import Following
+
+    settings = at(load(), host, port)
+    following = Following(folder)
+    run_side(settings, lambda: side_app(settings, [router], following=following), "Runs")
+
+
+def at(settings: Settings, host: str | None, port: int | None) -> Settings:
+    """The settings with the address to listen on that was given."""
+    given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    return settings.model_copy(update={"web": settings.web.model_copy(update=given)})
+
+
+def run_side(settings: Settings, make: Callable[[], Any], what: str) -> None:
+    """Serve a few pages until interrupted, and say where. Raises StopRun."""
+    from kbnav.apps.web.security import checked
+    from kbnav.apps.web.server import run_app
+
+    ready: Callable[[str], None] = lambda address: print(f"{what} at {address}; Ctrl-C ends it", flush=True)  # noqa: E731
+    run_app(make, checked(settings.web), ready=ready)
