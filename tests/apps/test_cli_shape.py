@@ -43,7 +43,7 @@ def test_help_is_in_plain_words(command):
     assert all(words for _, words in options)
 
 
-SERVERS = {("serve",), ("mcp",), ("mirror", "serve"), ("sparql", "serve")}
+SERVERS = {("serve",), ("mcp",), ("mirror", "serve"), ("sparql", "serve"), ("eval", "view")}
 SPOKEN_TO = {("chat",)}
 SCRIPTS = {("completion",)}
 
