@@ -7,6 +7,7 @@
     questions.jsonl   a QuestionRecord a line, appended as questions end
     scores.json       written by ``kbnav eval score``; always the same for the same three files above
     labels.json       English labels of the ids in answers, where the run was scored by labels
+    copy.json         what the run's queries give on a changed copy of the data, where it was checked on one
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from kbnav.trajectory import Run
 FORMAT = 1
 INFO, GOLD, QUESTIONS, SCORES = "run.json", "gold.jsonl", "questions.jsonl", "scores.json"
 LABELS = "labels.json"
+COPY = "copy.json"
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,8 @@ class SavedRun:
     code does, see ``stark_compat``."""
     by: Literal["ids", "labels"] = "ids"
     """``labels``: the tables hold normalised labels, see ``by_labels``."""
+    on_copy: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By question the most that each metric may be, where the queries were checked on a copy, see ``on_copy``."""
 
 
 def read_saved_run(folder: Path) -> SavedRun:

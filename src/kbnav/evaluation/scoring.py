@@ -76,6 +76,10 @@ class Scores:
     """Questions none of whose answers is among the nodes that were kept of a ranking that may have been longer."""
     by: Literal["ids", "labels"] = "ids"
     """What of the cells of tables is compared."""
+    checked: int = 0
+    """Questions whose queries were asked of a changed copy of the data too."""
+    only_here: tuple[str, ...] = ()
+    """Those that scored less there, and count by that."""
 
     def notes(self) -> list[str]:
         """What must be known beside the figures, a line each."""
@@ -84,6 +88,12 @@ class Scores:
             notes.append("stark-compat: all candidates are ranked, equal scores in the order of the candidates")
         if self.by == "labels":
             notes.append("by labels: English labels are compared, without case, punctuation, articles and white space")
+        if self.checked:
+            notes.append(
+                f"the queries of {self.checked} questions were asked of a changed copy too, the lower score counts: "
+                f"{len(self.only_here)} scored less there"
+                + (f" ({', '.join(self.only_here)})" if self.only_here else "")
+            )
         if self.cut:
             most = 100 * self.cut / (KEPT + 1) / self.all.questions
             have = "questions have" if self.cut > 1 else "question has"
@@ -113,6 +123,7 @@ def score_run(run: SavedRun) -> Scores:
     values = (
         _ranking_values(gold, records, metrics, run.candidates) if ranked == {True} else _table_values(gold, records)
     )
+    fell = [_capped(own, run.on_copy.get(one.id, {})) for one, own in zip(gold, values, strict=True)]
     questions = [
         QuestionScore(one.id, record.run.outcome.status if record else "missing", scores)
         for one, record, scores in zip(gold, records, values, strict=True)
@@ -128,6 +139,8 @@ def score_run(run: SavedRun) -> Scores:
         mode="stark-compat" if run.candidates and ranked == {True} else "standard",
         cut=0 if run.candidates else sum(map(_is_cut, gold, records)),
         by=run.by,
+        checked=len(run.on_copy),
+        only_here=tuple(one.id for one, less in zip(gold, fell, strict=True) if less),
     )
 
 
@@ -144,6 +157,13 @@ def main_metric(metrics: Sequence[str]) -> str:
 def _table_values(gold: Sequence[GoldAnswer], records: Sequence[QuestionRecord | None]) -> list[dict[str, float]]:
     scores = [row_major(_table(record), one.table) for one, record in zip(gold, records, strict=True)]
     return [{"f1": score.f1, "em": score.em} for score in scores]
+
+
+def _capped(values: dict[str, float], most: Mapping[str, float]) -> bool:
+    """Lower a question's scores to those on the copy; whether that took something away."""
+    less = {name: value for name, value in most.items() if value < values.get(name, 0.0)}
+    values.update(less)
+    return bool(less)
 
 
 def _ranking_metrics(dataset: str, records: Sequence[QuestionRecord | None]) -> tuple[str, ...]:

@@ -48,6 +48,14 @@ def score(
     by: By = "ids",
     compat: CompatOption = False,
     kb: LabelsOption = None,
+    copy: Annotated[
+        str | None,
+        typer.Option(
+            "--copy",
+            metavar="KB",
+            help="A changed copy of the data: an answer counts only if its query is right there too.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Score a run anew from its recordings, and write scores.json beside them."""
@@ -58,6 +66,12 @@ def score(
     from kbnav.trajectory import to_json
 
     run = read_saved_run(folder)
+    if copy:
+        from kbnav.evaluation.copies import checked_on_copy
+
+        if by == "labels" or compat:
+            raise typer.BadParameter("--copy compares the results of queries: leave out --by and --stark-compat")
+        run = checked_on_copy(folder, run, load(), copy)
     if by == "labels":
         if compat:
             raise typer.BadParameter("--stark-compat ranks nodes, and --by labels compares tables; give one of them")

@@ -56,15 +56,20 @@ def load(files: Sequence[Path], folder: Path) -> Loaded:
     Raises UsageError for a file that is absent or of an unknown kind, or a disk that is full, DataError for one that
     does not read, with its line where that is known.
     """
+    store = Store(str(folder))
+    load_into(store, files)
+    store.flush()
+    return Loaded(len(store), sum(1 for _ in store.named_graphs()))
+
+
+def load_into(store: Store, files: Sequence[Path]) -> None:
+    """Read files into a store. Raises as ``load``."""
     for file in files:
         _format(file)
         if not file.is_file():
             raise UsageError(f"{file}: no such file")
-    store = Store(str(folder))
     for file in files:
         _load(store, file)
-    store.flush()
-    return Loaded(len(store), sum(1 for _ in store.named_graphs()))
 
 
 def _format(file: Path) -> RdfFormat:
