@@ -7,7 +7,8 @@
 told to put them in other words too, ``questions/<name>-reworded.jsonl``: then every score is given for both. The run
 of a system on an SKB is a folder of ``kbnav eval run`` below ``RUNS``: it goes on where it was, and is scored,
 compared, shown as any other. What a system searches is one of ``TABLES``; what the SKB lacks for it is named and left
-out.
+out. What was trained for a knowledge base is below ``TRAINED``: a folder ``<name>-<row>`` for each of ``LEARNED``, that
+of ``plan-fuse`` called ``<name>`` alone; a table more says how they were trained.
 """
 
 from __future__ import annotations
@@ -25,11 +26,21 @@ from kbnav.evaluation.datasets import Dataset, load_file
 from kbnav.evaluation.evaluate import Plan, evaluate, score_folder
 from kbnav.evaluation.records import read_saved_run
 from kbnav.options import parse_set
-from kbnav.settings import load_settings
+from kbnav.settings import Settings, load_settings
+from kbnav.trained import MODEL, read_card
 
 METRICS = ("hit@1", "hit@5", "recall@20", "mrr")
 AGENT = "skb"
 FUSED = "plan-fuse"
+LEARNED: Mapping[str, str] = {
+    FUSED: FUSED,
+    "plan-fuse-cross": FUSED,
+    "dense": "dense",
+    "late": "dense",
+    "cross": "cross",
+    "qagnn": "qagnn",
+}
+"""Rows of what is trained, each with its system; ``plan-fuse-cross`` has the cross-encoder as evidence."""
 EXPANSIONS = ("prf", "hyde", "rar", "agr", "kar", *(f"kar-without-{part}" for part in sorted(PARTS)))
 
 
@@ -47,7 +58,7 @@ TABLES: Mapping[str, Mapping[str, Sequence[str]]] = {
         "rerank": ["first=bm25", "bm25.relations=True"],
         **{name: ["base=bm25", "bm25.relations=True"] for name in EXPANSIONS},
     },
-    "all": {"graph-rank": [], AGENT: [], FUSED: []},
+    "all": {"graph-rank": [], AGENT: [], **{name: [] for name in LEARNED}},
 }
 """Systems with their options, by what they search: documents, documents with relations, the latter by words alone, or
 whatever the SKB has."""
@@ -77,19 +88,32 @@ class Row:
         return f"{100 * (self.scores['mrr'] - self.reworded.scores['mrr']):.1f}" if self.reworded else "–"
 
 
-def run_one(folder: Path, kb: str, table: str, name: str, out: Path, chosen: argparse.Namespace) -> Row:
-    """Run, or go on with, one system on one SKB, and score it. Raises UsageError where it lacks what it needs."""
+def opened(folder: Path, kb: str, table: str, name: str, trained: Path | None) -> tuple[str, Settings]:
+    """The system of a row, and the settings it runs with. Raises UsageError where nothing was trained for it."""
     system, dash, part = name.partition("-without-")
     options = {**parse_set(TABLES[table][name]), **({"without": (part,)} if dash else {})}
-    if name == FUSED and chosen.trained:
-        options["trained"] = str(chosen.trained / kb)
-    settings = load_settings(kb=str(folder / f"{kb}.skb"), model="offline", language="en", options=options)
+    if name in LEARNED:
+        system, options["trained"] = LEARNED[name], str(trained_folder(trained, kb, name))
+    return system, load_settings(kb=str(folder / f"{kb}.skb"), model="offline", language="en", options=options)
+
+
+def run_one(folder: Path, kb: str, table: str, name: str, out: Path, chosen: argparse.Namespace) -> Row:
+    """Run, or go on with, one system on one SKB, and score it. Raises UsageError where it lacks what it needs."""
+    system, settings = opened(folder, kb, table, name, chosen.trained)
     plan = Plan(system, _questions(folder, kb), settings, limit=chosen.limit, jobs=chosen.jobs)
     row = _run(plan, out / kb / table / name, name)
     if not (folder / "questions" / f"{kb}-reworded.jsonl").is_file():
         return row
     again = replace(plan, dataset=_questions(folder, f"{kb}-reworded"))
     return replace(row, reworded=_run(again, out / f"{kb}-reworded" / table / name, name))
+
+
+def trained_folder(trained: Path | None, kb: str, row: str) -> Path:
+    """Where what a row needs is. Raises UsageError where nothing is."""
+    found = (trained or Path()) / (kb if row == FUSED else f"{kb}-{row}")
+    if trained is None or not found.is_dir():
+        raise UsageError(f"nothing was trained for it: there is no {found}" if trained else "--trained names no folder")
+    return found
 
 
 def _questions(folder: Path, name: str) -> Dataset:
@@ -132,6 +156,25 @@ def markdown(found: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def trainings(trained: Path, kb: str) -> str:
+    """How what is there was trained, as a table: scores in percent are of the validation questions."""
+    lines = ["| system | base | questions | epochs | seconds | MB | validation MRR before, after |"]
+    lines.append("|---|---|---:|---:|---:|---:|---|")
+    for row in LEARNED:
+        try:
+            folder = trained_folder(trained, kb, row)
+            card = read_card(folder)
+        except UsageError:
+            continue
+        size = sum(path.stat().st_size for path in (folder / MODEL).rglob("*") if path.is_file()) / 1e6
+        scores = ", ".join(f"{100 * one['mrr']:.1f}" for one in (card.before, card.after))
+        layers = card.settings.get("layers")
+        base = f"{card.base}, {layers} layers" if layers and card.base else card.base or "–"
+        course = f"{len(card.training)} | {card.epochs:g} | {card.seconds:,.0f}"
+        lines.append(f"| `{row}` | {base} | {course} | {size:.1f} | {scores} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Print a table for each SKB."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -142,10 +185,12 @@ def main() -> None:
     parser.add_argument("--system", action="append", help="repeatable; default: all")
     parser.add_argument("--limit", type=int, help="only the first so many questions")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--trained", type=Path, help="what kbnav train fuse wrote: a folder a knowledge base")
+    parser.add_argument("--trained", type=Path, help="what kbnav train wrote: folders of knowledge bases")
     chosen = parser.parse_args()
     known = [path.stem for path in sorted(chosen.folder.glob("*.skb"))]
     for kb in chosen.kb or [name for name in known if (chosen.folder / "questions" / f"{name}.jsonl").is_file()]:
+        if chosen.trained:
+            print(f"\n{kb}, trained\n\n{trainings(chosen.trained, kb)}", flush=True)
         for table in chosen.on or TABLES:
             systems = [name for name in TABLES[table] if not chosen.system or name in chosen.system]
             found = list(rows(chosen.folder, kb, table, systems, chosen))

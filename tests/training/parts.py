@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +22,7 @@ from kbnav.trained import MODEL, Card, digests, read_card
 from kbnav.training.course import CURVE, Listener, Point, Schedule
 from kbnav.training.data import Split
 from kbnav.training.task import Task
-from tests.trained.shop import build_shop
+from tests.trained.shop import build_shop, write_questions
 
 Train = Callable[[Task, Any], Card | None]
 
@@ -73,3 +77,24 @@ def refuses_seen(system: str, kb: SkbKB, trained: Path, parts: Split) -> None:
         with pytest.raises(UsageError, match="1 of the questions were used to train or choose it"):
             retriever.refuse_seen([("other id", one.text.upper())])
     retriever.refuse_seen([("new", "Which good is new?")])
+
+
+def two_processes_train(start: list[str], shop_folder: Path, base: Path, folder: Path) -> str:
+    """What a dense training prints that is started so, in two processes; it is one training, written by one of them."""
+    asked, out = write_questions(folder / "asked.jsonl"), folder / "out"
+    command = ["dense", "--kb", str(shop_folder), "--dataset", str(asked), "--out", str(out), "--json"]
+    course = ["--epochs", "2", "--rate", "5e-3", "--batch", "8", "--device", "cpu", "--longest", "16", "--pool", "0"]
+    given = ["--base", str(base), "--negatives", "vss=2", "--positives", "1"]
+    home = {**os.environ, "KBNAV_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}
+    begun = [sys.executable, *start, *command, *course, *given]
+    ended = subprocess.run(begun, capture_output=True, text=True, env=home, timeout=300)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    with (out / CURVE).open() as file:
+        steps = [int(row["step"]) for row in csv.DictReader(file)]
+    # Of 54 questions 8 in each of two processes; those whose documents answer one another may need a batch more.
+    assert steps[:2] == [0, 4]
+    assert steps[2:] in ([7], [8])
+    with SKB.open(shop_folder) as skb:
+        dense = build_retriever("dense", SkbKB(skb), Settings(), {"trained": str(out)})
+        assert len(dense.retrieve("Which good is about something?", 5)) == 5
+    return ended.stdout

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sentence_transformers import SentenceTransformer
 
 from kbnav.encoders.trained import Trained
 from kbnav.errors import DataError, UsageError
@@ -26,7 +24,7 @@ from kbnav.training.data import Split
 from kbnav.training.dense import DenseOptions, train_dense
 from kbnav.training.folder import WORK
 from kbnav.training.models import most_that_fits
-from tests.trained.shop import build_shop, examples, write_questions
+from tests.trained.shop import DOCUMENT, build_shop, examples
 from tests.training.parts import (
     Killed,
     another_schema,
@@ -35,6 +33,7 @@ from tests.training.parts import (
     refuses_another_schema,
     refuses_seen,
     task,
+    two_processes_train,
 )
 
 SCHEDULE = Schedule(epochs=8, rate=5e-3, batch=15, device="cpu", patience=8)
@@ -162,21 +161,36 @@ def test_bases_devices_and_memory_that_are_not_there_end_with_one_line_and_nothi
         assert not out.exists()
 
 
+@pytest.mark.parametrize("two", [True, False])
+def test_what_is_exported_encodes_as_what_was_trained(
+    two: bool, shop: SkbKB, shop_split: Split, options: DenseOptions, tmp_path: Path
+):
+    short = replace(SCHEDULE, epochs=1, steps=2)
+    train_dense(task(shop, shop_split, tmp_path / "out", short), replace(options, two=two))
+    exported = Trained.load(tmp_path / "out")
+    library = SentenceTransformer(str(tmp_path / "out" / MODEL), device="cpu")
+    texts = [
+        "Which good is about baba?",
+        "",
+        "dodo",
+        " ".join(DOCUMENT),
+        *(f"item {number} coins" for number in range(9)),
+    ]
+    assert np.allclose(exported.encode(texts), library.encode_document(texts, normalize_embeddings=True), atol=1e-5)
+    assert np.allclose(
+        exported.encode_queries(texts), library.encode_query(texts, normalize_embeddings=True), atol=1e-5
+    )
+    assert np.allclose(exported.encode(texts)[3], exported.encode([texts[3]])[0], atol=1e-5)
+    (files,) = {len(list((tmp_path / "out" / MODEL).glob("*.onnx")))}
+    assert files == 1 + two
+
+
 def test_two_processes_train_together_and_one_of_them_writes(shop_folder: Path, base: Path, tmp_path: Path):
-    asked = write_questions(tmp_path / "asked.jsonl")
-    command = ["-m", "kbnav", "train", "dense", "--kb", str(shop_folder), "--dataset", str(asked)]
-    course = ["--epochs", "2", "--rate", "5e-3", "--batch", "8", "--device", "cpu", "--longest", "16", "--pool", "0"]
-    given = ["--base", str(base), "--negatives", "vss=2", "--positives", "1", "--out", str(tmp_path / "out"), "--json"]
-    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    home = {**os.environ, "KBNAV_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
-    ended = subprocess.run([*start, *command, *course, *given], capture_output=True, text=True, env=home, timeout=200)
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    assert json.loads(ended.stdout)["kind"] == "dense"
-    with (tmp_path / "out" / CURVE).open() as file:
-        steps = [int(row["step"]) for row in csv.DictReader(file)]
-    # Of 54 questions 8 in each of two processes; those whose documents answer one another may need a batch more.
-    assert steps[:2] == [0, 4]
-    assert steps[2:] in ([7], [8])
-    with SKB.open(shop_folder) as skb:
-        dense = build_retriever("dense", SkbKB(skb), Settings(), {"trained": str(tmp_path / "out")})
-        assert len(dense.retrieve("Which good is about something?", 5)) == 5
+    start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "kbnav", "train"]
+    ended = two_processes_train(start, shop_folder, base, tmp_path)
+    assert json.loads(ended)["kind"] == "dense"
+
+
+def test_ray_trains_in_two_processes_too(shop_folder: Path, base: Path, tmp_path: Path):
+    pytest.importorskip("ray", reason="Ray is not installed")
+    two_processes_train(["examples/ray_train.py", "2"], shop_folder, base, tmp_path)

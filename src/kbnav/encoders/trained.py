@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -13,23 +14,26 @@ from typing import Any, Self
 
 import numpy as np
 
+from kbnav.encoders import onnx_texts
 from kbnav.encoders.base import Vectors, normalised
+from kbnav.encoders.onnx_texts import TOKENIZER, OnnxTexts
 from kbnav.errors import DataError, UsageError
 from kbnav.extras import missing
 from kbnav.trained import MODEL, Card, Kind, check_files, read_card
 
 KIND = "trained"
+EXPORTED, SIDES = "exported.json", ("query", "document")
+"""Beside a model that onnxruntime reads too: what it reads and, of two encoders, which one is which."""
 _AT_ONCE = 64
 
 
 class _Loaded:
-    """A model of sentence-transformers in a trained folder."""
+    """A model in a trained folder."""
 
     kind: Kind
-    _class: str
 
     def __init__(self, model: Any, folder: Path, card: Card) -> None:
-        """``model`` is what the library loaded."""
+        """``model`` is what ``_read`` gives."""
         self.card = card
         self.name = f"{KIND}:{folder.resolve()}@{card.digest}"
         self._model = model
@@ -45,16 +49,12 @@ class _Loaded:
         card = read_card(folder, cls.kind)
         if digest and card.digest != digest:
             raise UsageError(f"{folder} holds the model {card.digest}, not {digest} that the vectors are of")
-        if find_spec("sentence_transformers") is None:
-            raise missing(f"the encoder trained in {folder}", "sentence-transformers", extra="train")
         check_files(folder / MODEL, card.files)
-        import sentence_transformers
+        return cls(cls._read(folder / MODEL), folder, card)
 
-        try:
-            model = getattr(sentence_transformers, cls._class)(str(folder / MODEL))
-        except (OSError, ValueError, RuntimeError) as error:
-            raise DataError(f"{folder / MODEL}: cannot be read: {str(error).splitlines()[0]}") from error
-        return cls(model, folder, card)
+    @classmethod
+    def _read(cls, folder: Path) -> Any:
+        raise NotImplementedError
 
     def _encoded(self, encode: Any, texts: Sequence[str]) -> Any:
         with self._lock:
@@ -62,9 +62,15 @@ class _Loaded:
 
 
 class Trained(_Loaded):
-    """One vector a text; see the module, and use ``load``."""
+    """One vector a text; see the module, and use ``load``. Where onnxruntime is installed, torch is not needed."""
 
-    kind, _class = "dense", "SentenceTransformer"
+    kind = "dense"
+
+    @classmethod
+    def _read(cls, folder: Path) -> Any:
+        if (folder / EXPORTED).is_file() and onnx_texts.installed():
+            return Exported(folder)
+        return _of_library("SentenceTransformer", folder)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Vectors of documents, shape [len(texts), d]."""
@@ -75,10 +81,34 @@ class Trained(_Loaded):
         return normalised(self._encoded(self._model.encode_query, texts))
 
 
+class Exported:
+    """The encoders of questions and documents as onnxruntime reads them."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises DataError where the files cannot be read."""
+        said = json.loads((folder / EXPORTED).read_bytes())
+        models = [
+            OnnxTexts(folder / f"{side}.onnx", folder / TOKENIZER, said["longest"]) for side in SIDES[: said["sides"]]
+        ]
+        self._query, self._document = models[0], models[-1]
+
+    def encode_query(self, texts: Sequence[str], **_: Any) -> Vectors:
+        """Vectors [len(texts), d] of questions; options of the library's are its own."""
+        return self._query.run(texts)
+
+    def encode_document(self, texts: Sequence[str], **_: Any) -> Vectors:
+        """The same of documents."""
+        return self._document.run(texts)
+
+
 class Late(_Loaded):
     """A vector a token; see the module, and use ``load``."""
 
-    kind, _class = "late", "MultiVectorEncoder"
+    kind = "late"
+
+    @classmethod
+    def _read(cls, folder: Path) -> Any:
+        return _of_library("MultiVectorEncoder", folder)
 
     def encode(self, texts: Sequence[str]) -> list[Vectors]:
         """The vectors of each document's tokens, [tokens, d] each, of length 1; punctuation has none."""
@@ -87,3 +117,15 @@ class Late(_Loaded):
     def encode_queries(self, texts: Sequence[str]) -> list[Vectors]:
         """The vectors of each question's tokens, [tokens, d] each, of length 1."""
         return [np.asarray(one, np.float32) for one in self._encoded(self._model.encode_query, texts)]
+
+
+def _of_library(name: str, folder: Path) -> Any:
+    """A model of sentence-transformers' class of this name. Raises UsageError without the library, DataError."""
+    if find_spec("sentence_transformers") is None:
+        raise missing(f"the encoder trained in {folder.parent}", "sentence-transformers", extra="train")
+    import sentence_transformers
+
+    try:
+        return getattr(sentence_transformers, name)(str(folder))
+    except (OSError, ValueError, RuntimeError) as error:
+        raise DataError(f"{folder}: cannot be read: {str(error).splitlines()[0]}") from error

@@ -6,7 +6,6 @@ Where onnxruntime is installed, it runs the exported model, whose weights are by
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,13 +14,14 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from kbnav.encoders import onnx_texts
+from kbnav.encoders.onnx_texts import TOKENIZER, OnnxTexts
 from kbnav.errors import DataError
 from kbnav.extras import missing
 from kbnav.trained import MODEL
 
-ONNX, TOKENIZER, HEAD = "model.onnx", "tokenizer.json", "head.json"
-"""In the folder of the model: the exported model, its tokenizer, and what puts its score and the features together."""
-_TOKENS_AT_ONCE = 2048
+ONNX, HEAD = "model.onnx", "head.json"
+"""In the folder of the model: the exported model, and what puts its score and the features together."""
 Scores = npt.NDArray[np.float32]
 Features = npt.NDArray[np.float32]
 
@@ -61,7 +61,7 @@ class Head:
 
 def open_scorer(folder: Path, longest: int) -> Scorer:
     """The model in a trained folder. Raises UsageError where neither onnxruntime nor the extra ``train`` is there."""
-    if find_spec("onnxruntime") is not None and find_spec("tokenizers") is not None:
+    if onnx_texts.installed():
         return Exported(folder / MODEL, longest)
     if find_spec("sentence_transformers") is None:
         raise missing("the cross-encoder", "onnxruntime", extra="train")
@@ -90,46 +90,8 @@ class Exported:
 
     def __init__(self, folder: Path, longest: int) -> None:
         """Raises DataError where the files cannot be read."""
-        import onnxruntime
-        from tokenizers import Tokenizer
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", "0"))
-        try:
-            self._session = onnxruntime.InferenceSession(
-                str(folder / ONNX), options, providers=["CPUExecutionProvider"]
-            )
-            self._tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
-        except Exception as error:  # both libraries raise what is no more than that
-            raise DataError(f"{folder}: cannot be read: {str(error).splitlines()[0]}") from error
-        self._tokenizer.enable_truncation(longest, strategy="only_second")
-        self._tokenizer.no_padding()
+        self._model = OnnxTexts(folder / ONNX, folder / TOKENIZER, longest)
 
     def score(self, query: str, texts: Sequence[str]) -> Scores:
-        """See ``Scorer``; texts of like lengths are computed together."""
-        encodings = self._tokenizer.encode_batch([(query, text) for text in texts])
-        order = sorted(range(len(texts)), key=lambda row: len(encodings[row].ids))
-        found = np.zeros(len(texts), np.float32)
-        for rows in _groups(order, [len(one.ids) for one in encodings]):
-            width = len(encodings[rows[-1]].ids)
-            inputs = {name: np.zeros((len(rows), width), np.int64) for name in ("input_ids", "attention_mask", "types")}
-            for line, row in enumerate(rows):
-                one = encodings[row]
-                inputs["input_ids"][line, : len(one.ids)] = one.ids
-                inputs["attention_mask"][line, : len(one.ids)] = 1
-                inputs["types"][line, : len(one.ids)] = one.type_ids
-            wanted = {given.name for given in self._session.get_inputs()}
-            named = {name: values for name, values in inputs.items() if name in wanted}
-            found[rows] = self._session.run(None, named)[0][:, 0]
-        return found
-
-
-def _groups(order: Sequence[int], lengths: Sequence[int]) -> list[list[int]]:
-    """Rows in groups of few enough tokens, padding counted; the order is by length."""
-    groups: list[list[int]] = []
-    for row in order:
-        if groups and (len(groups[-1]) + 1) * lengths[row] <= _TOKENS_AT_ONCE:
-            groups[-1].append(row)
-        else:
-            groups.append([row])
-    return groups
+        """See ``Scorer``."""
+        return self._model.run([(query, text) for text in texts])[:, 0]

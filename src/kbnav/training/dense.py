@@ -22,6 +22,7 @@ from kbnav.training.course import Schedule
 from kbnav.training.data import Documents, Split, draw_pool
 from kbnav.training.models import base_folder, bi_encoder, late_encoder, mini_batch, there_and_back, weights_sha256
 from kbnav.training.negatives import Miner, positives
+from kbnav.training.onnx import export_encoders
 from kbnav.training.task import Task, Told, Work
 from kbnav.training.validation import validation
 
@@ -101,7 +102,7 @@ def _library(kind: str) -> _Library:
 
 def train_dense(task: Task, options: DenseOptions) -> Card | None:
     """Train as ``Task`` says."""
-    machine = task.machine("the dense retriever")
+    machine = task.machine("the dense retriever", "onnx", "onnxruntime")
     kb, split, seed = task.kb, task.split, task.schedule.seed
     documents = Documents(kb.skb, relations=options.relations)
     base_folder(options.base)
@@ -118,6 +119,8 @@ def train_dense(task: Task, options: DenseOptions) -> Card | None:
 
     def save(part: Path) -> None:
         trainer.model.save_pretrained(str(part), create_model_card=False)
+        if options.kind == "dense":
+            export_encoders(trainer.model, part)
 
     told = Told(options.kind, options.base, base_sha256, options.relations, len(found["pool"]), _PACKAGES)
     return work.finish(ended, save, told)
