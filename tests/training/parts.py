@@ -19,8 +19,9 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.build import build_retriever
 from kbnav.settings import Settings
 from kbnav.trained import MODEL, Card, digests, read_card
-from kbnav.training.course import CURVE, Listener, Point, Schedule
+from kbnav.training.course import Listener, Point, Schedule
 from kbnav.training.data import Split
+from kbnav.training.folder import CURVE
 from kbnav.training.task import Task
 from tests.trained.shop import build_shop, write_questions
 

@@ -112,6 +112,10 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
         with pytest.raises(UsageError, match=said):
             train_cross(task(shop, parts, out, SCHEDULE), replace(options, **more))
         assert not out.exists()
+    silent = split(examples([("a", "zzz", ["m0"], {})], shop.skb), examples([("b", "yyy", ["m0"], {})], shop.skb), {})
+    with pytest.raises(UsageError, match="the systems list no node that is no answer"):
+        train_cross(task(shop, silent, out, SCHEDULE), options)
+    assert not out.exists()
     with pytest.raises(UsageError, match="is not made of"):
         build_retriever("cross", shop, Settings(), {"trained": str(trained), "stages": {"prf": {}}})
     with pytest.raises(DataError, match="cannot be read"):

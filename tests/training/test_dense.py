@@ -19,10 +19,10 @@ from kbnav.retrieval.build import build_retriever
 from kbnav.retrieval.dense import embed
 from kbnav.settings import Settings
 from kbnav.trained import MODEL, digests, read_card
-from kbnav.training.course import CURVE, Schedule, enough_memory
+from kbnav.training.course import Listener, Point, Schedule, enough_memory
 from kbnav.training.data import Split
 from kbnav.training.dense import DenseOptions, train_dense
-from kbnav.training.folder import WORK
+from kbnav.training.folder import CURVE, WORK
 from kbnav.training.models import most_that_fits
 from tests.trained.shop import DOCUMENT, build_shop, examples
 from tests.training.parts import (
@@ -155,10 +155,33 @@ def test_bases_devices_and_memory_that_are_not_there_end_with_one_line_and_nothi
         ({"base": nothing}, SCHEDULE, "there is no such folder"),
         ({"base": str(tmp_path / "empty")}, SCHEDULE, "no base"),
         ({}, replace(SCHEDULE, device="quantum"), "no device 'quantum'"),
+        ({"layers": 2}, SCHEDULE, "has 1 layers, not 2"),
+        ({"negatives": (("vss", 500),)}, SCHEDULE, "shop has not 500 documents that differ from the answers'"),
     ):
         with pytest.raises(UsageError, match=said):
             train_dense(task(shop, shop_split, out, schedule), replace(options, **more))
         assert not out.exists()
+
+
+def test_a_device_that_runs_out_of_memory_leaves_nothing_unless_there_is_something_to_go_on_with(
+    shop: SkbKB, shop_split: Split, options: DenseOptions, tmp_path: Path
+):
+    def full(epoch: int) -> Listener:
+        def listener(point: Point) -> None:
+            if point.epoch == epoch:
+                raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+        return listener
+
+    short, out = replace(SCHEDULE, epochs=2), tmp_path / "out"
+    with pytest.raises(UsageError, match="not enough memory for batches of 15"):
+        train_dense(task(shop, shop_split, out, short, full(0)), options)
+    assert not out.exists()
+    with pytest.raises(UsageError, match="not enough memory"):
+        train_dense(task(shop, shop_split, out, short, full(2)), options)
+    rest: list[Point] = []
+    train_dense(task(shop, shop_split, out, short, rest.append), options)
+    assert [one.epoch for one in rest] == [2]
 
 
 @pytest.mark.parametrize("two", [True, False])

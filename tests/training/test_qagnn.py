@@ -93,3 +93,13 @@ def test_another_schema_or_encoder_is_refused(hall: SkbKB, trained: Path, parts:
     ):
         build_retriever("qagnn", SkbKB(other), Settings(), {"trained": str(trained)})
     refuses_seen("qagnn", hall, trained, parts)
+
+
+def test_what_cannot_be_learned_from_ends_with_one_line_and_nothing_written(hall: SkbKB, tmp_path: Path):
+    unknown = split(
+        examples([("a", "zzz", ["t0-0"], {})], hall.skb), examples([("b", "yyy", ["t0-0"], {})], hall.skb), {}
+    )
+    out = tmp_path / "out"
+    with pytest.raises(UsageError, match="no answer of a training question is among its candidates"):
+        train_qagnn(task(hall, unknown, out, SCHEDULE), OPTIONS)
+    assert not out.exists()

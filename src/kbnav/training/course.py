@@ -23,12 +23,11 @@ from kbnav.extras import missing
 from kbnav.journal import write_whole
 from kbnav.knowledge.skb.schema import Progress, no_progress
 from kbnav.ranking_metrics import STARK_METRICS
+from kbnav.training.folder import CURVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CURVE = "validation.csv"
-"""In the folder of what is trained: the scores on the validation questions each time they were asked."""
 CHOSEN_BY = "mrr"
 """Of the metrics of STaRK, that the best state has the most of."""
 DTypeName = Literal["auto", "float32", "bfloat16", "float16"]

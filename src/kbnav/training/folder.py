@@ -12,12 +12,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import DataError, KbnavError, UsageError
 from kbnav.journal import write_whole
 from kbnav.trained import CARD, MODEL, Card, digests
 
 WORK = "training"
 """What a training that is not over keeps: its data and checkpoints. It is removed at the end."""
+CURVE = "validation.csv"
+"""The scores on the validation questions each time they were asked."""
 _IDENTITY, _PREPARED = "identity", "prepared.json"
 
 
@@ -54,15 +56,26 @@ class Workshop:
             raise UsageError(f"{self.out}: cannot be written: {error.strerror}") from error
 
     def prepared(self, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """What ``make`` gives, plain data, made once. Raises DataError."""
+        """What ``make`` gives, plain data, made once; where it finds fault, nothing is left. Raises DataError."""
         path = self.work / _PREPARED
         if not path.exists():
-            write_whole(path, json.dumps(make()))
+            try:
+                write_whole(path, json.dumps(make()))
+            except KbnavError:
+                self.abandon()
+                raise
         try:
             found: dict[str, Any] = json.loads(path.read_bytes())
         except (OSError, ValueError) as error:
             raise DataError(f"{path}: {error}; remove {self.out} to begin anew") from error
         return found
+
+    def abandon(self) -> None:
+        """Leave nothing: what was begun cannot be trained as it was asked for."""
+        shutil.rmtree(self.work, ignore_errors=True)
+        (self.out / CURVE).unlink(missing_ok=True)
+        with suppress(OSError):
+            self.out.rmdir()
 
     def put(self, save: Callable[[Path], object]) -> dict[str, str]:
         """Let ``save`` write a model into a folder that then takes its place as a whole; the digests of its files."""

@@ -57,9 +57,7 @@ def train_qagnn(task: Task, options: QAGNNOptions) -> Card | None:
     found = work.prepared(args, partial(_prepare, split, candidates, task.progress))
     builder = Builder(kb.skb, index, most=options.nodes)
     lists = read_lists(found["validation"], split.validation)
-    learned = [one for one in read_lists(found["training"], split.training) if one.right.any() and not one.right.all()]
-    if not learned:
-        raise UsageError("there is nothing to learn from: no answer of a training question is among its candidates")
+    learned = _telling(found["training"], split)
     built = lru_cache(_BUILT)(lambda one: builder.build(one.example.text, Found(list(one.nodes), one.features)))
     make = partial(_collate, built=built, vectors=index.vectors, relations=len(kb.skb.meta.relations))
     ended = work.run(_trainer(network, args, learned, lists, make, task.schedule.batch))
@@ -101,7 +99,14 @@ def _prepare(split: Split, candidates: Candidates, progress: Progress) -> dict[s
             found[part].append({"nodes": listed.nodes, "features": listed.features.tolist()})
             done += 1
     progress("candidates", total, total)
+    if not _telling(found["training"], split):
+        raise UsageError("there is nothing to learn from: no answer of a training question is among its candidates")
     return found
+
+
+def _telling(plain: Sequence[Mapping[str, Any]], split: Split) -> list[Listed]:
+    """The training questions of whose candidates some are answers, and some are not."""
+    return [one for one in read_lists(plain, split.training) if one.right.any() and not one.right.all()]
 
 
 def _collate(

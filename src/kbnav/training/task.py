@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.schema import Progress, no_progress
 from kbnav.planning.seq2seq_model import device_of, dtype_of
 from kbnav.settings import Settings
 from kbnav.trained import Card, Kind
-from kbnav.training.course import Ended, Listener, Schedule, arguments, quiet, require, run
+from kbnav.training.course import Ended, Listener, Schedule, arguments, last_checkpoint, quiet, require, run
 from kbnav.training.data import Split
 from kbnav.training.folder import Workshop, identity, versions
 
@@ -87,8 +88,16 @@ class Work:
             return self._workshop.prepared(make)
 
     def run(self, trainer: Any) -> Ended | None:
-        """Train to the end; None in processes that have nothing more to do."""
-        ended = run(trainer, self.task.out, self.task.schedule, self.task.listener, self.task.progress)
+        """Train to the end; None in processes that have nothing more to do.
+
+        Raises UsageError where the memory does not suffice; where there is no checkpoint yet, nothing is left then.
+        """
+        try:
+            ended = run(trainer, self.task.out, self.task.schedule, self.task.listener, self.task.progress)
+        except UsageError:
+            if trainer.args.should_save and last_checkpoint(self._workshop.work) is None:
+                self._workshop.abandon()
+            raise
         return ended if trainer.args.should_save else None
 
     def finish(self, ended: Ended, save: Callable[[Path], object], told: Told) -> Card:
