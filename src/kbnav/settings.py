@@ -391,6 +391,10 @@ class Settings(BaseSettings):
     """Whether an SKB's files are compared with their checksums when it is opened, which reads all of them."""
     cache_age: float = 7 * 24 * 3600.0
     """Seconds for which a cached answer is used; 0 turns the cache off."""
+    reply_age: float = Field(default=0.0, ge=0)
+    """Seconds for which a kept reply of a model is given again; 0: for ever."""
+    shared: SecretStr = SecretStr("")
+    """URL of a PostgreSQL database in which machines keep HTTP answers, replies and limits; empty: under ``home``."""
 
     _chat: Any = PrivateAttr(default=None)
 
@@ -421,6 +425,10 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments first, then the environment, then ``kbnav.toml`` of the working directory."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    def kept(self, name: str) -> Path | str:
+        """Where what machines may share is kept: the file of this name under ``home``, or the URL of a database."""
+        return self.shared.get_secret_value() or self.home / name
 
     def public(self) -> dict[str, Any]:
         """The settings as plain JSON data, secrets masked, users and passwords left out of addresses."""

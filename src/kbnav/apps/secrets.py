@@ -41,7 +41,8 @@ class Secrets:
 def secrets_of(settings: Settings) -> Secrets:
     """All that the settings hold, with what stands before the host of an address, plain and as it is sent."""
     web = settings.web
-    held = (settings.api_key, settings.access_token, web.database, settings.bot.password, *web.tokens.values())
+    kept = (settings.shared, web.database, web.metrics_token)
+    held = (settings.api_key, settings.access_token, settings.bot.password, *kept, *web.tokens.values())
     users = [urlsplit(url).netloc.rpartition("@")[0] for url in (settings.base_url, *settings.kb.split(SEPARATOR))]
     sent = [base64.b64encode(unquote(user).encode()).decode() for user in users]
     passwords = [unquote(user.partition(":")[2]) for user in users]

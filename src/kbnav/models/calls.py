@@ -7,7 +7,7 @@ import json
 import threading
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import asdict, dataclass
@@ -36,10 +36,12 @@ _FORMAT = 1
 
 
 class Replies:
-    """Replies by what was asked; a reply that is stored first is given ever after."""
+    """Replies by what was asked; a reply that is stored first is given ever after, or for ``age`` seconds."""
 
-    def __init__(self, path: Path) -> None:
-        self._blobs = Blobs(path, "the replies of models")
+    def __init__(self, place: Path | str, age: float = 0.0, clock: Callable[[], float] = time.time) -> None:
+        """In a file, or the PostgreSQL database of a URL. Raises UsageError where they cannot be kept there."""
+        self._blobs = Blobs(place, "the replies of models")
+        self._age, self._clock = age, clock
 
     def get(self, key: str) -> tuple[str, Usage, float] | None:
         """The reply, what it cost when it was made, and the seconds it took then; 0 where that was not kept."""
@@ -47,12 +49,16 @@ class Replies:
         if body is None:
             return None
         found = json.loads(zlib.decompress(body))
+        if self._age and self._clock() - found.get("at", 0.0) > self._age:
+            return None
         return found["reply"], Usage(**found["usage"]), found.get("seconds", 0.0)
 
     def put(self, key: str, prompt: str, reply: str, usage: Usage, seconds: float) -> None:
         """Keep a reply, with its prompt for who wants to look."""
-        body = json.dumps({"prompt": prompt, "reply": reply, "usage": asdict(usage), "seconds": seconds})
-        self._blobs.put({key: zlib.compress(body.encode())})
+        body = json.dumps(
+            {"prompt": prompt, "reply": reply, "usage": asdict(usage), "seconds": seconds, "at": self._clock()}
+        )
+        self._blobs.put({key: zlib.compress(body.encode())}, replace=bool(self._age))
 
 
 @dataclass(frozen=True)
@@ -264,7 +270,7 @@ def open_calls(settings: Settings, kept: Replies | None = None) -> ModelCalls:
 
         return ModelCalls(StandIn(), NAME, window=window, jobs=jobs)
     check_key(settings)
-    replies = kept or (Replies(settings.home / FILE) if settings.model_cache else None)
+    replies = kept or (Replies(settings.kept(FILE), settings.reply_age) if settings.model_cache else None)
     model = open_chat_model(settings, sampling=False)
     return ModelCalls(
         model,

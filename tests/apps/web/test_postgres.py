@@ -13,8 +13,9 @@ from threading import Barrier, Event
 
 import pytest
 
-from kbnav.apps.web.database import PostgresDatabase, Rows, Run, open_postgres
+from kbnav.apps.web.database import PostgresDatabase
 from kbnav.apps.web.store import Store, StoredRun, unguessable
+from kbnav.postgres import Rows, Run, open_postgres
 from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, until
 
 

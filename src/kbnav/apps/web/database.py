@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kbnav.errors import UsageError
-from kbnav.extras import needs
+from kbnav.postgres import Rows, Run, execute
 from kbnav.private import private_file
 
 if TYPE_CHECKING:
-    from psycopg import Connection
     from psycopg_pool import ConnectionPool
 
-Rows = list[tuple[Any, ...]]
-Run = Callable[..., Rows]
-"""Runs a statement, as ``Database.run``."""
-_TABLES = 0x6B626E6176
-"""A number that stands for kbnav's tables."""
 _LOCKS = 0x6B626E
-"""One that stands for the locks of ``together``, which PostgreSQL keeps apart from that of the tables."""
+"""A number that stands for the locks of ``together``, which PostgreSQL keeps apart from that of the tables."""
 
 
 class Database(Protocol):
@@ -76,19 +69,14 @@ class PostgresDatabase:
     def run(self, statement: str, values: Sequence[object] = ()) -> Rows:
         """As the protocol says."""
         with self._pool.connection() as connection:
-            return _execute(connection, statement, values)
+            return execute(connection, statement, values)
 
     @contextmanager
     def together(self, lock: str) -> Iterator[Run]:
         """As the protocol says; a statement sees what was committed before it, so the lock is a statement before."""
         with self._pool.connection() as connection, connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_LOCKS, lock))
-            yield partial(_execute, connection)
-
-
-def _execute(connection: Connection[Any], statement: str, values: Sequence[object] = ()) -> Rows:
-    cursor = connection.execute(statement.replace("?", "%s"), values)
-    return cursor.fetchall() if cursor.description else []
+            yield partial(execute, connection)
 
 
 @contextmanager
@@ -105,36 +93,3 @@ def open_sqlite(path: Path) -> Iterator[SqliteDatabase]:
         yield SqliteDatabase(connection)
     finally:
         connection.close()
-
-
-@contextmanager
-def open_postgres(url: str) -> Iterator[ConnectionPool[Any]]:
-    """Connections to a PostgreSQL database, each in autocommit mode. Raises UsageError."""
-    with needs("postgres", "web.database"):
-        from psycopg import Error
-        from psycopg_pool import ConnectionPool, PoolTimeout
-
-    try:
-        pool: ConnectionPool[Any] = ConnectionPool(
-            url, min_size=1, max_size=10, open=False, kwargs={"autocommit": True, "prepare_threshold": 0}
-        )
-        pool.open(wait=True, timeout=15)
-    except (Error, PoolTimeout) as error:  # its text may hold the URL, and that the password
-        raise UsageError(f"cannot reach the database of web.database: {type(error).__name__}") from error
-    with pool:
-        yield pool
-
-
-@contextmanager
-def alone(pool: ConnectionPool[Any]) -> Iterator[None]:
-    """Make tables one server after another: at the same time, PostgreSQL would refuse one of them.
-
-    The lock is tried and not waited for, because an index that is built beside other work waits for whoever waits.
-    """
-    with pool.connection() as connection:
-        while not connection.execute("SELECT pg_try_advisory_lock(%s)", (_TABLES,)).fetchone()[0]:
-            time.sleep(0.1)
-        try:
-            yield
-        finally:
-            connection.execute("SELECT pg_advisory_unlock(%s)", (_TABLES,))

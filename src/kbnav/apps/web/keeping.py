@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from kbnav.apps.web.database import Database, Run
+from kbnav.apps.web.database import Database
 from kbnav.apps.web.results import PART, Kept, Result, kept, order
+from kbnav.postgres import Run
 
 KEPT = 200_000_000
 """Bytes of one owner's results, where nothing else is said."""

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from kbnav.apps.secrets import secrets_of
-from kbnav.apps.web.database import PostgresDatabase, SqliteDatabase, alone, open_postgres, open_sqlite
+from kbnav.apps.web.database import PostgresDatabase, SqliteDatabase, open_sqlite
 from kbnav.apps.web.metrics import open_metrics, shared_by_processes
 from kbnav.apps.web.opening import PAUSE
 from kbnav.apps.web.parts import HERE, Parts
@@ -25,6 +25,7 @@ from kbnav.apps.web.security import Gate, checked
 from kbnav.apps.web.service import open_service
 from kbnav.apps.web.store import Store
 from kbnav.errors import StopRun, UsageError
+from kbnav.postgres import alone, open_postgres
 from kbnav.session import postgres_sessions, sqlite_sessions
 from kbnav.settings import Settings, Web
 from kbnav.trajectory import versions

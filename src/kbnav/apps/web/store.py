@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kbnav.apps.web import edits, keeping, logouts, opinions
-from kbnav.apps.web.database import Database, Rows, Run
+from kbnav.apps.web.database import Database
 from kbnav.apps.web.edits import Edits
 from kbnav.apps.web.keeping import Results, forget_rows
 from kbnav.apps.web.logouts import Logouts
 from kbnav.apps.web.opinions import Opinions
+from kbnav.postgres import Rows, Run
 
 Status = Literal["queued", "running", "done", "failed", "stopped"]
 Refusal = Literal["too many at once", "too many a day", "session busy", "session gone"]

@@ -1,4 +1,4 @@
-"""The client-side twin of a service's limits, shared by all threads and processes that use one state folder.
+"""The client-side twin of a service's limits, shared by all threads and processes of one state folder or database.
 
 Wikimedia counts per User-Agent and address: query seconds, errors and requests within a minute. Waiting here is
 cheaper than a 429, and a client that goes on after many of those is banned.
@@ -6,39 +6,31 @@ cheaper than a 429, and a client that goes on after many of those is banned.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbnav.errors import UsageError
-from kbnav.knowledge.service.database import spared, transaction
-from kbnav.private import private_file
+from kbnav.knowledge.service.database import keep, spared
 
 WINDOW = 60.0
 POLL = 0.25
 LONGEST = 120.0
 """Seconds that a request is taken to run where its caller does not say."""
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS request (
-    id INTEGER PRIMARY KEY, service TEXT NOT NULL, started REAL NOT NULL, ended REAL, failed INTEGER NOT NULL DEFAULT 0
-)"""
-
-_USED = """
-SELECT coalesce(sum(max(min(ended, :now) - max(started, :since), 0.0)), 0.0),
-       coalesce(sum(failed), 0),
-       coalesce(sum(started > :since), 0)
-FROM request WHERE service = :service AND ended > :since
-"""
-
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS request (id BIGINT PRIMARY KEY, service TEXT NOT NULL, "
+    "started DOUBLE PRECISION NOT NULL, ended DOUBLE PRECISION, failed INTEGER NOT NULL DEFAULT 0)",
+)
 _FAR = 3600.0
 """Seconds that no request is taken to last still."""
-_SET_RIGHT = (
-    "UPDATE request SET ended = min(ended, :now + max(ended - started, 0.0)), started = :now WHERE started > :now",
-    "UPDATE request SET ended = :now WHERE ended > :far",
+_LATE = (
+    "UPDATE request SET started = ?, ended = CASE WHEN ended >= started THEN ? + ended - started"
+    " WHEN ended < ? THEN ended ELSE ? END WHERE started > ?"
 )
+_ENDLESS = "UPDATE request SET ended = ? WHERE ended > ?"
 """What a clock that was ahead has left counts as of now: else it would hold up every request until that time comes."""
 
 
@@ -66,21 +58,23 @@ class Slot:
 
 
 class Throttle:
-    """Makes requests wait until the rules of their service allow one more. One SQLite file holds the last minute."""
+    """Makes requests wait until the rules of their service allow one more. The last minute is kept in ``place``.
+
+    That is a file, or the URL of a PostgreSQL database, whose clock then counts. Raises UsageError where nothing can be
+    kept there.
+    """
 
     def __init__(
-        self, path: Path, *, clock: Callable[[], float] = time.time, sleep: Callable[[float], None] = time.sleep
+        self,
+        place: Path | str,
+        *,
+        clock: Callable[[], float] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._path = path
-        self._clock = clock
         self._sleep = sleep
         self._unkept: list[str] = []
-        try:
-            private_file(path)
-        except OSError as error:
-            raise UsageError(f"{path}: cannot keep the request limits here ({error}); set KBNAV_HOME") from error
-        with transaction(self._path, "the request limits") as database:
-            database.execute(_SCHEMA)
+        self._kept = keep(place, "the request limits", _TABLES)
+        self._clock = clock or self._kept.now
 
     @contextmanager
     def slot(self, service: str, rules: Rules, *, longest: float = LONGEST) -> Iterator[Slot]:
@@ -88,28 +82,30 @@ class Throttle:
 
         After ``longest`` seconds it counts as ended, so that one whose process was killed does not hold up all others.
         """
-        while (row := self._start(service, rules, longest)) is None:
+        while (number := self._start(service, rules, longest)) is None:
             self._sleep(POLL)
         slot = Slot()
         try:
             yield slot
         finally:
             # What is not written counts as under way for ``longest``, which is more than it took.
-            with spared(self._unkept), transaction(self._path, "the request limits") as database:
-                database.execute(
-                    "UPDATE request SET ended = ?, failed = ? WHERE id = ?", (self._clock(), slot.failed, row)
-                )
+            with spared(self._unkept):
+                now = self._clock()
+                with self._kept.transaction() as run:
+                    run("UPDATE request SET ended = ?, failed = ? WHERE id = ?", (now, int(slot.failed), number))
 
     def _start(self, service: str, rules: Rules, longest: float) -> int | None:
         now = self._clock()
-        with transaction(self._path, "the request limits") as database:
-            database.execute("BEGIN IMMEDIATE")
-            for statement in _SET_RIGHT:
-                database.execute(statement, {"now": now, "far": now + _FAR})
-            database.execute("DELETE FROM request WHERE coalesce(ended, started) < ?", (now - WINDOW,))
-            used = database.execute(_USED, {"service": service, "now": now, "since": now - WINDOW}).fetchone()
-            if not rules.allow(*used):
+        with self._kept.transaction(lock=True) as run:
+            run(_LATE, (now, now, now, now, now))
+            run(_ENDLESS, (now, now + _FAR))
+            run("DELETE FROM request WHERE coalesce(ended, started) < ?", (now - WINDOW,))
+            since = now - WINDOW
+            rows = run("SELECT started, ended, failed FROM request WHERE service = ? AND ended > ?", (service, since))
+            seconds = sum(max(min(ended, now) - max(started, since), 0.0) for started, ended, _ in rows)
+            requests = sum(started > since for started, _, _ in rows)
+            if not rules.allow(seconds, sum(failed for _, _, failed in rows), requests):
                 return None
-            row = (service, now, now + longest)
-            inserted = database.execute("INSERT INTO request (service, started, ended) VALUES (?, ?, ?)", row)
-            return inserted.lastrowid
+            number = secrets.randbits(62)
+            run("INSERT INTO request VALUES (?, ?, ?, ?, 0)", (number, service, now, now + longest))
+            return number

@@ -77,8 +77,8 @@ def open_http(settings: Settings, *, url: str = "", authorization: str = "") -> 
     user_agent(settings, urls)  # refuses before anything is written
     mirror = all(is_loopback(one) for one in urls if one != endpoints.vector)
     cached = settings.cache_age > 0 and not mirror and not authorization
-    cache = HttpCache(settings.home / "http-cache.sqlite", age=settings.cache_age) if cached else None
-    throttle = None if all(map(is_loopback, urls)) else Throttle(settings.home / "limits.sqlite")
+    cache = HttpCache(settings.kept("http-cache.sqlite"), age=settings.cache_age) if cached else None
+    throttle = None if all(map(is_loopback, urls)) else Throttle(settings.kept("limits.sqlite"))
     token = "" if url else settings.access_token.get_secret_value()
     return HttpClient(settings, cache=cache, throttle=throttle, urls=urls, authorization=authorization, api_token=token)
 

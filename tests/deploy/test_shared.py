@@ -1,0 +1,115 @@
+"""What several machines share in PostgreSQL: answers, replies of models, and one bucket of requests."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kbnav.apps.secrets import secrets_of
+from kbnav.errors import UsageError
+from kbnav.knowledge.service.cache import HttpCache
+from kbnav.knowledge.service.limits import Rules, Throttle
+from kbnav.models.calls import Replies
+from kbnav.settings import Settings
+from kbnav.trajectory import Usage
+from tests.apps.web.parts import until
+
+WORKER = """
+import sys, time
+from kbnav.knowledge.service.limits import Rules, Throttle
+throttle = Throttle(sys.argv[1])
+for _ in range(4):
+    with throttle.slot("wikidata", Rules(requests=5)):
+        print(time.time(), flush=True)
+"""
+
+
+def test_an_answer_that_one_machine_got_is_there_for_another_until_it_is_too_old(database: str):
+    now = [1000.0]
+    one, two = (HttpCache(database, age=60, clock=lambda: now[0]) for _ in range(2))
+    one.put("key", "text/plain", b"body")
+    assert two.get("key") == ("text/plain", b"body")
+    two.put("key", "text/csv", b"newer")
+    assert one.get("key") == ("text/csv", b"newer")
+    now[0] += 61
+    assert one.get("key") is None
+
+
+def test_the_shared_cache_keeps_its_size(database: str):
+    now = [0.0]
+    cache = HttpCache(database, age=1e9, max_bytes=5_000, clock=lambda: now[0])
+    for number in range(128):
+        now[0] += 1
+        cache.put(str(number), "text/plain", number.to_bytes(2, "big") + bytes(range(256)))
+    kept = [number for number in range(128) if cache.get(str(number))]
+    assert kept == list(range(kept[0], 128)), "the newest"
+    assert 10 <= len(kept) <= 20
+
+
+def test_replies_are_shared_and_have_an_age(database: str):
+    now = [1000.0]
+    one = Replies(database, age=60, clock=lambda: now[0])
+    two = Replies(database, age=60, clock=lambda: now[0])
+    one.put("key", "prompt", "first", Usage(5, 3, 0, 1), 0.5)
+    assert two.get("key") == ("first", Usage(5, 3, 0, 1), 0.5)
+    now[0] += 61
+    assert two.get("key") is None
+    two.put("key", "prompt", "second", Usage(5, 4, 0, 1), 0.5)
+    assert one.get("key") == ("second", Usage(5, 4, 0, 1), 0.5)
+    forever = Replies(database)
+    forever.put("key", "prompt", "third", Usage(), 0.0)
+    assert forever.get("key") == ("second", Usage(5, 4, 0, 1), 0.5), "what is stored first stays"
+
+
+def test_processes_of_one_organisation_draw_on_one_bucket(database: str):
+    """Eight requests of two processes, five of which are allowed in a minute: the other three wait."""
+    kept = Throttle(database)._kept
+
+    def begun() -> int:
+        with kept.transaction() as run:
+            return int(run("SELECT count(*) FROM request")[0][0])
+
+    command = [sys.executable, "-c", WORKER, database]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    try:
+        until(lambda: begun() == 5)
+        time.sleep(1.0)  # time enough for another, were it allowed
+        assert begun() == 5
+    finally:
+        for process in processes:
+            process.kill()
+        said = [process.communicate()[0] for process in processes]
+    assert len("".join(said).splitlines()) == 5
+
+
+def test_a_database_that_is_away_is_one_clear_line_without_its_password(tmp_path: Path):
+    url = "postgresql://kbnav:secret-password@127.0.0.1:1/kbnav"
+    settings = Settings(home=tmp_path, shared=url)
+    with pytest.raises(UsageError, match="cannot reach the database of shared") as raised:
+        HttpCache(settings.kept("http-cache.sqlite"), age=60)
+    assert "secret-password" not in str(raised.value)
+    assert secrets_of(settings).hidden(f"at {url}") == "at [hidden]"
+    assert "secret-password" not in str(settings.public())
+
+
+def test_without_it_all_is_under_home(tmp_path: Path):
+    assert Settings(home=tmp_path).kept("limits.sqlite") == tmp_path / "limits.sqlite"
+
+
+def test_one_request_more_is_allowed_as_soon_as_the_minute_is_over(database: str):
+    now = [1000.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    throttle = Throttle(database, clock=lambda: now[0], sleep=sleep)
+    began = []
+    for _ in range(3):
+        with throttle.slot("wikidata", Rules(requests=2)):
+            began.append(now[0])
+    assert began[:2] == [1000.0, 1000.0]
+    assert 1060.0 <= began[2] <= 1060.5
