@@ -61,22 +61,24 @@ def main() -> None:
         texts = {node.number: node.document for node in indexed_texts(skb) if node.number in wanted}
         places = {number: place for place, number in enumerate(texts)}
         answers = [[places[skb.number(node)] for node in one["nodes"]] for one in asked]
-    print("| encoder | load, s | documents a second | a question, ms | nearness, mean, least | Hit@1, MRR |")
-    print("|---|---:|---:|---:|---|---|")
+    columns = "load, s | documents a second | processor ms a document | a question, ms"
+    print(f"| encoder | {columns} | nearness, mean, least | Hit@1, MRR |")
+    print("|---|---:|---:|---:|---:|---|---|")
     first: Vectors | None = None
     for name in chosen.encoder or ["numpy", "minilm", "minilm-int8"]:
         begun = time.perf_counter()
         encoder = load(name)
-        loaded = time.perf_counter()
+        loaded, cpu = time.perf_counter(), time.process_time()
         documents = encoder.encode(list(texts.values()))
-        done = time.perf_counter()
+        done, cpu = time.perf_counter(), time.process_time() - cpu
         questions = [encode_queries(encoder, [one["question"]]) for one in asked]
         asking = 1000 * (time.perf_counter() - done) / max(1, len(asked))
         first = documents if first is None else first
         near = (documents * first).sum(axis=1) if documents.shape == first.shape else np.zeros(1)
         found = "{:.1f}, {:.1f}".format(*scores(documents, np.concatenate(questions), answers)) if asked else "–"
         print(
-            f"| `{name}` | {loaded - begun:.1f} | {len(texts) / (done - loaded):.0f} | {asking:.0f} "
+            f"| `{name}` | {loaded - begun:.1f} | {len(texts) / (done - loaded):.0f} | {1000 * cpu / len(texts):.1f} "
+            f"| {asking:.0f} "
             f"| {near.mean():.4f}, {near.min():.4f} | {found} |",
             flush=True,
         )

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kbnav.errors import UsageError
@@ -18,12 +19,12 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.build import build_retriever
 from kbnav.settings import Settings
-from kbnav.trained import MODEL, Card, digests, read_card
+from kbnav.trained import MODEL, Card, Kind, digests, read_card
 from kbnav.training.course import Listener, Point, Schedule
 from kbnav.training.data import Split
 from kbnav.training.folder import CURVE
 from kbnav.training.task import Task
-from tests.trained.shop import build_shop, write_questions
+from tests.trained.shop import build_shop, examples, write_questions
 
 Train = Callable[[Task, Any], Card | None]
 
@@ -99,3 +100,24 @@ def two_processes_train(start: list[str], shop_folder: Path, base: Path, folder:
         dense = build_retriever("dense", SkbKB(skb), Settings(), {"trained": str(out)})
         assert len(dense.retrieve("Which good is about something?", 5)) == 5
     return ended.stdout
+
+
+def mrr(kb: SkbKB, system: str, forms: range, **options: object) -> float:
+    retriever = build_retriever(system, kb, Settings(), options)
+    found = []
+    for one in examples(kb, forms):
+        ids = list(retriever.retrieve(one.text, 100).ids)
+        found.append(
+            max((1 / (ids.index(kb.skb.id(node)) + 1) for node in one.answers if kb.skb.id(node) in ids), default=0)
+        )
+    return float(np.mean(found))
+
+
+def beats_chance(kind: Kind, shop: SkbKB, trained: Path) -> None:
+    """A dense retriever is better than before, and than ``vss``, in a form of question that is new to it."""
+    card = read_card(trained, kind)
+    assert card.before["mrr"] < 0.3
+    assert card.after["mrr"] > 0.8
+    found = mrr(shop, "dense", range(3, 4), trained=str(trained))
+    assert found > 0.8
+    assert found > mrr(shop, "vss", range(3, 4)) + 0.3
