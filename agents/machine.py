@@ -27,6 +27,7 @@ from kbnav.agents.common.state import seen_text as seen_text
 from kbnav.agents.common.state import start as start
 from kbnav.agents.common.state import step_limit as step_limit
 from kbnav.agents.common.state import taken
+from kbnav.answers import Absence
 from kbnav.errors import ServiceError, Stopped, StopRun
 from kbnav.settings import Budget, Checks
 from kbnav.tools.toolbox import Toolbox
@@ -147,6 +148,8 @@ class Machine:
         outcome, found = told(outcome, [*state["path"], *state["discarded"]]), outcome
         if outcome.status != found.status:
             run.failure.append(ServiceError(outcome.note))
+        if outcome.status == "failed":
+            outcome = replace(outcome, absence=Absence("service failed"))
         return {"outcome": outcome, "stop": stop, "usage": state["usage"] + usage}
 
     def route(self, state: State) -> Node:

@@ -11,6 +11,7 @@ from kbnav.agents.common.writers import plain_answer
 from kbnav.agents.machine import State
 from kbnav.answers import AnswerTable
 from kbnav.errors import StopRun, TellModel
+from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import Joint, KnowledgeBase, Shaped, asked_by
 from kbnav.knowledge.sparql.limits import drop_probe_limit
 from kbnav.knowledge.sparql.prefixes import entity_ids
@@ -60,7 +61,14 @@ class QueryEnding:
         return not self.last_executed and len(same) == 1 and bool(same[0].rows)
 
     def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
-        """The final query is run once more without the LIMIT it was probed with; its whole table is the answer."""
+        """The final query is run once more without the LIMIT it was probed with; its whole table is the answer.
+
+        Where that is no, 0 or empty, or no query had rows, it is found out which kind of nothing that is.
+        """
+        outcome, usage = self._concluded(state, context)
+        return _with_absence(outcome, state, context), usage
+
+    def _concluded(self, state: State, context: Context) -> tuple[Outcome, Usage]:
         stop = state["stop"] or "error"
         status: Status = {"finish": "answered", "refusal": "refused", "error": "failed"}.get(stop, "best effort")  # type: ignore[assignment]
         outcome = Outcome(status, stop, note=state["failure"])
@@ -119,6 +127,18 @@ class QueryEnding:
         if not self.sentence or state["stop"] != "finish":
             return ""
         return str(state["path"][-1].call.arguments.get("answer", "")).strip()
+
+
+def _with_absence(outcome: Outcome, state: State, context: Context) -> Outcome:
+    """With which kind of nothing the answer is: of the final query, or of the last one where none had rows."""
+    query, table = outcome.query, outcome.table
+    if table is None and outcome.status == "no answer":
+        ran = [step.call.query for step in state["path"] if step.call.tool == QUERY and step.rows is not None]
+        query = ran[-1] if ran else ""
+        table = context.tables.get(query)
+    if table is None or not query:
+        return outcome
+    return replace(outcome, absence=absence_of(asked_by(context.kb, query), query, table, context.language))
 
 
 def last_with_rows(steps: Sequence[Step]) -> Step | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kbnav.agents.common.answering import Writer
 from kbnav.agents.machine import State
-from kbnav.answers import Ranked, Ranking
+from kbnav.answers import Absence, Ranked, Ranking
 from kbnav.knowledge.base import Entity
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.tools.observation import Context
@@ -69,7 +69,10 @@ class RankingEnding:
         if status == "failed":
             return replace(outcome, ranking=ranking)
         if not ranking.nodes:
-            return replace(outcome, status=status if status == "refused" or outcome.text else "no answer")
+            if status == "refused" or outcome.text:
+                return replace(outcome, status=status)
+            # A graph is whole: what was looked for and not found in it is not there.
+            return replace(outcome, status="no answer", absence=Absence("not stated"))
         return replace(outcome, ranking=ranking)
 
     def _ranking(self, scored: Sequence[tuple[str, float]]) -> Ranking:

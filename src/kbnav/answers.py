@@ -219,6 +219,25 @@ def _binding(term: Term) -> dict[str, str]:
     return binding
 
 
+AbsenceKind = Literal["not stated", "asks wrongly", "service failed", "split graph", "partial copy"]
+"""Why an answer is no, 0 or empty: nothing such is stated here; the query does not ask for what is here; a service
+failed; the rows may be in the graph of scholarly articles, which is another; or this is a copy of a part alone."""
+
+
+@dataclass(frozen=True)
+class Absence:
+    """Which kind of nothing an answer is.
+
+    ``text`` says why, in a sentence or two. ``part`` is the part of the query that leaves no rows, ``instead`` what has
+    some in its place; both are empty where that is not known.
+    """
+
+    kind: AbsenceKind
+    text: str = ""
+    part: str = ""
+    instead: str = ""
+
+
 Basis = Literal["", "generated", "seen"]
 """Why a node is in a ranking: it was chosen from what the knowledge base shows; it was chosen on facts that a model
 generated; or it was not chosen, only seen on the way."""

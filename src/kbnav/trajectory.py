@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from kbnav.answers import AnswerTable, Ranked, Ranking, Term, encodable
+from kbnav.answers import Absence, AnswerTable, Ranked, Ranking, Term, encodable
 from kbnav.doubts import Confidence, Doubt
 from kbnav.errors import DataError, StopRun, UsageError
 from kbnav.private import private_file
@@ -201,8 +201,9 @@ class Outcome:
     """How a run ended and what it found.
 
     ``query`` is the final query as it ran; ``note`` says what a reader must know (best so far, limit not taken off,
-    why it failed). ``error`` is what a service said where something beside the answer failed: for who runs kbnav, and
-    never for a public page. ``doubts`` are what speaks against the answer.
+    why it failed). ``absence`` says, where the answer is no, 0 or empty, which kind of nothing that is. ``error`` is
+    what a service said where something beside the answer failed: for who runs kbnav, and never for a public page.
+    ``doubts`` are what speaks against the answer.
     """
 
     status: Status
@@ -216,6 +217,7 @@ class Outcome:
     understood: Understood | None = None
     doubts: tuple[Doubt, ...] = ()
     confidence: Confidence | None = None
+    absence: Absence | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "doubts", tuple(self.doubts))  # checkpoints give lists back
@@ -333,6 +335,7 @@ CHECKPOINTED = (
     Step,
     Understood,
     Outcome,
+    Absence,
     Doubt,
     Confidence,
     Turn,

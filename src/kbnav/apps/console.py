@@ -19,6 +19,7 @@ from rich.text import Text
 
 from kbnav.agents.common.state import UNCOUNTED
 from kbnav.answers import AnswerTable, Ranking
+from kbnav.apps.absence_words import absence_text
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.sparql.present import comment_labels, page_for, query_link, state_for
@@ -154,6 +155,8 @@ def _answer_lines(run: Run) -> RenderableType:
     parts: list[RenderableType] = [Text.assemble(head, (printable(outcome.text), "bold"))]
     if outcome.note:
         parts.append(Text(printable(outcome.note), style="yellow"))
+    if outcome.absence:
+        parts.append(Text(printable(absence_text(outcome.absence)), style="yellow"))
     if outcome.understood and (line := _understood_line(outcome.understood, outcome.query)):
         parts.append(Text(printable(line), style="dim"))
     parts += [Text(f"Doubt: {printable(doubt.text)}", style="yellow") for doubt in outcome.doubts]
@@ -281,6 +284,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "stop": outcome.stop,
         "note": outcome.note,
         **({"understood": asdict(outcome.understood)} if outcome.understood else {}),
+        "absence": asdict(outcome.absence) if outcome.absence else None,
         "doubts": [doubt.to_document() for doubt in outcome.doubts],
         **({"confidence": outcome.confidence.to_document()} if outcome.confidence else {}),
         "error": outcome.error,

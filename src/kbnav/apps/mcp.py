@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from kbnav.agents.common.agent import Agent
 from kbnav.answers import Ranking
+from kbnav.apps.absence_words import absence_text
 from kbnav.apps.building import asking
 from kbnav.apps.console import answer_record, call_data, run_record, step_data
 from kbnav.apps.evidence import answer_table, evidence_data, evidence_lines
@@ -256,6 +257,8 @@ def _answered(agent: Agent, run: Run, evidence: bool) -> CallToolResult:
     """An answer; with the statements that make its rows true, where they are asked for."""
     answer = answer_record(run, agent.settings.endpoints.query_page)
     lines = [answer["answer"] or answer["note"] or answer["status"]]
+    if run.outcome.absence:
+        lines.append(absence_text(run.outcome.absence))
     if evidence and (found := run_evidence(agent.kb, run)):
         table = answer_table(run.outcome)
         answer["evidence"] = evidence_data(found, table)

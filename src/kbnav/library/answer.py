@@ -8,6 +8,7 @@ from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from kbnav.answers import Absence
 from kbnav.doubts import Confidence, Doubt
 from kbnav.extras import needs
 from kbnav.knowledge.evidence import Provenance
@@ -46,6 +47,11 @@ class Answer:
     def note(self) -> str:
         """What a reader must know of the answer, such as why there is none."""
         return self.run.outcome.note
+
+    @property
+    def absence(self) -> Absence | None:
+        """Where the answer is no, 0 or empty, which kind of nothing that is; else None."""
+        return self.run.outcome.absence
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
@@ -120,6 +126,8 @@ class Answer:
         """What a notebook shows."""
         said = f"<p><b>{escape(str(self))}</b></p>"
         note = f"<p>{escape(self.note)}</p>" if self.note and self.text else ""
+        if self.absence:
+            note += f"<p>{escape(self.absence.kind)}: {escape(self.absence.text)}</p>"
         return said + note + self._rows_html() + self._query_html() + self._steps_html()
 
     def _rows_html(self) -> str:

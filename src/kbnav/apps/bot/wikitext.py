@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from kbnav.answers import AnswerTable, Cell
+from kbnav.apps.absence_words import absence_text
 from kbnav.apps.bot.words import ENGLISH, Words
 from kbnav.apps.evidence import answer_table, closing_lines, row_lines
 from kbnav.knowledge.evidence import Provenance
@@ -98,6 +99,8 @@ def reply_text(
     parts = [f"{indent}<!-- {marker} -->{_headline(run, words)}{single}"]
     if outcome.note:
         parts.append(f"{indent}<small>{escape(outcome.note)}</small>")
+    if outcome.absence and outcome.status != "failed":
+        parts.append(f"{indent}<small>{escape(absence_text(outcome.absence, run.language))}</small>")
     parts += [f"{indent}<small>{escape(doubt.text)}</small>" for doubt in outcome.doubts]
     if outcome.confidence:
         parts.append(f"{indent}<small>{escape(outcome.confidence.text)}</small>")

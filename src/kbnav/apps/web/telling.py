@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from kbnav.agents.machine import Event
+from kbnav.answers import Absence
 from kbnav.apps.console import call_data, run_record, step_data
 from kbnav.apps.web.pictures import charts, events, points
 from kbnav.apps.web.readings import readings
@@ -88,9 +90,10 @@ def query_data(query: str, labelled: str, served: Served) -> dict[str, Any]:
     }
 
 
-def result_data(result_id: str, result: Result) -> dict[str, Any]:
-    """What is known of a result before its rows are fetched."""
+def result_data(result_id: str, result: Result, absence: Absence | None = None) -> dict[str, Any]:
+    """What is known of a result before its rows are fetched; ``absence`` is which kind of nothing it is."""
     return {
+        "absence": asdict(absence) if absence else None,
         "id": result_id,
         "columns": list(result.table.columns),
         "rows": len(result.table.rows),

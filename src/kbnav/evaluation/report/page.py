@@ -140,7 +140,9 @@ def _questions(report: Report, told: Told) -> Iterator[ShownQuestion]:
                 continue
             outcome = result.record.run.outcome
             shown, evidence = answer_table(outcome, gold), told(result.record.run)
-            answers.append(ShownAnswer(run.name, result, undeclared(outcome.query), shown, outcome.note, evidence))
+            nothing = f"{outcome.absence.kind}: {outcome.absence.text}" if outcome.absence else ""
+            note = " · ".join(filter(None, (outcome.note, nothing)))
+            answers.append(ShownAnswer(run.name, result, undeclared(outcome.query), shown, note, evidence))
         yield ShownQuestion(gold.id, gold.question, tuple(answers))
 
 

@@ -47,6 +47,27 @@ class _Parts:
     more: bool
 
 
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why a query has no rows: ``part`` is the first of its parts that leaves none, ``before`` what stands before it.
+
+    ``pattern`` is the part where it is one triple pattern. ``alone``: it matches nothing even by itself;
+    ``takes_away``: it only takes rows away. ``instead`` is another form of it that has matches, or, ``turned``, the
+    other way round; ``unused``: its property is not used at all. ``prologue`` are the query's declarations.
+    """
+
+    text: str
+    part: str
+    before: tuple[str, ...] = ()
+    pattern: Pattern | None = None
+    alone: bool = False
+    takes_away: bool = False
+    instead: str = ""
+    turned: bool = False
+    unused: bool = False
+    prologue: str = ""
+
+
 def says_nothing(query: str, table: AnswerTable) -> bool:
     """Whether a result holds nothing: no rows, ``false``, no value in any cell, or the count of nothing."""
     if table.boolean is not None:
@@ -69,7 +90,20 @@ def diagnose_empty(
     certain: bool = True,
     partial: bool = False,
 ) -> str | None:
-    """Say which part of a query leaves it without rows, and why; None where that cannot be told cheaply.
+    """What ``diagnosis`` finds, as a sentence or two."""
+    found = diagnosis(query, ask, count, certain=certain, partial=partial)
+    return found.text if found else None
+
+
+def diagnosis(
+    query: str,
+    ask: Callable[[str], bool | int],
+    count: Count | None = None,
+    *,
+    certain: bool = True,
+    partial: bool = False,
+) -> Diagnosis | None:
+    """Find which part of a query leaves it without rows, and why; None where that cannot be told cheaply.
 
     A pattern that is empty stays so whatever is joined to it, so the first part that empties it is found by bisection.
 
@@ -115,7 +149,7 @@ class _Probes:
         return f"{found:,} {'match' if found == 1 else 'matches'}" if found else ""
 
 
-def _diagnosed(probes: _Probes, parts: Sequence[_Part], certain: bool, partial: bool) -> str | None:
+def _diagnosed(probes: _Probes, parts: Sequence[_Part], certain: bool, partial: bool) -> Diagnosis | None:
     # The bisection, the check before it and the one behind it must fit in the number of probes.
     if not parts or len(parts).bit_length() + (not certain) + 1 > _MAX_PROBES:
         return None
@@ -131,20 +165,31 @@ def _diagnosed(probes: _Probes, parts: Sequence[_Part], certain: bool, partial: 
     return _told(probes, parts[empty - 1], parts[: empty - 1], partial)
 
 
-def _told(probes: _Probes, culprit: _Part, before: Sequence[_Part], partial: bool) -> str:
+def _told(probes: _Probes, culprit: _Part, before: Sequence[_Part], partial: bool) -> Diagnosis:
     """What is said of the first part that leaves no rows, and of what stands before it."""
+    texts = tuple(part.text for part in before)
     if culprit.takes_away:
-        return f"No match: the rest of the pattern matches, but `{culprit.text}` leaves nothing of it."
+        said = f"No match: the rest of the pattern matches, but `{culprit.text}` leaves nothing of it."
+        return Diagnosis(said, culprit.text, texts, takes_away=True, prologue=probes.prologue)
     alone = not before or not probes.holds([culprit])
     elsewhere = _PARTIAL if partial else ""
-    hint = ""
+    hint, instead, turned, unused = "", "", False, False
     with suppress(TellModel):
-        hint = _other_form(probes, culprit, before, alone) or (_use(probes, culprit) if alone else "")
+        hint, instead = _other_form(probes, culprit, before, alone)
+        if not hint:
+            hint, instead = _turned(probes, culprit, before, alone)
+            turned = bool(instead)
+        if alone and not hint:
+            hint, unused = _use(probes, culprit)
     if alone:
-        return f"No match: `{culprit.text}` matches nothing even by itself{hint}.{elsewhere}"
-    partner = next((part for part in reversed(before) if _share(part, culprit)), before[-1])
-    told = f"No match: `{culprit.text}` has matches, but none together with what stands before it (… `{partner.text}`)"
-    return f"{told}{hint}." if hint else f"{told}: by what is stated here, there is no such thing.{elsewhere}"
+        said = f"No match: `{culprit.text}` matches nothing even by itself{hint}.{elsewhere}"
+    else:
+        partner = next((part for part in reversed(before) if _share(part, culprit)), before[-1])
+        said = (
+            f"No match: `{culprit.text}` has matches, but none together with what stands before it (… `{partner.text}`)"
+        )
+        said += f"{hint}." if hint else f": by what is stated here, there is no such thing.{elsewhere}"
+    return Diagnosis(said, culprit.text, texts, culprit.pattern, alone, False, instead, turned, unused, probes.prologue)
 
 
 _VARIABLE = re.compile(r"[?$](\w+)")
@@ -154,11 +199,11 @@ def _share(part: _Part, other: _Part) -> bool:
     return bool(set(_VARIABLE.findall(part.text)) & set(_VARIABLE.findall(other.text)))
 
 
-def _other_form(probes: _Probes, culprit: _Part, before: Sequence[_Part], alone: bool) -> str:
-    """The same fact in the other form of statements, or the other way round, where that has matches."""
+def _other_form(probes: _Probes, culprit: _Part, before: Sequence[_Part], alone: bool) -> tuple[str, str]:
+    """What is said of the same fact in the other form of statements, and that form."""
     pattern = culprit.pattern
     if pattern is None or not isinstance(pattern.verb, Path) or pattern.verb.kind != "iri":
-        return ""
+        return "", ""
     prefix, _, name = pattern.verb.name.partition(":")
     rest = [] if alone else list(before)
     other: _Part | None = None
@@ -172,12 +217,21 @@ def _other_form(probes: _Probes, culprit: _Part, before: Sequence[_Part], alone:
             other = _Part(f"{holder.pattern.subject} wdt:{name} {pattern.object}")
             rest = [one for one in before if one is not holder] if not alone else []
     if other is not None and (found := probes.number([*rest, other])):
-        return f", but `{other.text}` has {found}{'' if alone else ' there'}"
-    if prefix in ("wdt", "ps") and not pattern.object.startswith('"'):
+        return f", but `{other.text}` has {found}{'' if alone else ' there'}", other.text
+    return "", ""
+
+
+def _turned(probes: _Probes, culprit: _Part, before: Sequence[_Part], alone: bool) -> tuple[str, str]:
+    """What is said of the same fact the other way round, and its text, where that has matches."""
+    pattern = culprit.pattern
+    if pattern is None or not isinstance(pattern.verb, Path) or pattern.verb.kind != "iri":
+        return "", ""
+    prefix = pattern.verb.name.partition(":")[0]
+    if prefix in ("wdt", "ps") and not pattern.object.startswith('"') and not pattern.object[:1].isdigit():
         turned = _Part(f"{pattern.object} {pattern.verb.name} {pattern.subject}")
-        if not pattern.object[:1].isdigit() and probes.holds([*rest, turned]):
-            return f", but the other way round, `{turned.text}`, it has matches"
-    return ""
+        if probes.holds([*([] if alone else before), turned]):
+            return f", but the other way round, `{turned.text}`, it has matches", turned.text
+    return "", ""
 
 
 def _states(pattern: Pattern | None, name: str, statement: str) -> bool:
@@ -185,14 +239,14 @@ def _states(pattern: Pattern | None, name: str, statement: str) -> bool:
     return pattern is not None and pattern.object == statement and pattern.verb == Path("iri", f"p:{name}")
 
 
-def _use(probes: _Probes, culprit: _Part) -> str:
-    """Whether the property of a part that matches nothing is used here at all."""
+def _use(probes: _Probes, culprit: _Part) -> tuple[str, bool]:
+    """What is said of the use of the property of a part that matches nothing, and whether there is none at all."""
     pattern = culprit.pattern
     if pattern is None or not isinstance(pattern.verb, Path) or pattern.verb.kind != "iri":
-        return ""
+        return "", False
     if probes.holds([_Part(f"?{probes.any} {pattern.verb.name} ?{probes.any}2")]):
-        return f"; {pattern.verb.name} is used here, but not so: check the direction and the ids beside it"
-    return f"; nothing here has {pattern.verb.name}"
+        return f"; {pattern.verb.name} is used here, but not so: check the direction and the ids beside it", False
+    return f"; nothing here has {pattern.verb.name}", True
 
 
 def _parts(query: str) -> _Parts:

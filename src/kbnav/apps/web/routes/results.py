@@ -25,6 +25,7 @@ from kbnav.apps.web.service import missing_labels
 from kbnav.apps.web.store import StoredRun, unguessable
 from kbnav.apps.web.telling import query_data, result_data
 from kbnav.errors import KbnavError, QueryTimeout, Stopped, StopRun
+from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import asked_by
 from kbnav.knowledge.sparql.present import comment_labels
 from kbnav.knowledge.sparql.words.query import answer_in_words
@@ -159,6 +160,7 @@ def _run_query(
         count()
         base = asked_by(served.kb, asked.query)
         labels = base.labels(ids_in(base, asked.query), language=asked.language)
+        nothing = absence_of(base, asked.query, table, asked.language)
     table = replace(table, labels={**table.labels, **labels})
     labelled = comment_labels(asked.query, table.labels)
     words = answer_in_words(asked.query, table, asked.language)
@@ -166,7 +168,7 @@ def _run_query(
     session = run.session if run else ""
     head = StoredResult(unguessable("result"), owner, served.key, asked.language, session, result.to_document())
     result = result.first(parts.store.results.keep(head, result, parts.settings.web.result_bytes))
-    told = {"query_words": words.to_document() if words else None, "result": result_data(head.id, result)}
+    told = {"query_words": words.to_document() if words else None, "result": result_data(head.id, result, nothing)}
     document = {**query_data(asked.query, labelled, served), **told}
     if run:
         parts.store.edits.keep(run.id, document)

@@ -1,5 +1,6 @@
 // An answer's query: what its ids mean, an editor, and what it gives when it is run again.
 
+import { absent } from "./absent.js";
 import { call, freshName } from "./client.js";
 import { copyButton } from "./copy.js";
 import { h } from "./dom.js";
@@ -60,7 +61,7 @@ export class QueryView {
 
   show(result) {
     const base = this.offered.share ? `/api/shared/${encodeURIComponent(this.offered.share)}` : `/api/results/${encodeURIComponent(result.id)}`;
-    this.shown.replaceChildren(showResult(result, base, this.offered, { edited: Boolean(this.offered.share), title: this.run.question, evidence: evidenceOf(this.run, this.offered, true) }));
+    this.shown.replaceChildren(absent(result.absence), showResult(result, base, this.offered, { edited: Boolean(this.offered.share), title: this.run.question, evidence: evidenceOf(this.run, this.offered, true) }));
   }
 
   fail(error) {

@@ -1,5 +1,6 @@
 // One question: what is waited for, what was done, what came back, the answer.
 
+import { absent } from "./absent.js";
 import { againButtons } from "./again.js";
 import { Awaited } from "./awaited.js";
 import { call } from "./client.js";
@@ -103,6 +104,7 @@ export class RunView {
       HEADS[answer.status] ? h("p", { class: "head" }, HEADS[answer.status]) : "",
       answer.text ? h("p", { class: "text", dir: "auto" }, answer.text) : "",
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
+      absent(answer.absence),
       ...doubts(answer.doubts ?? []),
       confidence(answer.confidence),
       understood(answer.understood, this.ask),

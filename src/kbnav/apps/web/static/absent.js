@@ -1,0 +1,20 @@
+// Which kind of nothing an answer is, where it is no, 0 or empty.
+
+import { h } from "./dom.js";
+import { t } from "./text.js";
+
+const KINDS = {
+  "not stated": t("absent.not_stated"),
+  "asks wrongly": t("absent.asks_wrongly"),
+  "service failed": t("absent.service_failed"),
+  "split graph": t("absent.split_graph"),
+  "partial copy": t("absent.partial_copy"),
+};
+
+/** The kind in words, why that is, and what has matches instead; nothing where the answer says something. */
+export function absent(absence) {
+  if (!absence) return "";
+  return h("div", { class: "absent", role: "note" }, h("strong", {}, KINDS[absence.kind]),
+    absence.text && h("p", { dir: "auto" }, absence.text),
+    absence.instead && h("p", { dir: "auto" }, t("absent.instead"), " ", h("code", {}, absence.instead)));
+}

@@ -1,0 +1,299 @@
+"""Which kind of nothing an answer is: no, 0 or an empty list may have five reasons, which a reader must tell apart.
+
+By rule, from a few small queries: where the query goes empty (``kbnav.knowledge.sparql.diagnose``), whether what it
+names is here, whether things of that kind have such a statement at all, and, in a copy of a part of a Wikibase, whether
+all statements of what it names were copied: an entity says how many it has (``wikibase:statements``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+
+from kbnav.answers import Absence, AnswerTable
+from kbnav.errors import KbnavError
+from kbnav.knowledge.base import KnowledgeBase, is_mirror
+from kbnav.knowledge.sparql.diagnose import Diagnosis, diagnosis, says_nothing
+from kbnav.knowledge.sparql.parser import fresh_variable
+from kbnav.knowledge.sparql.syntax import Path, Pattern, is_variable
+from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, vocabulary_of
+from kbnav.knowledge.wikidata.split import LEFT_OUT
+
+_FEW = 5
+"""Things of which each is looked at; of more none is."""
+_HAS = 6
+"""Properties that are named of a thing."""
+_COPY = "Live Wikidata may have it."
+_FILTER = re.compile(r"FILTER\s*(?!NOT\b|EXISTS\b)(\(.*\))", re.IGNORECASE | re.DOTALL)
+_PREDICATE = re.compile(r"(?:wdt|p|ps|psv|pq|pqv):(P\d+)|<http://www\.wikidata\.org/prop/(?:[a-z/]+/)?(P\d+)>")
+_STATEMENT = re.compile(r"/statement/([QPL]\d+)-", re.IGNORECASE)
+
+
+def absence_of(kb: KnowledgeBase, query: str, table: AnswerTable, language: str = "en") -> Absence | None:
+    """Why a query's result says nothing; None where it says something.
+
+    Args:
+        kb: the knowledge base that gave the result.
+        query: the query as it ran.
+        table: its result.
+        language: of the labels in what is said.
+
+    Asks at most some twenty small queries. What fails ends nothing: then what is known so far is said.
+    """
+    if not says_nothing(query, table):
+        return None
+    if LEFT_OUT in table.note:
+        return Absence("split graph", LEFT_OUT)
+    return _Looking(kb, query, table, language).told()
+
+
+class _Looking:
+    """What is asked about one query."""
+
+    def __init__(self, kb: KnowledgeBase, query: str, table: AnswerTable, language: str) -> None:
+        self._kb, self._query, self._table, self._language = kb, query, table, language
+        self._partial = is_mirror(kb.state())
+        self._words = vocabulary_of(kb)
+        self._any = fresh_variable(query, "any")
+        self._prologue = ""
+
+    def told(self) -> Absence:
+        certain = not len(self._table) or self._table.boolean is not None
+        try:
+            found = diagnosis(self._query, self._holds, self._number, certain=certain)
+        except KbnavError:
+            found = None
+        if found is None:
+            return self._otherwise("")
+        self._prologue = found.prologue
+        if found.instead and not (found.turned and self._has_it_at_times(found)):
+            return Absence("asks wrongly", found.text, found.part, found.instead)
+        with suppress(KbnavError):
+            return self._of_filter(found) if found.takes_away else self._of_part(found)
+        return self._otherwise(found.part, found.text)
+
+    def _has_it_at_times(self, found: Diagnosis) -> bool:
+        """Whether things of the subject's kind have such statements, as people have mothers and are some.
+
+        Then that the other way round has matches does not say that the query is wrong.
+        """
+        step = found.pattern
+        if step is None or not isinstance(step.verb, Path):
+            return False
+        with suppress(KbnavError):
+            ends = self._ends(step.subject, found.before)
+            return bool(ends) and all(self._fits(end, step.verb.name) for end in ends)
+        return False
+
+    def _otherwise(self, part: str, text: str = "") -> Absence:
+        """Where no more is known: a copy may lack it, and the whole does not."""
+        if self._partial:
+            return Absence("partial copy", _COPY, part)
+        return Absence("not stated", text, part)
+
+    def _of_filter(self, found: Diagnosis) -> Absence:
+        """Of a condition that leaves nothing: one that is neither true nor false of anything compares unlike things."""
+        condition = _FILTER.fullmatch(found.part)
+        if condition and not self._ask([*found.before, f"FILTER(!({condition[1]}))"]):
+            text = f"`{found.part}` is neither true nor false of what is here: it compares things of unlike kinds."
+            return Absence("asks wrongly", text, found.part)
+        return self._of_anchors(found, self._named_in(found.before))
+
+    def _of_part(self, found: Diagnosis) -> Absence:
+        pattern = found.pattern
+        steps = _steps(pattern, self._any) if pattern else []
+        if not steps:
+            return self._otherwise(found.part, found.text)
+        before = list(found.before)
+        for step in steps[:-1]:
+            if not self._ask([*before, _text(step)]):
+                return self._of_step(found, step, before)
+            before.append(_text(step))
+        return self._of_step(found, steps[-1], before)
+
+    def _of_step(self, found: Diagnosis, step: Pattern, before: Sequence[str]) -> Absence:
+        """Of one triple pattern that leaves no rows behind those that do."""
+        verb = step.verb.name if isinstance(step.verb, Path) else step.verb
+        named = _PREDICATE.fullmatch(verb)
+        relation = (named[1] or named[2]) if named else ""
+        subjects = self._ends(step.subject, before)
+        if not self._ask([f"?{self._any} {verb} ?{self._any}2"]):
+            return self._of_unused(found, self._name(relation) or verb, subjects)
+        for end in (*subjects, *self._ends(step.object, before)):
+            if not self._ask([f"<{end}> ?{self._any} ?{self._any}2"]) and not self._ask(
+                [f"?{self._any} ?{self._any}2 <{end}>"]
+            ):
+                return self._of_unknown(found, end)
+        if wrong := self._wrong_kind(found, step, verb, before, subjects):
+            return wrong
+        return self._of_anchors(found, subjects)
+
+    def _of_unused(self, found: Diagnosis, name: str, subjects: Sequence[str]) -> Absence:
+        """Of a property that nothing here has: in the whole it is the wrong one, a copy may lack its uses."""
+        if self._partial:
+            return self._of_anchors(found, subjects)
+        return Absence("asks wrongly", f"Nothing here has {name}.", found.part)
+
+    def _of_unknown(self, found: Diagnosis, end: str) -> Absence:
+        name = self._words.entity_id(end) or f"<{end}>"
+        if self._partial:
+            return Absence("partial copy", f"This copy says nothing of {self._name(name)}. {_COPY}", found.part)
+        return Absence("asks wrongly", f"There is no {name} here.", found.part)
+
+    def _wrong_kind(
+        self, found: Diagnosis, step: Pattern, verb: str, before: Sequence[str], subjects: Sequence[str]
+    ) -> Absence | None:
+        """Whether such a statement is made of things of this kind at all, or has values of this kind."""
+        any_of, predicate, kind = self._any, verb, self._kind
+        if verb[:2] in ("ps", "pq"):  # of a statement, whose kind says nothing
+            return None
+        for end in subjects:
+            if not self._fits(end, predicate):
+                has = self._has(end)
+                text = f"`{found.part}`: nothing of the kind of {self._name(self._words.entity_id(end))} has that."
+                return Absence("asks wrongly", text, found.part, has)
+        if is_variable(step.object) or step.object.startswith("_:"):
+            return None
+        if step.object[:1] in "\"'+-" or step.object[:1].isdigit():
+            same = f"FILTER(isLiteral(?{any_of}v) && DATATYPE(?{any_of}v) = DATATYPE({step.object}) && "
+            same += f"LANG(?{any_of}v) = LANG({step.object}))"
+            if not self._ask([f"?{any_of} {predicate} ?{any_of}v", same]):
+                text = f"`{found.part}`: its values are not of this type, but such as {self._example(predicate)}."
+                return Absence("asks wrongly", text, found.part)
+            return None
+        for end in self._ends(step.object, before):
+            shared = f"<{end}> {kind} ?{any_of}c . ?{any_of}v {kind} ?{any_of}c . ?{any_of} {predicate} ?{any_of}v"
+            if self._ask([f"<{end}> {kind} ?{any_of}c"]) and not self._ask([shared]):
+                name = self._name(self._words.entity_id(end))
+                text = f"`{found.part}`: no value of it is of the kind of {name}; they are such as "
+                return Absence("asks wrongly", f"{text}{self._example(predicate)}.", found.part)
+        return None
+
+    @property
+    def _kind(self) -> str:
+        """The predicate that says what a thing is."""
+        of = self._words.of(INSTANCE_OF)
+        return f"wdt:{of}" if of else "a"
+
+    def _fits(self, end: str, predicate: str) -> bool:
+        """Whether anything of a thing's kind has a property; so it is taken where the kind is not stated."""
+        kind, any_of = self._kind, self._any
+        shared = f"<{end}> {kind} ?{any_of}c . ?{any_of} {kind} ?{any_of}c . ?{any_of} {predicate} ?{any_of}v"
+        return not self._ask([f"<{end}> {kind} ?{any_of}c"]) or self._ask([shared])
+
+    def _of_anchors(self, found: Diagnosis, subjects: Sequence[str]) -> Absence:
+        """Where the query asks well: nothing such is stated, unless a copy lacks statements of what is asked about."""
+        if not self._partial:
+            return Absence("not stated", found.text, found.part)
+        if not subjects:
+            return Absence("partial copy", _COPY, found.part)
+        told = []
+        for end in subjects:
+            there, all_of_it = self._copied(end)
+            name = self._name(self._words.entity_id(end))
+            if not all_of_it:
+                return Absence(
+                    "partial copy", f"This copy does not have all that is stated of {name}. {_COPY}", found.part
+                )
+            if there < all_of_it:
+                text = f"This copy has {there} of the {all_of_it} statements on {name}: live Wikidata may have it."
+                return Absence("partial copy", text, found.part)
+            told.append(f"all {all_of_it} statements on {name} are in this copy, and none says that")
+        text = "; ".join(told)
+        return Absence("not stated", f"{text[:1].upper()}{text[1:]}.", found.part)
+
+    def _copied(self, end: str) -> tuple[int, int]:
+        """How many statements on a thing are here, and how many there are; 0 where it does not say."""
+        stated, all_of_it, here = (f"?{self._any}{letter}" for letter in "scn")
+        counted = f"OPTIONAL {{ <{end}> ?{self._any}p {stated} . {stated} wikibase:rank ?{self._any}r }}"
+        rows = self._rows(
+            f"SELECT {all_of_it} (COUNT(DISTINCT {stated}) AS {here}) WHERE {{ "
+            f"<{end}> wikibase:statements {all_of_it} . {counted} }} GROUP BY {all_of_it}"
+        )
+        cells = rows.rows[0] if rows.rows else ()
+        numbers = [int(float(cell.value)) for cell in cells if cell is not None]
+        return (numbers[1], max(numbers[0], 1)) if len(numbers) == 2 else (0, 0)
+
+    def _ends(self, term: str, before: Sequence[str]) -> list[str]:
+        """The IRIs of a term: its own, or of a variable those that it stands for, if they are few.
+
+        A statement stands for what it is made of.
+        """
+        if not is_variable(term):
+            entity = self._words.written_id(term)
+            if entity:
+                return [self._words.concept_base + entity]
+            return [term[1:-1]] if term.startswith("<") else []
+        if not any(re.search(rf"[?$]{re.escape(term[1:])}\b", part) for part in before):
+            return []
+        text = f"SELECT DISTINCT {term} WHERE {{ {' . '.join(before)} }} LIMIT {_FEW + 1}"
+        found = [row[0].value for row in self._rows(text).rows if row and row[0] is not None and row[0].type == "uri"]
+        if len(found) > _FEW:
+            return []
+        made_of = (
+            self._words.concept_base + stated[1].upper() if (stated := _STATEMENT.search(iri)) else iri for iri in found
+        )
+        return list(dict.fromkeys(made_of))
+
+    def _named_in(self, parts: Sequence[str]) -> list[str]:
+        """The things that stand as subjects in some parts."""
+        firsts = (part.split(None, 1)[0] for part in parts if part.strip())
+        return [end for first in dict.fromkeys(firsts) if not is_variable(first) for end in self._ends(first, ())]
+
+    def _has(self, end: str) -> str:
+        """What is stated of a thing instead: names of some properties."""
+        any_of = self._any
+        listed = self._rows(f"SELECT DISTINCT ?{any_of} WHERE {{ <{end}> ?{any_of} ?{any_of}v }} LIMIT 200").rows
+        direct = self._words.prefixes.get("wdt", "-")
+        ids = [self._words.entity_id(row[0].value) for row in listed if row[0] and row[0].value.startswith(direct)]
+        names = self._kb.labels(ids[:_HAS], language=self._language)
+        return ", ".join(names[one] for one in ids[:_HAS] if one in names)
+
+    def _example(self, predicate: str) -> str:
+        rows = self._rows(f"SELECT ?{self._any}v WHERE {{ ?{self._any} {predicate} ?{self._any}v }} LIMIT 1").rows
+        cell = rows[0][0] if rows else None
+        if cell is None:
+            return "none"
+        entity = self._words.entity_id(cell.value) if cell.type == "uri" else ""
+        return self._name(entity) if entity else f"“{cell.value}”"
+
+    def _name(self, entity: str) -> str:
+        label = self._kb.labels([entity], language=self._language).get(entity, "") if entity else ""
+        return f"{label} ({entity})" if label else entity
+
+    # Asking
+
+    def _ask(self, parts: Sequence[str]) -> bool:
+        return self._holds(f"{self._prologue}ASK {{ {' . '.join(parts)} }}")
+
+    def _holds(self, ask: str) -> bool:
+        return bool(self._kb.execute_query(ask, language=self._language).boolean)
+
+    def _number(self, select: str) -> int:
+        cell = self._kb.execute_query(select, language=self._language).rows[0][0]
+        return int(cell.value) if cell is not None else 0
+
+    def _rows(self, select: str) -> AnswerTable:
+        return self._kb.execute_query(self._prologue + select, language=self._language)
+
+
+def _text(pattern: Pattern) -> str:
+    verb = pattern.verb if isinstance(pattern.verb, str) else pattern.verb.text()
+    return f"{pattern.subject} {verb} {pattern.object}"
+
+
+def _steps(pattern: Pattern, any_of: str) -> list[Pattern]:
+    """A pattern as triples of one property each, a sequence taken step by step; none where a step is anything else."""
+    if isinstance(pattern.verb, str):
+        return []
+    parts = pattern.verb.parts if pattern.verb.kind == "/" else (pattern.verb,)
+    ends = [pattern.subject, *(f"?{any_of}{number}" for number in range(len(parts) - 1)), pattern.object]
+    found = []
+    for part, start, end in zip(parts, ends, ends[1:], strict=False):
+        turned = part.kind == "^"
+        inner = part.parts[0] if turned else part
+        if inner.kind != "iri":
+            return []
+        found.append(Pattern(end, inner, start) if turned else Pattern(start, inner, end))
+    return found

@@ -1,0 +1,96 @@
+"""That an answer of no, 0 or nothing says which kind of nothing it is, on every door."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import kbnav
+from kbnav.answers import Absence
+from kbnav.apps.absence_words import ENGLISH, WORDS, absence_text
+from kbnav.apps.bot.wikitext import Style, reply_text
+from kbnav.apps.console import answer_record, print_answer
+from kbnav.apps.mcp import _answered
+from kbnav.errors import ServiceError
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.library.answer import Answer
+from kbnav.models.scripted import ScriptedModel, says
+from kbnav.trajectory import Run, load_run
+from tests.agents.parts import NumbersKB
+
+NO = "ASK { wd:Q979 wdt:P61 wd:Q937 }"
+ZERO = "SELECT (COUNT(?x) AS ?n) { ?x wdt:P61 wd:Q937 }"
+EMPTY = "SELECT ?x { wd:Q7186 wdt:P61 ?x }"
+
+
+def asked(home: Path, query: str, *ends: dict, kb: object = "mini") -> Answer:
+    finishes = [says(("finish", one)) for one in (*ends, {"no_answer": True})]
+    model = ScriptedModel(replies=[says(("execute_query", {"query": query})), *finishes])
+    return kbnav.ask("Did he?", kb=kb, model=model, settings=kbnav.Settings(home=home, language="en"))
+
+
+@pytest.mark.parametrize(
+    ("query", "ends", "kind"),
+    [(NO, [{}], "not stated"), (ZERO, [{}], "partial copy"), (EMPTY, [], "asks wrongly")],
+)
+def test_no_zero_and_nothing_say_which_on_every_door(mini_home: Path, query: str, ends: list[dict], kind: str):
+    answer = asked(mini_home, query, *ends)
+    run, absence = answer.run, answer.absence
+    assert absence is not None
+    assert absence.kind == kind
+    said = ENGLISH[kind]
+    assert answer_record(run, "")["absence"]["kind"] == kind
+    out = io.StringIO()
+    print_answer(Console(file=out, width=400), run, "")
+    assert said in out.getvalue()
+    assert kind in answer._repr_html_()
+    assert said[:-1] in reply_text(run, Style(), marker="m", depth=1).replace("&#44;", ",")
+    assert load_run(mini_home / "runs" / f"{run.id}.json").outcome.absence == absence
+
+
+def test_an_answer_that_says_something_has_none(mini_home: Path):
+    assert asked(mini_home, "SELECT ?x { wd:Q979 wdt:P61 ?x }", {}).absence is None
+
+
+def test_a_run_that_failed_says_that_a_service_did(mini_home: Path, mini_kb: KnowledgeBase):
+    class Down(NumbersKB):
+        def execute_query(self, query: str, *, language: str = "en") -> object:
+            raise ServiceError("the query service is down")
+
+    with pytest.raises(ServiceError):
+        asked(mini_home, NO, {}, kb=Down())
+    runs = sorted((mini_home / "runs").glob("*.json"), key=lambda path: path.stat().st_mtime)
+    assert load_run(runs[-1]).outcome.absence == Absence("service failed")
+
+
+def test_every_language_has_every_kind():
+    assert all(set(kinds) == set(ENGLISH) for kinds in WORDS.values())
+    absence = Absence("asks wrongly", "It does.", "?x a ?y", "?y a ?x")
+    assert absence_text(absence, "de-at") == f"{WORDS['de']['asks wrongly']} It does. (?y a ?x)"
+    assert absence_text(absence, "zh") == f"{ENGLISH['asks wrongly']} It does. (?y a ?x)"
+
+
+def test_over_mcp_the_kind_is_in_the_text_and_the_data(mini_home: Path, mini_kb: KnowledgeBase):
+    run = asked(mini_home, NO, {}).run
+    agent = kbnav_agent(mini_kb, mini_home)
+    told = _answered(agent, replace(run), evidence=False)
+    assert ENGLISH["not stated"] in told.content[0].text
+    assert told.structured_content["absence"]["kind"] == "not stated"
+
+
+def kbnav_agent(kb: KnowledgeBase, home: Path):
+    from kbnav.agents.common.choice import build_agent
+
+    return build_agent(kb, kbnav.Settings(home=home))
+
+
+def test_the_record_of_a_run_without_it_is_read(tmp_path: Path, mini_home: Path):
+    run: Run = asked(mini_home, "SELECT ?x { wd:Q979 wdt:P61 ?x }", {}).run
+    path = mini_home / "runs" / f"{run.id}.json"
+    text = path.read_text().replace('"absence": null', '"understood": null')
+    (tmp_path / "old.json").write_text(text.replace('"understood": null,\n  "understood": null', '"understood": null'))
+    assert load_run(tmp_path / "old.json").outcome.absence is None

@@ -1,0 +1,126 @@
+"""Which kind of nothing an answer is: on the bundled mirror, on the same as if it were the whole, and on two graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from kbnav.answers import AnswerTable
+from kbnav.errors import QueryTimeout, ServiceError
+from kbnav.knowledge.absence import absence_of
+from kbnav.knowledge.base import KnowledgeBase
+from tests.knowledge.wikidata.test_split import both
+
+
+class Over:
+    """Another knowledge base, but for what is changed."""
+
+    def __init__(self, base: KnowledgeBase, **changed: Any) -> None:
+        self._base, self._changed = base, changed
+
+    def __getattr__(self, name: str) -> Any:
+        return self._changed[name] if name in self._changed else getattr(self._base, name)
+
+
+@pytest.fixture
+def whole(mini_kb: KnowledgeBase) -> Over:
+    """The bundled mirror as if it were all of Wikidata."""
+    return Over(mini_kb, state=dict)
+
+
+def kind(kb: Any, query: str) -> str:
+    absence = absence_of(kb, query, kb.execute_query(query))
+    return absence.kind if absence else ""
+
+
+MADE = [
+    ("ASK { wd:Q979 wdt:P61 wd:Q937 }", "not stated", "not stated"),
+    ("SELECT (COUNT(?x) AS ?n) { wd:Q979 wdt:P61 ?x FILTER(?x = wd:Q937) }", "not stated", "not stated"),
+    ("SELECT ?x { wd:Q979 wdt:P61 ?y . ?y wdt:P25 wd:Q937 }", "not stated", "not stated"),
+    ("SELECT ?x { wd:Q979 wdt:P26 ?x }", "asks wrongly", "asks wrongly"),
+    ("SELECT ?x { wd:Q7186 wdt:P61 ?x }", "asks wrongly", "asks wrongly"),
+    ('SELECT ?x { ?x wdt:P61 "Marie Curie"@en }', "asks wrongly", "asks wrongly"),
+    ("SELECT ?x { ?x wdt:P61 wd:Q7186 ; wdt:P575 ?d FILTER(?d > 5) }", "asks wrongly", "asks wrongly"),
+    ("ASK { wd:Q979 wdt:P61 wd:Q1128 }", "asks wrongly", "asks wrongly"),
+    ("SELECT ?x { wd:Q999999 wdt:P61 ?x }", "partial copy", "asks wrongly"),
+    ("SELECT (COUNT(?x) AS ?n) { ?x wdt:P61 wd:Q937 }", "partial copy", "not stated"),
+    ("SELECT ?x { ?x wdt:P1082 ?n . ?x wdt:P99999 ?y }", "partial copy", "asks wrongly"),
+    ("SELECT ?x { wd:Q979 wdt:P61 ?x }", "", ""),
+    ("SELECT (COUNT(?x) AS ?n) { wd:Q979 wdt:P61 ?x }", "", ""),
+]
+
+
+@pytest.mark.parametrize(("query", "copy", "all_of_it"), MADE)
+def test_the_kind_is_told_of_a_copy_and_of_the_whole(mini_kb, whole, query, copy, all_of_it):
+    assert (kind(mini_kb, query), kind(whole, query)) == (copy, all_of_it)
+
+
+def facts(kb: KnowledgeBase) -> Iterator[tuple[str, str]]:
+    """Elements with a property that other elements have and they do not, from the bundled mirror."""
+    query = """SELECT DISTINCT ?e ?p { ?e wdt:P31 wd:Q11344 . ?other wdt:P31 wd:Q11344 ; ?p ?v .
+      FILTER(STRSTARTS(STR(?p), STR(wdt:)) && NOT EXISTS { ?e ?p ?w }) } ORDER BY STR(?e) STR(?p)"""
+    for item, prop in kb.execute_query(query).rows:
+        yield item.entity_id, prop.entity_id
+
+
+def test_of_questions_made_from_the_mirror_by_rule_the_kind_is_right(mini_kb: KnowledgeBase):
+    lacking = list(islice(facts(mini_kb), 12))
+    assert len(lacking) == 12
+    assert {kind(mini_kb, f"SELECT ?x {{ wd:{item} wdt:{prop} ?x }}") for item, prop in lacking} == {"not stated"}
+    turned = mini_kb.execute_query("SELECT ?v ?p { ?x ?p ?v . VALUES ?p { wdt:P61 wdt:P26 wdt:P19 } } LIMIT 12").rows
+    asked = [f"SELECT ?x {{ wd:{value.entity_id} wdt:{prop.entity_id} ?x }}" for value, prop in turned]
+    empty = [query for query in asked if not mini_kb.execute_query(query).rows]
+    assert len(empty) >= 6
+    assert {kind(mini_kb, query) for query in empty} == {"asks wrongly"}
+    unknown = [f"SELECT ?x {{ wd:Q{number} wdt:P61 ?x }}" for number in range(8_000_001, 8_000_007)]
+    assert {kind(mini_kb, query) for query in unknown} == {"partial copy"}
+
+
+def test_it_is_said_why_and_what_there_is_instead(mini_kb: KnowledgeBase):
+    def told(query: str) -> Any:
+        return absence_of(mini_kb, query, mini_kb.execute_query(query))
+
+    lacks = told("ASK { wd:Q979 wdt:P61 wd:Q937 }")
+    assert lacks.text == "All 8 statements on polonium (Q979) are in this copy, and none says that."
+    turned = told("SELECT ?x { wd:Q7186 wdt:P61 ?x }")
+    assert (turned.part, turned.instead) == ("wd:Q7186 wdt:P61 ?x", "?x wdt:P61 wd:Q7186")
+    other = told("SELECT ?x { wd:Q979 wdt:P26 ?x }")
+    assert "nothing of the kind of polonium (Q979) has that" in other.text
+    assert "discoverer or inventor" in other.instead
+    assert "says nothing of Q999999" in told("SELECT ?x { wd:Q999999 wdt:P61 ?x }").text
+
+
+def test_a_copy_that_lacks_statements_of_an_item_is_told_apart_from_one_that_has_all(mini_kb: KnowledgeBase):
+    query = "ASK { wd:Q979 wdt:P61 wd:Q937 }"
+
+    def more(text: str, *, language: str = "en") -> AnswerTable:
+        table = mini_kb.execute_query(text, language=language)
+        if "wikibase:statements" not in text:
+            return table
+        rows = tuple((row[0]._replace(value="31"), *row[1:]) for row in table.rows)
+        return AnswerTable(table.columns, rows)
+
+    told = absence_of(Over(mini_kb, execute_query=more), query, mini_kb.execute_query(query))
+    assert (told.kind, "8 of the 31 statements on polonium" in told.text) == ("partial copy", True)
+
+
+@pytest.mark.parametrize("error", [ServiceError("down"), QueryTimeout("too slow")])
+def test_where_it_cannot_be_found_out_what_is_known_is_said(mini_kb: KnowledgeBase, error: Exception):
+    query = "SELECT ?x { wd:Q979 wdt:P26 ?x }"
+
+    def fails(text: str, *, language: str = "en") -> AnswerTable:
+        raise error
+
+    nothing = mini_kb.execute_query(query)
+    assert absence_of(Over(mini_kb, execute_query=fails), query, nothing).kind == "partial copy"
+    assert absence_of(Over(mini_kb, execute_query=fails, state=dict), query, nothing).kind == "not stated"
+
+
+def test_what_may_be_in_the_other_graph_is_told_as_that():
+    with both() as (kb, _, _articles):
+        kinds = [kind(kb, f"SELECT ?a {{ ?a wdt:{prop} wd:Q4 }}") for prop in ("P50", "P19")]
+    assert kinds[0] == "split graph"
+    assert kinds[1] != "split graph"
