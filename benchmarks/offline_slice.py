@@ -1,10 +1,11 @@
 """The offline policy over HTTP against a mirror of the slice: how many of its answerable questions it answers.
 
     python benchmarks/offline_slice.py --mirror MIRROR [--data ../shared/data] [--only "QALD-10"] [--limit N]
+        [--kept FILE]
 
 Without ``--mirror`` one is built first. A question's gold answer is what its gold query gives on the slice; scores are
 row-major F1 and exact match. ``linkable`` counts the questions whose items all have a label on the slice, ``exact``
-those for which the slice gives the live answer.
+those for which the slice gives the live answer. With ``--kept``, what is there of an earlier run is not asked again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -65,16 +66,26 @@ def answer(agent: Agent, question: Question, groups: tuple[str, ...]) -> Result 
     return Result(groups, score.f1, score.em, run.outcome.status, run.seconds, len(run.steps))
 
 
-def results(agent: Agent, data: Path, benchmark: str, limit: int | None) -> Iterator[Result]:
-    """The answerable questions of one benchmark, one after another."""
+def results(agent: Agent, data: Path, benchmark: str, limit: int | None, kept: Path | None) -> Iterator[Result]:
+    """The answerable questions of one benchmark, one after another, those first that are kept."""
+    known = {}
+    if kept and kept.is_file():
+        lines = [json.loads(line) for line in kept.read_text().splitlines()]
+        known = {id_: found for asked, id_, found in lines if asked == benchmark}
     questions = {
         question.id: question for question in load_dataset(BENCHMARKS[benchmark], data / "benchmarks").questions
     }
     for listed in answerable(data)[benchmark][:limit]:
-        groups = ("all", *(name for name in ("linkable", "exact") if listed.get(name)))
-        result = answer(agent, questions[str(listed["id"])], groups)
-        if result:
-            yield result
+        id_ = str(listed["id"])
+        if id_ not in known:
+            groups = ("all", *(name for name in ("linkable", "exact") if listed.get(name)))
+            result = answer(agent, questions[id_], groups)
+            known[id_] = asdict(result) if result else None
+            if kept:
+                with kept.open("a") as file:
+                    file.write(json.dumps([benchmark, id_, known[id_]]) + "\n")
+        if known[id_]:
+            yield Result(**known[id_])
 
 
 @contextmanager
@@ -107,6 +118,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--mirror", type=Path, help="folder of a mirror of the slice")
     parser.add_argument("--only", choices=BENCHMARKS, help="one of the benchmarks")
+    parser.add_argument("--kept", type=Path, help="file of results, in which an earlier run is gone on with")
     parser.add_argument("--limit", type=int, help="only the first questions of each benchmark")
     chosen = parser.parse_args()
     print(
@@ -115,7 +127,7 @@ def main() -> None:
     )
     with opened(chosen.mirror, chosen.data) as agent:
         for benchmark in [chosen.only] if chosen.only else BENCHMARKS:
-            found = list(results(agent, chosen.data, benchmark, chosen.limit))
+            found = list(results(agent, chosen.data, benchmark, chosen.limit, chosen.kept))
             for group in ("all", "linkable", "exact"):
                 members = [one for one in found if group in one.groups]
                 if members:

@@ -247,6 +247,8 @@ class Web(Strict):
     tiles: str = ""
     """URL of map tiles with ``{z}``, ``{x}`` and ``{y}``; empty: maps are drawn without a background."""
     tiles_credit: str = ""
+    images: tuple[Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9.-]+(:\d+)?$")], ...] = ()
+    """Sites that pictures are shown from, each as ``https://NAME``, with those they lead on to; empty: links."""
 
 
 class Bot(Strict):

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.apps.web.parts import Server
+from kbnav.knowledge.wikidata.mirror.build import build_mirror
+from tests.apps.web.parts import Server, web_settings
 from tests.apps.web.test_page import MARIE, ask, wait_for_the_end, write
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from pathlib import Path
+
+    from playwright.sync_api import Page, Route
 
 
 @pytest.fixture
@@ -35,6 +38,36 @@ def day(text: str) -> str:
     return f'"{text}T00:00:00Z"^^xsd:dateTime'
 
 
+def written_facts(path: Path) -> Path:
+    """Three towns, each with its inception at a precision of its own."""
+    wd, schema, xsd = "http://www.wikidata.org", "http://wikiba.se/ontology#", "http://www.w3.org/2001/XMLSchema#"
+    label, kind = "<http://www.w3.org/2000/01/rdf-schema#label>", "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
+    lines = [
+        f'<{wd}/entity/P571> {label} "inception"@en',
+        f"<{wd}/entity/P571> {kind} <{schema}Property>",
+        f"<{wd}/entity/P571> <{schema}propertyType> <{schema}Time>",
+        *(f"<{wd}/entity/P571> <{schema}{name}> <{wd}/prop/{place}P571>" for name, place in
+          (("directClaim", "direct/"), ("claim", ""), ("statementProperty", "statement/"),
+           ("statementValue", "statement/value/"))),
+    ]  # fmt: skip
+    towns = (("Q1", "Atown", "1900", 9), ("Q2", "Betown", "1900", 11), ("Q3", "Ceville", "1800", 7))
+    for item, name, year, precision in towns:
+        date, value = f'"{year}-01-01T00:00:00Z"^^<{xsd}dateTime>', f"<{wd}/value/{item}>"
+        statement = f"<{wd}/entity/statement/{item}-1>"
+        lines += [
+            f'<{wd}/entity/{item}> {label} "{name}"@en',
+            f"<{wd}/entity/{item}> <{wd}/prop/direct/P571> {date}",
+            f"<{wd}/entity/{item}> <{wd}/prop/P571> {statement}",
+            f"{statement} <{schema}rank> <{schema}NormalRank>",
+            f"{statement} <{wd}/prop/statement/P571> {date}",
+            f"{statement} <{wd}/prop/statement/value/P571> {value}",
+            f"{value} <{schema}timeValue> {date}",
+            f'{value} <{schema}timePrecision> "{precision}"^^<{xsd}integer>',
+        ]
+    path.write_text("".join(f"{line} .\n" for line in lines))
+    return path
+
+
 def fits(page: Page) -> bool:
     """Whether every text of a drawing is inside of it."""
     return page.evaluate("""() => [...document.querySelectorAll(".sparql figure svg[role=img]")].every((drawing) => {
@@ -49,7 +82,8 @@ def fits(page: Page) -> bool:
 def test_numbers_have_separators_and_dates_are_written_to_their_precision(answered: Page):
     run(answered, "?n ?m ?when ?founded", f"1234567 1934 {day('1867-11-07')} {day('1900-01-01')}",
         f"-20000.5 7 {day('-0043-03-15')} {day('1911-01-01')}")  # fmt: skip
-    cells = [row.locator("td").all_inner_texts() for row in answered.locator(".sparql .rows tbody tr").all()]
+    rows = answered.locator(".sparql .rows tbody tr").all()
+    cells = [[text.strip() for text in row.locator("td").all_inner_texts()] for row in rows]
     assert cells == [["1,234,567", "1934", "Nov 7, 1867", "1900"], ["−20,000.5", "7", "Mar 15, 44 BC", "1911"]]
     assert answered.get_attribute(".sparql td.date span >> nth=0", "title") == "1867-11-07"
 
@@ -102,11 +136,68 @@ def test_places_on_the_land_are_one_mark_where_they_would_cover_each_other(answe
 def test_rows_are_found_and_pictures_are_links(answered: Page):
     picture = "<http://commons.wikimedia.org/wiki/Special:FilePath/Marie%20Curie.jpg>"
     run(answered, "?n ?of", *(f"{number} {picture}" for number in range(100, 130)))
-    assert answered.inner_text(".sparql td.image >> nth=0") == "Marie Curie.jpg"
+    assert answered.inner_text(".sparql td.image >> nth=0").strip() == "Marie Curie.jpg"
     assert answered.locator("main img").count() == 0
     answered.fill(".sparql .find", "12")
     answered.wait_for_selector("text=11 of 30 rows")
     assert answered.locator(".sparql .rows tbody tr").count() == 11
+
+
+def test_pictures_of_a_site_that_the_operator_names_are_shown_as_a_grid(page: Page, fresh_home: Path):
+    site, asked = "https://commons.wikimedia.org", []
+
+    def picture(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(
+            content_type="image/svg+xml", body='<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>'
+        )
+
+    page.route(f"{site}/**", picture)
+    with Server(web_settings(fresh_home, web_images=(site,))) as server:
+        page.goto(server.url)
+        ask(page, MARIE)
+        wait_for_the_end(page)
+        page.wait_for_selector(".cm-content")
+        file = "commons.wikimedia.org/wiki/Special:FilePath/Marie%20Curie.jpg"
+        run(page, "?who ?of ?other", f"wd:Q7186 <http://{file}> <https://elsewhere.example/x.png>")
+        image = page.locator(".sparql .pictures img")
+        image.wait_for()
+        assert image.get_attribute("alt") == "Marie Curie.jpg"
+        assert image.evaluate("one => one.decode().then(() => one.naturalWidth)") > 0
+        assert asked == [f"https://{file}?width=320"]
+        assert page.inner_text(".sparql .pictures li") == "Marie Curie"
+        assert page.inner_text(".sparql .pictures figcaption") == "1 picture"
+
+
+def test_a_single_date_is_written_as_precisely_as_it_is_stated(page: Page, fresh_home: Path, tmp_path: Path):
+    """Of two stated with 1 January, one is known to the day and one to the year; a third to the century."""
+    build_mirror([written_facts(tmp_path / "dates.nt")], tmp_path / "dates")
+    with Server(web_settings(fresh_home, str(tmp_path / "dates"))) as server:
+        page.goto(server.url)
+        ask(page, "What is the inception of Atown?")
+        wait_for_the_end(page)
+        page.wait_for_selector(".answer .rows td.date >> text=/^1900$/")
+        page.wait_for_selector(".cm-content")
+        write(page, "SELECT ?town ?made { VALUES ?town { wd:Q1 wd:Q2 wd:Q3 } ?town wdt:P571 ?made }")
+        page.keyboard.press("Control+Enter")
+        for shown in ("1900", "Jan 1, 1900", "1701–1800"):
+            page.wait_for_selector(f".sparql .rows td.date >> text=/^{shown}$/")
+
+
+def test_the_statements_behind_the_rows_are_a_graph(answered: Page):
+    answered.click(".graph-open >> nth=0")
+    answered.wait_for_selector("figure.graph svg")
+    shown = answered.locator("figure.graph .thing title").all_text_contents()
+    assert {"polonium", "radium", "Marie Curie"} <= set(shown)
+    assert len(shown) == len(set(shown))
+    assert "discoverer or inventor" in answered.locator("figure.graph .relation").all_text_contents()
+    inside = """() => { const room = document.querySelector("figure.graph svg").getBoundingClientRect();
+      const boxes = [...document.querySelectorAll("figure.graph rect")].map((one) => one.getBoundingClientRect());
+      return boxes.every((box) =>
+        box.left >= room.left && box.right <= room.right && box.top >= room.top && box.bottom <= room.bottom); }"""
+    assert answered.evaluate(inside)
+    answered.click(".graph-open >> nth=0")
+    assert answered.locator("figure.graph").count() == 0
 
 
 def test_answer_query_and_link_are_copied(answered: Page):

@@ -86,10 +86,14 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def content_policy(tiles: str) -> str:
-    """The Content-Security-Policy: nothing but this server's own files, and map tiles where they are set."""
+def content_policy(tiles: str, pictures: Sequence[str] = ()) -> str:
+    """The Content-Security-Policy: nothing but this server's own files, and map tiles and pictures where they are set.
+
+    ``tiles`` is the URL of tiles, ``pictures`` the sites that pictures are shown from.
+    """
     site = urlsplit(tiles.replace("{", "").replace("}", ""))
-    images = f" {site.scheme}://{site.netloc}" if site.netloc else ""
+    sites = [*([f"{site.scheme}://{site.netloc}"] if site.netloc else []), *pictures]
+    images = "".join(f" {one}" for one in sites)
     return (
         f"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'{images}; connect-src 'self'; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -237,7 +241,7 @@ class Gate:
         self._names = _LOOPBACK_NAMES | {name.casefold() for name in web.hosts}
         self._public = {name.casefold() for name in web.hosts}
         self._identities = Identities(web, over or OverHere())
-        self._policy = content_policy(web.tiles)
+        self._policy = content_policy(web.tiles, web.images)
         self._metrics = metrics or Uncounted()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -44,6 +44,7 @@ def front_page(request: Request, parts: Any, visitor: Any, session: str = "", sh
         "share": share,
         "tiles": web.tiles,
         "tilesCredit": web.tiles_credit,
+        "images": web.images,
     }
     name = visitor.name if visitor else ""
     return page(

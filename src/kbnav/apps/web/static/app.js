@@ -13,13 +13,6 @@ const offered = JSON.parse(document.body.dataset.offered);
 const runs = document.getElementById("runs");
 const say = (text) => { document.getElementById("status").textContent = text; };
 
-if (offered.share) {
-  showShared();
-} else {
-  chat();
-  showCards(runs);
-}
-
 async function showShared() {
   try {
     const run = await call(`/api/shared/${encodeURIComponent(offered.share)}`);
@@ -32,226 +25,249 @@ async function showShared() {
   }
 }
 
-function chat() {
-  const form = document.getElementById("ask");
-  const box = document.getElementById("question");
-  const send = document.getElementById("send");
-  const stop = document.getElementById("stop");
-  const kb = document.getElementById("kb");
-  const system = document.getElementById("system");
-  const model = document.getElementById("model");
-  const badge = document.getElementById("badge");
-  const kept = new History({ complain: (error) => complain(error.message), leave: () => {
-    history.pushState(null, "", "/");
-    open("");
-  } });
-  let session = offered.session;
-  let running = null;
-  let opened = 0;
+/** The chat: what is asked, of what, in which session, and what runs now. */
+class Chat {
+  constructor() {
+    for (const name of ["ask", "question", "send", "stop", "kb", "system", "model", "badge"]) this[name] = document.getElementById(name);
+    this.kept = new History({ complain: (error) => complain(error.message), leave: () => {
+      history.pushState(null, "", "/");
+      this.open("");
+    } });
+    this.session = offered.session;
+    this.running = null;
+    this.opened = 0; // how often somebody went elsewhere
+    this.fillChoice();
+    this.listen();
+    this.open(this.session).then(() => this.list());
+    this.question.focus({ preventScroll: true });
+  }
 
-  const options = (select, names, chosen, about = {}) => {
+  get base() {
+    return offered.kbs.find((one) => one.key === this.kb.value);
+  }
+
+  options(select, names, chosen, about = {}) {
     const option = (name) => h("option", { value: name, selected: name === chosen, title: about[name] }, name);
-    const ranks = select === system ? names.filter((name) => base().rankings.includes(name)) : [];
+    const ranks = select === this.system ? names.filter((name) => this.base.rankings.includes(name)) : [];
     const answers = names.filter((name) => !ranks.includes(name));
     const group = (label, some) => h("optgroup", { label }, some.map(option));
     select.replaceChildren(...(ranks.length && answers.length ? [group(t("choice.agents"), answers), group(t("choice.rankings"), ranks)] : names.map(option)));
     select.title = about[select.value] || "";
-  };
-  const base = () => offered.kbs.find((one) => one.key === kb.value);
-  const systems = () => base().systems;
-  options(kb, offered.kbs.map((one) => one.key));
-  options(system, systems(), undefined, base().about);
-  options(model, offered.models);
-  kb.addEventListener("change", () => {
-    options(system, systems(), undefined, base().about);
-    leave();
-  });
-  for (const select of [system, model]) select.addEventListener("change", leave);
-  const showBadge = () => badge.replaceChildren(model.value === "offline" ? offlineBadge() : "");
-  model.addEventListener("change", showBadge);
-  showBadge();
-  system.addEventListener("change", () => (system.title = base().about[system.value] || ""));
+  }
+
+  /** The choices of a session; the first of each without one. */
+  fillChoice({ kb, system, model } = {}) {
+    this.options(this.kb, offered.kbs.map((one) => one.key), kb);
+    this.options(this.system, this.base.systems, system, this.base.about);
+    this.options(this.model, offered.models, model);
+    this.showBadge();
+  }
+
+  showBadge() {
+    this.badge.replaceChildren(this.model.value === "offline" ? offlineBadge() : "");
+  }
+
+  listen() {
+    this.kb.addEventListener("change", () => {
+      this.options(this.system, this.base.systems, undefined, this.base.about);
+      this.leave();
+    });
+    for (const select of [this.system, this.model]) select.addEventListener("change", () => this.leave());
+    this.model.addEventListener("change", () => this.showBadge());
+    this.system.addEventListener("change", () => (this.system.title = this.base.about[this.system.value] || ""));
+    this.ask.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.put(this.question.value);
+    });
+    document.addEventListener("again", ({ detail: { question, ...choice } }) => this.put(question, choice));
+    document.addEventListener("edit", ({ detail }) => {
+      this.question.value = detail.question;
+      this.grow();
+      this.question.focus();
+    });
+    this.stop.addEventListener("click", () => this.end());
+    this.question.addEventListener("input", () => this.grow());
+    this.listenToKeys();
+    window.addEventListener("popstate", () => this.open(location.pathname.startsWith("/s/") ? decodeURIComponent(location.pathname.slice(3)) : ""));
+    const bar = new ResizeObserver(() => document.documentElement.style.setProperty("--bar", `${this.ask.offsetHeight}px`));
+    bar.observe(this.ask);
+    if (matchMedia("(max-width: 50rem)").matches) document.getElementById("sessions").open = false;
+  }
+
+  listenToKeys() {
+    this.question.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+        event.preventDefault();
+        this.put(this.question.value);
+      }
+    });
+    document.addEventListener("keydown", (event) => {
+      const typing = event.target.closest?.("input, textarea, select");
+      if (event.key === "Escape") this.end();
+      if (event.key === "/" && !typing) {
+        event.preventDefault();
+        this.question.focus();
+      }
+    });
+  }
 
   /** Another choice is another session. */
-  function leave() {
-    opened++;
-    if (session) {
-      session = "";
+  leave() {
+    this.opened++;
+    if (this.session) {
+      this.session = "";
       openQueue("");
       history.pushState(null, "", "/");
       document.title = "kbnav";
     }
-    if (!running) welcome();
+    if (!this.running) this.welcome();
   }
 
   /** What can be asked; where no questions are given, those that are made of the data come as soon as they are there. */
-  function welcome() {
-    const chosen = kb.value;
+  welcome() {
+    const chosen = this.kb.value;
     const examples = h("ul");
-    const fill = (questions) => examples.replaceChildren(...questions.map((text) => h("li", {}, h("button", { type: "button", class: "example", onclick: () => ask(text) }, text))));
+    const fill = (questions) => examples.replaceChildren(...questions.map((text) => h("li", {}, h("button", { type: "button", class: "example", onclick: () => this.put(text) }, text))));
     runs.replaceChildren(h("div", { class: "welcome" }, h("p", {}, t("welcome.ask", { kb: chosen })), examples));
-    if (base().examples.length) fill(base().examples);
+    if (this.base.examples.length) fill(this.base.examples);
     else call(`/api/examples/${encodeURIComponent(chosen)}`).then(fill, () => null);
   }
 
-  function work(view, close) {
-    running = view && { view, close };
-    send.textContent = view ? t("ask.next") : t("ask.label");
-    stop.hidden = !view;
-    stop.disabled = false;
+  work(view, close) {
+    this.running = view && { view, close };
+    this.send.textContent = view ? t("ask.next") : t("ask.label");
+    this.stop.hidden = !view;
+    this.stop.disabled = false;
   }
 
   /** The newest question stands at the top, with room for its steps above the bar. */
-  function newest(view) {
+  newest(view) {
     runs.querySelector(".newest")?.classList.remove("newest");
     view.element.classList.add("newest");
     view.element.scrollIntoView({ block: "start" });
   }
 
   /** Show a run, and listen where it goes on. */
-  function show(run) {
-    const view = new RunView(run, offered, ask);
+  show(run) {
+    const view = new RunView(run, offered, (question) => this.put(question));
     runs.append(view.element);
     if (!view.done) {
       const last = run.events.length ? run.events.at(-1).id : 0;
-      const close = listen(run.id, last, (event) => heard(view, event));
-      work(view, close);
+      const close = listen(run.id, last, (event) => this.heard(view, event));
+      this.work(view, close);
     }
     return view;
   }
 
-  function heard(view, event) {
+  heard(view, event) {
     if (event.kind === "lost") return showLost(event);
     hideLost();
     const said = view.apply(event);
     if (said) say(said);
-    if (view.done && running?.view === view) {
-      work(null);
-      box.focus({ preventScroll: true });
+    if (view.done && this.running?.view === view) {
+      this.work(null);
+      this.question.focus({ preventScroll: true });
       const question = next();
-      if (question) ask(question);
+      if (question) this.put(question);
     }
     return undefined;
   }
 
   /** Ask a question: now, or after the one that is being answered; `choice` has another `system` and `model`. */
-  async function ask(question, choice = {}) {
-    if (!question.trim() || send.disabled) return;
+  async put(question, choice = {}) {
+    if (!question.trim() || this.send.disabled) return;
     clearComplaint();
-    if (running && !choice.system) {
+    if (this.running && !choice.system) {
       enqueue(question);
       say(t("queue.said", { question }));
-      return empty(question);
+      return this.empty(question);
     }
-    send.disabled = true;
-    const turn = opened;
+    this.send.disabled = true;
+    const turn = this.opened;
     try {
-      if (!session) {
-        const made = await call("/api/sessions", "POST", { kb: kb.value, system: system.value, model: model.value });
-        if (turn !== opened) return; // somebody went elsewhere before anything was asked
-        session = made.id;
-        openQueue(session);
-        runs.replaceChildren();
-        history.pushState(null, "", `/s/${session}`);
-        document.title = question;
-      }
-      const run = await call(`/api/sessions/${encodeURIComponent(session)}/questions`, "POST", { question, ...choice });
-      list();
-      if (turn !== opened) return;
-      empty(question);
-      newest(show(run));
+      if (!this.session && !await this.begin(question, turn)) return;
+      const run = await call(`/api/sessions/${encodeURIComponent(this.session)}/questions`, "POST", { question, ...choice });
+      this.list();
+      if (turn !== this.opened) return;
+      this.empty(question);
+      this.newest(this.show(run));
     } catch (error) {
-      if (turn !== opened) return;
+      if (turn !== this.opened) return;
       complain(error.message);
-      box.value ||= question; // one that had waited is not lost
+      this.question.value ||= question; // one that had waited is not lost
     } finally {
-      send.disabled = false;
+      this.send.disabled = false;
     }
+  }
+
+  /** Begin a session by its first question; false where somebody went elsewhere before anything was asked. */
+  async begin(question, turn) {
+    const made = await call("/api/sessions", "POST", { kb: this.kb.value, system: this.system.value, model: this.model.value });
+    if (turn !== this.opened) return false;
+    this.session = made.id;
+    openQueue(made.id);
+    runs.replaceChildren();
+    history.pushState(null, "", `/s/${made.id}`);
+    document.title = question;
+    return true;
   }
 
   /** Empty the box, unless something else was written into it meanwhile. */
-  function empty(question) {
-    if (box.value === question) box.value = "";
-    grow();
+  empty(question) {
+    if (this.question.value === question) this.question.value = "";
+    this.grow();
   }
 
-  async function end() {
-    if (!running) return;
-    stop.disabled = true;
+  async end() {
+    if (!this.running) return;
+    this.stop.disabled = true;
     try {
-      await call(`/api/runs/${encodeURIComponent(running.view.run.id)}/stop`, "POST");
+      await call(`/api/runs/${encodeURIComponent(this.running.view.run.id)}/stop`, "POST");
     } catch (error) {
-      stop.disabled = false;
+      this.stop.disabled = false;
       complain(error.message);
     }
   }
 
-  async function open(id) {
-    running?.close();
-    work(null);
+  async open(id) {
+    this.running?.close();
+    this.work(null);
     hideLost();
     clearComplaint();
     runs.replaceChildren();
-    session = id;
+    this.session = id;
     openQueue(id);
-    const turn = ++opened;
-    const left = () => turn !== opened; // somebody went elsewhere, or away and back
-    if (!id) return welcome();
+    const turn = ++this.opened;
+    const left = () => turn !== this.opened; // somebody went elsewhere, or away and back
+    if (!id) return this.welcome();
     try {
       const found = await call(`/api/sessions/${encodeURIComponent(id)}`);
       if (left()) return undefined;
-      options(kb, offered.kbs.map((one) => one.key), found.kb);
-      options(system, systems(), found.system, base().about);
-      options(model, offered.models, found.model);
-      showBadge();
+      this.fillChoice(found);
       document.title = found.title || "kbnav";
-      const views = found.runs.map(show);
-      if (views.length > 1) newest(views.at(-1));
-      const question = !running && next(); // it waited for one that was answered while nobody looked
-      if (question) ask(question);
+      const views = found.runs.map((run) => this.show(run));
+      if (views.length > 1) this.newest(views.at(-1));
+      const question = !this.running && next(); // it waited for one that was answered while nobody looked
+      if (question) this.put(question);
     } catch (error) {
       if (!left()) runs.append(h("p", { class: "problem" }, error.message));
     }
     return undefined;
   }
 
-  const list = () => kept.load(session);
-
-  function grow() {
-    box.style.height = "auto";
-    box.style.height = `${Math.min(box.scrollHeight + 2, 200)}px`;
+  list() {
+    return this.kept.load(this.session);
   }
 
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    ask(box.value);
-  });
-  document.addEventListener("again", ({ detail: { question, ...choice } }) => ask(question, choice));
-  document.addEventListener("edit", ({ detail }) => {
-    box.value = detail.question;
-    grow();
-    box.focus();
-  });
-  stop.addEventListener("click", end);
-  box.addEventListener("input", grow);
-  box.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-      event.preventDefault();
-      ask(box.value);
-    }
-  });
-  document.addEventListener("keydown", (event) => {
-    const typing = event.target.closest?.("input, textarea, select");
-    if (event.key === "Escape") end();
-    if (event.key === "/" && !typing) {
-      event.preventDefault();
-      box.focus();
-    }
-  });
-  window.addEventListener("popstate", () => open(location.pathname.startsWith("/s/") ? decodeURIComponent(location.pathname.slice(3)) : ""));
-  const bar = new ResizeObserver(() => document.documentElement.style.setProperty("--bar", `${form.offsetHeight}px`));
-  bar.observe(form);
-  if (matchMedia("(max-width: 50rem)").matches) document.getElementById("sessions").open = false;
-  open(session).then(list);
-  box.focus({ preventScroll: true });
+  grow() {
+    this.question.style.height = "auto";
+    this.question.style.height = `${Math.min(this.question.scrollHeight + 2, 200)}px`;
+  }
 }
+
+if (offered.share) {
+  showShared();
+} else {
+  new Chat();
+}
+showCards(runs);

@@ -3,7 +3,7 @@
 import { h, link } from "./dom.js";
 import { language } from "./text.js";
 
-const IMAGE = /^https?:\/\/commons\.wikimedia\.org\/wiki\/Special:FilePath\/(.+)$/;
+const FILE = /^https?:\/\/[^/]+\/(?:[^?#]*\/)?([^/?#]+\.(?:jpe?g|png|svg|gif|webp|tiff?))$/i;
 const DATE = /^([+-]?\d{1,12})(?:-(\d\d)(?:-(\d\d))?)?$/;
 
 /** The cells of some rows, a list for each row. */
@@ -21,15 +21,22 @@ function onlyYears(values) {
 function cell(value, yearOnly) {
   if (value === null) return h("td", { class: "none" }, "–");
   if (value.kind === "number") return h("td", { class: "number" }, h("span", { title: value.text }, grouped(value.text)));
-  if (value.kind === "date") return h("td", { class: "date" }, h("span", { title: value.text }, dated(value.text, yearOnly)));
-  const image = IMAGE.exec(value.href || "");
-  const shown = image ? fileName(image[1]) : value.text;
+  if (value.kind === "date") return h("td", { class: "date" }, h("span", { title: value.text }, dated(value.text, yearOnly, value.precision)));
+  const image = isPicture(value);
+  const shown = image ? fileName(value.href) : value.text;
   const text = value.href ? link(shown, value.href, { lang: value.language, "data-entity": value.id }) : h("span", { dir: "auto", lang: value.language }, shown);
   const id = value.id && value.id !== value.text && h("small", {}, ` ${value.id}`);
   return h("td", { class: image ? "image" : false }, text, id);
 }
 
-function fileName(encoded) {
+/** Whether a value is the address of a picture. */
+export function isPicture(value) {
+  return FILE.test(value?.href || "");
+}
+
+/** What the file of a picture is called. */
+export function fileName(href) {
+  const encoded = FILE.exec(href)[1];
   try {
     return decodeURIComponent(encoded).replaceAll("_", " ");
   } catch {
@@ -46,14 +53,30 @@ function grouped(text) {
   return `${sign === "-" ? "−" : ""}${BigInt(whole).toLocaleString(language)}${rest ? point + rest : ""}`;
 }
 
-function dated(text, yearOnly) {
+/** Whether a value is a date that may stand for a month, a year or more. */
+export function imprecise(value) {
+  return value?.kind === "date" && value.text.endsWith("-01");
+}
+
+const YEARS = { 8: 10, 7: 100, 6: 1000 }; // of Wikidata's precisions that span some
+
+function dated(text, yearOnly, precision) {
   const found = DATE.exec(text);
   if (!found) return text;
   const [year, month, day] = found.slice(1).map((part) => (part === undefined ? undefined : Number(part)));
+  if (YEARS[precision] && year > 0) return span(year, YEARS[precision]);
   const date = new Date(Date.UTC(2000, (month || 1) - 1, day || 1));
   date.setUTCFullYear(year);
   if (Number.isNaN(date.getTime())) return text;
   const era = year <= 0 ? { era: "short" } : {};
-  const shown = yearOnly || month === undefined ? { year: "numeric" } : day === undefined ? { year: "numeric", month: "long" } : { year: "numeric", month: "short", day: "numeric" };
+  const onlyYear = precision ? precision <= 9 : yearOnly || month === undefined;
+  const onlyMonth = precision === 10 || day === undefined;
+  const shown = onlyYear ? { year: "numeric" } : onlyMonth ? { year: "numeric", month: "long" } : { year: "numeric", month: "short", day: "numeric" };
   return new Intl.DateTimeFormat(language, { ...shown, ...era, timeZone: "UTC" }).format(date);
+}
+
+/** The years of a decade, which begins with a round one, or of a century or a millennium, which end with one. */
+function span(year, years) {
+  const first = years === 10 ? Math.floor(year / 10) * 10 : Math.floor((year - 1) / years) * years + 1;
+  return `${first}–${first + years - 1}`;
 }

@@ -1,11 +1,13 @@
 // A result: its rows a page at a time, sorted and searched by the server, its downloads, and what can be drawn of it.
 
-import { showCells } from "./cells.js";
+import { imprecise, showCells } from "./cells.js";
 import { drawCharts } from "./chart.js";
 import { call, freshName } from "./client.js";
 import { h } from "./dom.js";
 import { evidenceButton } from "./evidence.js";
+import { graphButton } from "./graph.js";
 import { drawMap } from "./map.js";
+import { drawPictures } from "./pictures.js";
 import { number, t } from "./text.js";
 import { drawTimeline } from "./timeline.js";
 
@@ -16,106 +18,155 @@ const FORMS = { csv: "CSV", tsv: "TSV", json: "JSON", nt: "RDF", xlsx: "Excel" }
 /** Where the statements behind a run's rows are: those of its answer, or of its query as it was changed. */
 export function evidenceOf(run, offered, edited = false) {
   const of = offered.share ? `/api/shared/${encodeURIComponent(offered.share)}` : `/api/runs/${encodeURIComponent(run.id)}`;
-  return { base: `${of}/evidence`, edited };
+  return { base: `${of}/evidence`, dates: `${of}/dates`, edited };
 }
 
 /**
  * A view of a result. `base` is the address that its rows and files are under, `title` what its files are called after,
  * `edited` says of which of a run that is shared. `evidence` has the address at which the statements behind a row are.
  */
-export function showResult(result, base, offered, { edited = false, title = "", evidence = null } = {}) {
-  const state = { start: 0, sort: "", descending: false, find: "", total: result.rows };
-  const more = edited ? { edited } : {};
-  const body = h("tbody");
-  const heads = result.columns.map((name) => h("th", { scope: "col" },
-    h("button", { type: "button", class: "sort", onclick: () => sortBy(name) }, name)));
-  const table = h("table", { class: "rows" }, h("thead", {}, h("tr", {}, heads)), body);
-  const where = h("span", { class: "where", role: "status" });
-  const back = h("button", { type: "button", onclick: () => move(-PAGE) }, t("rows.previous"));
-  const on = h("button", { type: "button", onclick: () => move(PAGE) }, t("rows.next"));
-  const told = h("span", { class: "soft", role: "status" });
-  const find = h("input", { type: "search", class: "find", placeholder: t("rows.find"), "aria-label": t("rows.find"), maxlength: 200 });
-  const address = (form, name = "") => `${base}/${form}?${new URLSearchParams({ title: title.slice(0, 200), ...more, ...(name && { name }) })}`;
-  const file = (form) => h("a", { href: address(form), download: "", onclick: (event) => fetchFile(event.target, form) }, FORMS[form]);
-  const forms = Object.keys(FORMS).filter((form) => form !== "nt" || !result.ranking);
-  const pager = h("div", { class: "pager", role: "group", "aria-label": t("rows.label") }, where, result.rows > PAGE && [back, on],
-    result.rows >= SEARCHED && find, forms.map(file), told);
-  const problem = h("p", { class: "problem", role: "alert", hidden: true });
-  let asked = 0;
+export function showResult(result, base, offered, options = {}) {
+  return new ResultView(result, base, offered, options).element;
+}
 
-  async function load() {
-    const turn = ++asked;
-    const { start, sort, descending, find: text } = state;
-    const query = new URLSearchParams({ start, count: PAGE, sort, descending, find: text, ...more });
+class ResultView {
+  constructor(result, base, offered, { edited = false, title = "", evidence = null }) {
+    Object.assign(this, { result, base, offered, title, evidence, more: edited ? { edited } : {} });
+    this.state = { start: 0, sort: "", descending: false, find: "", total: result.rows };
+    this.asked = 0; // pages
+    this.body = h("tbody");
+    this.heads = result.columns.map((name) => h("th", { scope: "col" },
+      h("button", { type: "button", class: "sort", onclick: () => this.sortBy(name) }, name)));
+    this.problem = h("p", { class: "problem", role: "alert", hidden: true });
+    this.pictures = h("div");
+    const table = h("table", { class: "rows" }, h("thead", {}, h("tr", {}, this.heads)), this.body);
+    this.element = h("div", { class: "result" },
+      h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": t("rows.region") }, table), this.problem,
+      result.cut && h("p", { class: "soft" }, result.cut), this.pager(), this.pictures, this.drawings());
+    this.load();
+  }
+
+  /** Which rows these are, the pages before and behind them, a search, and files. */
+  pager() {
+    const { result } = this;
+    this.where = h("span", { class: "where", role: "status" });
+    this.back = h("button", { type: "button", onclick: () => this.move(-PAGE) }, t("rows.previous"));
+    this.on = h("button", { type: "button", onclick: () => this.move(PAGE) }, t("rows.next"));
+    this.told = h("span", { class: "soft", role: "status" });
+    const file = (form) => h("a", { href: this.address(form), download: "", onclick: (event) => this.fetchFile(event.target, form) }, FORMS[form]);
+    const forms = Object.keys(FORMS).filter((form) => form !== "nt" || !result.ranking);
+    return h("div", { class: "pager", role: "group", "aria-label": t("rows.label") }, this.where, result.rows > PAGE && [this.back, this.on],
+      result.rows >= SEARCHED && this.search(), forms.map(file), this.told);
+  }
+
+  search() {
+    const find = h("input", { type: "search", class: "find", placeholder: t("rows.find"), "aria-label": t("rows.find"), maxlength: 200 });
+    let waiting = 0;
+    find.addEventListener("input", () => {
+      clearTimeout(waiting);
+      waiting = setTimeout(() => this.change({ find: find.value.trim(), start: 0 }), 250);
+    });
+    return find;
+  }
+
+  /** Charts, a timeline, a map, and the statements as a graph. */
+  drawings() {
+    const { result, offered, evidence } = this;
+    const charts = result.charts ?? (result.chart ? [result.chart] : []); // an earlier version kept one
+    return [charts.length > 0 && drawCharts(charts), result.events?.length > 1 && drawTimeline(result.events),
+      result.points.length > 0 && drawMap(result.points, offered.tiles, offered.tilesCredit),
+      evidence && result.rows > 0 && graphButton(evidence, () => this.numbers ?? [])];
+  }
+
+  async load() {
+    const turn = ++this.asked;
+    const { start, sort, descending, find } = this.state;
+    const query = new URLSearchParams({ start, count: PAGE, sort, descending, find, ...this.more });
     try {
-      const page = await call(`${base}/rows?${query}`);
-      if (turn !== asked) return; // another page was asked for meanwhile
-      body.replaceChildren(...showCells(page.rows).map((cells, place) => {
-        if (evidence && cells.length) cells.at(-1).append(" ", evidenceButton(evidence.base, page.numbers[place], cells.length, evidence));
-        return h("tr", {}, cells);
-      }));
-      state.total = page.total;
-      problem.hidden = true;
+      const page = await call(`${this.base}/rows?${query}`);
+      if (turn !== this.asked) return; // another page was asked for meanwhile
+      this.numbers = page.numbers;
+      this.show(page);
+      this.state.total = page.total;
+      this.problem.hidden = true;
+      this.date(page, turn);
     } catch (error) {
-      problem.textContent = error.message;
-      problem.hidden = false;
+      this.problem.textContent = error.message;
+      this.problem.hidden = false;
     }
-    where.textContent = shown();
-    back.disabled = start === 0;
-    on.disabled = start + PAGE >= state.total;
-    heads.forEach((head, index) => {
-      const sorted = result.columns[index] === sort;
+    this.tell();
+  }
+
+  show(page) {
+    const { evidence } = this;
+    this.body.replaceChildren(...showCells(page.rows).map((cells, place) => {
+      if (evidence && cells.length) cells.at(-1).append(" ", evidenceButton(evidence.base, page.numbers[place], cells.length, evidence));
+      return h("tr", {}, cells);
+    }));
+    this.pictures.replaceChildren(drawPictures(page.rows, this.offered.images));
+  }
+
+  /** The first of a month or of a year may stand for the whole: what is stated of it says how precise it is. */
+  async date(page, turn) {
+    const rows = page.numbers.filter((_, place) => page.rows[place].some(imprecise));
+    if (!this.evidence || !rows.length) return;
+    const query = new URLSearchParams([...rows.map((row) => ["row", row]), ...(this.evidence.edited ? [["edited", true]] : [])]);
+    const found = await call(`${this.evidence.dates}?${query}`).catch(() => null);
+    if (!found || turn !== this.asked) return;
+    rows.forEach((row, at) => page.rows[page.numbers.indexOf(row)].forEach((value) => {
+      if (imprecise(value)) value.precision = found[at]?.[value.text];
+    }));
+    if (!this.body.querySelector(".evidence")) this.show(page);
+  }
+
+  /** Which page of the rows is there, how it is sorted, and where one can go from it. */
+  tell() {
+    const { start, sort, descending, total } = this.state;
+    this.where.textContent = this.shown();
+    this.back.disabled = start === 0;
+    this.on.disabled = start + PAGE >= total;
+    this.heads.forEach((head, index) => {
+      const sorted = this.result.columns[index] === sort;
       head.setAttribute("aria-sort", sorted ? (descending ? "descending" : "ascending") : "none");
     });
   }
 
   /** Which rows of how many. */
-  function shown() {
+  shown() {
+    const { result, state } = this;
     if (state.find) return t("rows.found", { n: state.total, all: result.rows });
     const total = result.total > result.rows ? t("rows.kept", { kept: result.rows, total: result.total }) : number(result.rows);
     if (result.rows > PAGE) return t("rows.some", { first: state.start + 1, last: Math.min(state.start + PAGE, result.rows), total });
     return result.total > result.rows ? total : t("rows.all", { n: result.rows });
   }
 
+  address(form, name = "") {
+    return `${this.base}/${form}?${new URLSearchParams({ title: this.title.slice(0, 200), ...this.more, ...(name && { name }) })}`;
+  }
+
   /** Give a download a name, by which it is told how many come first. */
-  async function fetchFile(anchor, form) {
-    if (offered.share) return;
+  async fetchFile(anchor, form) {
+    if (this.offered.share) return;
     const name = freshName();
-    anchor.href = address(form, name);
+    anchor.href = this.address(form, name);
     let line;
     do {
       await new Promise((done) => setTimeout(done, 1000));
       line = await call(`/api/downloads/${name}`).catch(() => null);
-      told.textContent = line?.before ? t("run.before", { n: line.before }) : "";
+      this.told.textContent = line?.before ? t("run.before", { n: line.before }) : "";
     } while (line?.before);
   }
 
-  function move(rows) {
-    state.start = Math.max(0, state.start + rows);
-    load();
+  change(state) {
+    Object.assign(this.state, state);
+    this.load();
   }
 
-  function sortBy(name) {
-    state.descending = state.sort === name && !state.descending;
-    state.sort = name;
-    state.start = 0;
-    load();
+  move(rows) {
+    this.change({ start: Math.max(0, this.state.start + rows) });
   }
 
-  let waiting = 0;
-  find.addEventListener("input", () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => {
-      state.find = find.value.trim();
-      state.start = 0;
-      load();
-    }, 250);
-  });
-  load();
-  const charts = result.charts ?? (result.chart ? [result.chart] : []); // an earlier version kept one
-  return h("div", { class: "result" },
-    h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": t("rows.region") }, table), problem,
-    result.cut && h("p", { class: "soft" }, result.cut), pager,
-    charts.length > 0 && drawCharts(charts), result.events?.length > 1 && drawTimeline(result.events),
-    result.points.length > 0 && drawMap(result.points, offered.tiles, offered.tilesCredit));
+  sortBy(name) {
+    this.change({ descending: this.state.sort === name && !this.state.descending, sort: name, start: 0 });
+  }
 }
