@@ -7,7 +7,11 @@ import { t } from "./text.js";
 const ROWS = 20; // whose statements are drawn, at most
 const MOST = 40; // things and values
 const WIDTH = 640;
-const TURNS = 300; // of the layout
+const COLUMN = 280; // from one column to the next, at least
+const ROW = 46;
+const GAP = 12; // between what is not linked
+const EDGE = 105; // half of the widest name
+const LAYERS = 5;
 const LETTER = 6.6; // width of one
 const LONGEST = 26; // letters of a name
 
@@ -36,15 +40,14 @@ export function graphButton(evidence, numbers) {
 export function drawGraph(statements) {
   const { nodes, edges, left } = collected(statements);
   if (!edges.length) return h("p", {}, t("evidence.none"));
-  const height = Math.max(200, Math.min(900, 70 * Math.sqrt(nodes.length) * 1.6));
-  layOut(nodes, edges, height);
+  const { width, height } = layOut(nodes, edges);
   const label = t("graph.label", { n: edges.length });
   const more = left ? ` · ${t("chart.some", { n: edges.length, total: edges.length + left })}` : "";
   return h("figure", { class: "graph" }, h("figcaption", {}, label, more),
     h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": label },
-      s("svg", { viewBox: `0 0 ${WIDTH} ${Math.round(height)}`, role: "img", "aria-label": label },
+      s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label },
         s("defs", {}, s("marker", { id: "arrow", viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto" }, s("path", { d: "M0 0L8 4L0 8z", class: "tip" }))),
-        edges.map(line), nodes.map(box), edges.map(name))));
+        edges.map(line), nodes.map(box), edges.map((edge) => name(edge, edges)))));
 }
 
 /** Things and values, each once, and what lies between them: of several properties of one pair, all names. */
@@ -71,38 +74,45 @@ function collected(statements) {
   return { nodes: [...nodes.values()], edges: [...edges.values()], left };
 }
 
-/** Places where linked nodes are near and others apart: Fruchterman and Reingold's forces, from a circle, the same each time. */
-function layOut(nodes, edges, height) {
-  const ideal = 0.75 * Math.sqrt((WIDTH * height) / nodes.length);
-  nodes.forEach((node, at) => {
-    const angle = (2 * Math.PI * at) / nodes.length;
-    Object.assign(node, { x: WIDTH / 2 + WIDTH / 3 * Math.cos(angle), y: height / 2 + height / 3 * Math.sin(angle), wide: node.text.length * LETTER + 16 });
-  });
-  for (let turn = 0; turn < TURNS; turn += 1) {
-    const moves = new Map(nodes.map((node) => [node, [0, 0]]));
-    const push = (one, other, force) => {
-      const [dx, dy] = [one.x - other.x || 0.1, one.y - other.y || 0.1];
-      const far = Math.hypot(dx, dy);
-      const size = force(far) / far;
-      moves.get(one)[0] += dx * size;
-      moves.get(one)[1] += dy * size * 0.8; // names are wide
-    };
-    for (const one of nodes) for (const other of nodes) if (one !== other) push(one, other, (far) => ideal * ideal / far);
-    for (const { from, to } of edges) {
-      push(from, to, (far) => -far * far / ideal);
-      push(to, from, (far) => -far * far / ideal);
+/** Columns from subjects to values, what is linked below each other; gives the size of the drawing. */
+function layOut(nodes, edges) {
+  const groups = apart(nodes, edges);
+  const layers = 1 + Math.max(...nodes.map((node) => node.layer));
+  const width = Math.max(WIDTH, layers * COLUMN);
+  let top = 0;
+  for (const group of groups) {
+    const columns = Array.from({ length: layers }, (_, layer) => group.filter((node) => node.layer === layer));
+    const high = ROW * Math.max(...columns.map((column) => column.length));
+    for (const [layer, column] of columns.entries()) {
+      column.sort((one, other) => middle(one, edges) - middle(other, edges));
+      column.forEach((node, at) => {
+        node.wide = node.text.length * LETTER + 16;
+        node.x = EDGE + (layer * (width - 2 * EDGE)) / Math.max(1, layers - 1);
+        node.y = top + (high * (at + 0.5)) / column.length;
+      });
     }
-    const most = (WIDTH / 8) * (1 - turn / TURNS) + 0.5;
-    for (const [node, [dx, dy]] of moves) {
-      const far = Math.hypot(dx, dy) || 1;
-      node.x = within(node.x + dx / far * Math.min(far, most), node.wide / 2 + 2, WIDTH);
-      node.y = within(node.y + dy / far * Math.min(far, most), 14, height);
-    }
+    top += high + GAP;
   }
+  return { width, height: top - GAP };
 }
 
-function within(value, edge, size) {
-  return Math.max(edge, Math.min(size - edge, value));
+/** Where what leads to a node stands, on average; nodes that nothing leads to stay as they came. */
+function middle(node, edges) {
+  const before = edges.filter((edge) => edge.to === node && edge.from.y !== undefined).map((edge) => edge.from.y);
+  return before.length ? before.reduce((sum, y) => sum + y, 0) / before.length : 0;
+}
+
+/** Groups of nodes that are linked; each node's layer is how many links lead to it at most, as far as they run in no circle. */
+function apart(nodes, edges) {
+  for (const node of nodes) Object.assign(node, { layer: 0, group: node });
+  for (let turn = 0; turn < nodes.length; turn += 1) {
+    for (const { from, to } of edges) {
+      if (turn < LAYERS) to.layer = Math.min(LAYERS - 1, Math.max(to.layer, from.layer + 1));
+      const first = nodes.indexOf(from.group) < nodes.indexOf(to.group) ? from.group : to.group;
+      from.group = to.group = first;
+    }
+  }
+  return [...new Set(nodes.map((node) => node.group))].map((group) => nodes.filter((node) => node.group === group));
 }
 
 function line({ from, to }) {
@@ -123,9 +133,12 @@ function box({ x, y, wide, text, whole, id }) {
     s("text", { x: x.toFixed(1), y: (y + 4).toFixed(1), class: "mid" }, text));
 }
 
-function name({ from, to, names }) {
+/** Nearer to the end at which fewer lines meet. */
+function name(edge, edges) {
+  const { from, to, names } = edge;
+  const share = edges.filter((one) => one.from === from).length > edges.filter((one) => one.to === to).length ? 0.62 : 0.38;
   const text = [...names].map(shortened).join(", ");
-  return s("text", { x: ((from.x + to.x) / 2).toFixed(1), y: ((from.y + to.y) / 2 - 3).toFixed(1), class: "mid relation" }, text);
+  return s("text", { x: (from.x + share * (to.x - from.x)).toFixed(1), y: (from.y + share * (to.y - from.y) + 4).toFixed(1), class: "mid relation" }, text);
 }
 
 function shortened(text) {
