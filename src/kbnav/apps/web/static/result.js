@@ -100,7 +100,7 @@ class ResultView {
   show(page) {
     const { evidence } = this;
     this.body.replaceChildren(...showCells(page.rows).map((cells, place) => {
-      if (evidence && cells.length) cells.at(-1).append(" ", evidenceButton(evidence.base, page.numbers[place], cells.length, evidence));
+      if (evidence && cells.length) cells.at(-1).append(evidenceButton(evidence.base, page.numbers[place], cells.length, evidence));
       return h("tr", {}, cells);
     }));
     this.pictures.replaceChildren(drawPictures(page.rows, this.offered.images));
