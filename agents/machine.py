@@ -29,9 +29,11 @@ from kbnav.agents.common.state import step_limit as step_limit
 from kbnav.agents.common.state import taken
 from kbnav.answers import Absence
 from kbnav.errors import ServiceError, Stopped, StopRun
-from kbnav.settings import Budget, Checks
+from kbnav.models.prices import cost_of
+from kbnav.settings import Budget, Checks, Price
+from kbnav.stopping import OutOfTime
 from kbnav.tools.toolbox import Toolbox
-from kbnav.trajectory import Outcome, Step, Usage
+from kbnav.trajectory import Outcome, Step, Stop, Usage
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -54,13 +56,16 @@ class Machine:
     budget: Budget
     checks: Checks = field(default_factory=Checks)
     critic: Critic | None = None
+    price: Price | None = None
 
     def think(self, state: State, run: RunContext) -> Update:
         """One turn of the policy."""
-        if self._turned_out(state):
-            return {"stop": "step budget"}
+        if over := self._over(state, run):
+            return {"stop": over}
         try:
-            reply = run.hold(lambda: self.policy(state, run.tools), state["usage"])
+            reply = run.in_time(lambda: self.policy(state, run.tools), state["usage"])
+        except OutOfTime:
+            return {"stop": "time limit"}
         except StopRun as error:
             return _failed(error, run)
         usage = state["usage"] + reply.usage
@@ -79,10 +84,11 @@ class Machine:
         fresh, refused = sort_out(state, self.ending, self.budget)
         first = taken(state) + 1
         try:
-            steps, usage, error = run.hold(lambda: run_side_by_side(fresh, first, self.toolbox, state, run))
-        except Stopped as stopped:
-            steps = [Step(number, call, str(stopped), ok=False) for number, call in enumerate(fresh, first)]
-            usage, error = Usage(), stopped
+            steps, usage, error = run.in_time(lambda: run_side_by_side(fresh, first, self.toolbox, state, run))
+        except (Stopped, OutOfTime) as stopped:
+            why = str(stopped) or "The time for this question was over."
+            steps = [Step(number, call, why, ok=False) for number, call in enumerate(fresh, first)]
+            usage, error = Usage(), stopped if isinstance(stopped, Stopped) else None
         if error is None:
             steps, cost = self._judged(steps, state, run)
             usage += cost
@@ -107,17 +113,26 @@ class Machine:
         if self.critic is None or not finished or room(after, self.budget) < 1 or self._objection(state):
             return steps, Usage()
         critic = self.critic
-        said, usage = run.hold(lambda: critic(after, run.tools))
+        try:
+            said, usage = run.in_time(lambda: critic(after, run.tools))
+        except OutOfTime:
+            return steps, Usage()
         return ([*steps[:-1], objected(steps[-1], said, self.checks.turns)] if said else steps), usage
 
     def _objection(self, state: State) -> Step | None:
         return objection([*state["path"], *state["discarded"]])
 
-    def _turned_out(self, state: State) -> bool:
-        """Whether all turns are used up that were left after an objection."""
+    def _over(self, state: State, run: RunContext) -> Stop | None:
+        """Why no further turn is taken: time, money for another like the others, or the turns after an objection."""
+        left, used = run.seconds_left, state["usage"]
+        if left is not None and left <= 0:
+            return "time limit"
+        cost = cost_of(used, self.price) if self.budget.dollars else None
+        if cost is not None and cost + cost / max(1, used.calls) > self.budget.dollars:
+            return "cost limit"
         against = self._objection(state)
         last = max((step.call.turn for step in (*state["path"], *state["discarded"])), default=0)
-        return against is not None and last - against.call.turn >= self.checks.turns
+        return "step budget" if against and last - against.call.turn >= self.checks.turns else None
 
     def rollback(self, state: State, run: RunContext) -> Update:
         """Take steps off the path, and drop the pending calls."""
@@ -212,6 +227,8 @@ def _conclude(ending: Ending, state: State, run: RunContext) -> tuple[Outcome, U
     if state["stop"] == "error":
         return ending.conclude(state, tools)
     try:
-        return run.hold(lambda: ending.conclude(state, tools))
+        return run.in_time(lambda: ending.conclude(state, tools))
+    except OutOfTime:
+        return ending.conclude(State(**{**state, "stop": "time limit"}), tools)
     except Stopped as stopped:
         return ending.conclude(State(**{**state, **_failed(stopped, run)}), tools)  # type: ignore[typeddict-item]

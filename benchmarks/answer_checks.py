@@ -84,6 +84,10 @@ def print_table(every: Sequence[Judged]) -> None:
             flagged = sum(one.flagged for one in these)
             cells.append(f"{flagged} of {len(these)} ({flagged / len(these):.1%})")
         print(f"{name:24}" + "".join(f"{cell:>22}" for cell in cells))
+    again = [one for one in every if one.flagged]
+    best = sum(one.right or one.flagged for one in every)
+    print(f"\nasked again of a stronger model: {len(again)} of {len(every)} ({len(again) / len(every):.0%}); ", end="")
+    print(f"right {sum(one.right for one in every)}, at best {best}")
     print(f"\n{'':24}{'wrong':>8}{'right':>8}")
     kinds: Counter[str] = Counter()
     for one in every:

@@ -1,12 +1,13 @@
 """What a question costs: the 387 published SPINACH runs on QALD-10, with kbnav's own prompts, counted in tokens.
 
-    python benchmarks/cost.py [--data ../shared/data] [--prompt-price 2.5] [--completion-price 10]
+    python benchmarks/cost.py [--data ../shared/data] [--models gpt-4o gpt-4.1-mini gpt-4o-mini]
 
 The actions and observations are those recorded with GPT-4o. Each is put through kbnav's state machine, so that every
 call has the messages that kbnav would send: instructions, descriptions of the tools, the question and the path so far;
 and at the end the call that writes the answer. Tokens are those of the encoding o200k_base (GPT-4o and later), by
-tiktoken, which fetches it once. Prices are dollars per million tokens; discounts for prompts that begin alike are left
-out, so that this is an upper bound.
+tiktoken, which fetches it once. Prices are those of kbnav's list. Tokens that an endpoint would have cached are those
+of the messages that a call shares, from the first on, with the one before it in the same run, in steps of 128 from
+1,024 on (OpenAI's prompt caching); what questions share with each other is left out.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ import json
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 
 from kbnav.agents.common.writers import ModelWriter
+from kbnav.models.prices import cost_of, list_prices
 from kbnav.models.scripted import ScriptedModel
+from kbnav.trajectory import Usage
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.replay_spinach_runs import RecordedTools, recorded_runs, replay, script
@@ -32,6 +36,8 @@ from benchmarks.replay_spinach_runs import RecordedTools, recorded_runs, replay,
 if TYPE_CHECKING:
     import tiktoken
 
+LEAST, STEP = 1024, 128
+"""Tokens from which on an endpoint caches what prompts share, and in what steps."""
 FRAME = 4
 """Tokens around each message that say who speaks."""
 
@@ -49,8 +55,8 @@ def _texts(message: BaseMessage) -> list[str]:
     return [message.text, *(f"{call['name']} {json.dumps(call['args'], ensure_ascii=False)}" for call in calls)]
 
 
-def spent(encoding: tiktoken.Encoding, recorded: dict[str, Any], home: Path) -> tuple[int, int, int]:
-    """Calls, prompt tokens and completion tokens of one question."""
+def spent(encoding: tiktoken.Encoding, recorded: dict[str, Any], home: Path) -> Usage:
+    """Calls, prompt tokens, cached ones among them, and completion tokens of one question."""
     policy, writer = script(recorded), ScriptedModel(replies=[])
     run = replay(recorded, home, policy, ModelWriter(writer))
     schemas = len(encoding.encode(json.dumps(RecordedTools(recorded).schemas)))
@@ -58,32 +64,47 @@ def spent(encoding: tiktoken.Encoding, recorded: dict[str, Any], home: Path) -> 
     prompt += sum(tokens(encoding, seen) for seen in writer.seen)
     completion = sum(tokens(encoding, [reply]) for reply in policy.replies[: len(policy.seen)])
     completion += len(encoding.encode(run.outcome.text))  # the plain answer: how a model would put it was not recorded
-    return len(policy.seen) + len(writer.seen), prompt, completion
+    cached = sum(_cached(encoding, before, seen, schemas) for before, seen in pairwise(policy.seen))
+    return Usage(prompt, completion, cached, len(policy.seen) + len(writer.seen))
+
+
+def _cached(encoding: tiktoken.Encoding, before: Sequence[BaseMessage], seen: Sequence[BaseMessage], head: int) -> int:
+    """Tokens that two calls share at their beginning, as far as they are cached; ``head`` are those of the tools."""
+    same = [
+        two for _, two in takewhile(lambda pair: _texts(pair[0]) == _texts(pair[1]), zip(before, seen, strict=False))
+    ]
+    shared = head + tokens(encoding, same)
+    return shared - shared % STEP if shared >= LEAST else 0
 
 
 def main() -> None:
     """Print the counts and the cost."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--prompt-price", type=float, default=2.5)
-    parser.add_argument("--completion-price", type=float, default=10.0)
+    parser.add_argument("--models", nargs="+", default=["gpt-4o", "gpt-4.1-mini", "gpt-4o-mini"])
     given = parser.parse_args()
     import tiktoken
 
     encoding = tiktoken.get_encoding("o200k_base")
     with tempfile.TemporaryDirectory() as home:
         each = list(map(partial(spent, encoding, home=Path(home)), recorded_runs(given.data)))
-    dollars = [
-        (prompt * given.prompt_price + completion * given.completion_price) / 1e6 for _, prompt, completion in each
-    ]
+    prices = {name: price for host in list_prices()[1].values() for name, price in host.items()}
     print(f"{len(each)} questions")
     print(f"{'':18}{'median':>10}{'mean':>10}{'nine of ten under':>20}")
-    columns = {
-        "calls": ([one[0] for one in each], ",.1f"),
-        "prompt tokens": ([one[1] for one in each], ",.0f"),
-        "completion tokens": ([one[2] for one in each], ",.0f"),
-        "dollars": (dollars, ".3f"),
+    columns: dict[str, tuple[Sequence[float], str]] = {
+        "calls": ([one.calls for one in each], ",.1f"),
+        "prompt tokens": ([one.prompt for one in each], ",.0f"),
+        "of them cached": ([one.cached for one in each], ",.0f"),
+        "completion tokens": ([one.completion for one in each], ",.0f"),
     }
+    for name in given.models:
+        columns[f"$ {name}"] = ([cost_of(one, prices[name]) or 0.0 for one in each], ".4f")
+        whole = prices[name].model_copy(update={"cached": None})
+        columns["  without caching"] = ([cost_of(one, whole) or 0.0 for one in each], ".4f")
+    _print_columns(columns)
+
+
+def _print_columns(columns: Mapping[str, tuple[Sequence[float], str]]) -> None:
     for name, (values, form) in columns.items():
         most = statistics.quantiles(values, n=10)[-1]
         print(f"{name:18}{statistics.median(values):>10{form}}{statistics.fmean(values):>10{form}}{most:>20{form}}")

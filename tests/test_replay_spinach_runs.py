@@ -26,9 +26,11 @@ class Words:
 
 def test_what_a_question_costs_grows_with_each_call_that_sends_the_path_again(shared_data, tmp_path):
     short, long = sorted(recorded_runs(shared_data)[:40], key=lambda one: len(one["actions"]))[::39]
-    calls, prompt, completion = spent(Words(), short, tmp_path)
+    few = spent(Words(), short, tmp_path)
+    calls, prompt, completion = few.calls, few.prompt, few.completion
     assert calls == len(short["actions"]) + 1  # and one for the answer
     thoughts = sum(len(action["thought"].split()) for action in short["actions"])
     assert completion > thoughts
-    more_calls, more_prompt, _ = spent(Words(), long, tmp_path)
-    assert more_prompt / more_calls > prompt / calls > 300
+    more = spent(Words(), long, tmp_path)
+    assert more.prompt / more.calls > prompt / calls > 300
+    assert 0.4 < more.cached / more.prompt < 1  # most of what a call sends it shares with the one before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -11,6 +12,7 @@ from kbnav.agents.common.objecting import Critic
 from kbnav.agents.machine import Ending, Machine, Policy, RunContext
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.service.metering import Meter, metered
+from kbnav.models.prices import price_of
 from kbnav.prompts import prompt_hashes
 from kbnav.settings import Settings
 from kbnav.tools.observation import Context, Pruner, Shown
@@ -36,6 +38,8 @@ class Agent:
     offered: Toolbox | None = None
     """What a model may choose from, where the agent's program calls tools of its own besides, such as ``plan``."""
 
+    stronger: Agent | None = None
+    """The same with another model, which is asked where this one's answer fails the checks."""
     samples: int = 1
     """How often a question is asked, so that it is seen whether the answers agree."""
     critic: Critic | None = None
@@ -56,13 +60,19 @@ class Agent:
     @property
     def machine(self) -> Machine:
         """The agent's nodes and rules, to be run as a graph or by themselves."""
-        return Machine(self.policy, self.toolbox, self.ending, self.settings.budget, self.settings.checks, self.critic)
+        settings = self.settings
+        price = price_of(settings, self.model)
+        return Machine(self.policy, self.toolbox, self.ending, settings.budget, settings.checks, self.critic, price)
 
     def context(self, question: str, language: str, given: Mapping[str, str] = MappingProxyType({})) -> RunContext:
         """What one run's nodes are given; ``given`` are entities that came with the question, labels by id."""
         meter = Meter(self.settings.budget.requests)
         kb = metered(self.kb, meter)
-        return RunContext(Context(kb, question, language, self.prune, self.shown, meter=meter, given=given))
+        seconds = self.settings.budget.seconds
+        until = time.monotonic() + seconds if seconds else None
+        return RunContext(
+            Context(kb, question, language, self.prune, self.shown, meter=meter, given=given), until=until
+        )
 
     def prompt_hashes(self) -> dict[str, str]:
         """SHA-256 of the agent's prompt files, and of the examples in them."""

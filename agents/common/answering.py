@@ -19,6 +19,8 @@ from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import QUERY
 from kbnav.trajectory import Call, Outcome, Status, Step, Turn, Usage
 
+LIMITS = ("time limit", "cost limit")
+"""Stops after which nothing more is asked, of a model or a service: what is there is given."""
 _NO_WORDS = "The sentence could not be written; the rows are the answer."
 _LOOKS = re.compile(r"^\s*(?:(?:PREFIX|BASE)\b[^\n]*\s+)*(?:CONSTRUCT|DESCRIBE)\b", re.IGNORECASE)
 
@@ -78,6 +80,8 @@ class QueryEnding:
         if taken is None:
             return replace(outcome, status=status if status in ("refused", "failed") else "no answer"), Usage()
         query = taken.call.query
+        if stop in LIMITS and (known := context.tables.get(query)):
+            return replace(outcome, query=query, table=known, text=plain_answer(known)), Usage()
         if not taken.rows:
             return replace(outcome, status="no answer", query=query, table=context.tables.get(query)), Usage()
         if status == "best effort" and self._was_chosen(state):

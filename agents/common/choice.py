@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 from kbnav import systems
 from kbnav.agents.common.agent import Agent
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
+from kbnav.models.prices import needed_price
 from kbnav.options import GIVEN
 from kbnav.settings import Settings
 
@@ -22,7 +25,21 @@ def build_agent(kb: KnowledgeBase, settings: Settings, system: str = "") -> Agen
     wanted = systems.find(name, "agent").read(settings.options).from_gold
     if wanted:
         raise UsageError(f"{name} is given {GIVEN[wanted]} by kbnav eval alone: only a dataset's questions have them")
-    agent = cast("Agent", systems.build(name, kb, settings, "agent"))
+    return completed(settings, lambda one: cast("Agent", systems.build(name, kb, one, "agent")))
+
+
+def completed(settings: Settings, build: Callable[[Settings], Agent], built: Agent | None = None) -> Agent:
+    """The agent that is built of these settings, and beside it the one with the model that is asked where it fails.
+
+    ``built`` is the first where that was built before. Raises UsageError where the settings want of it what it cannot
+    do, and as ``build`` does.
+    """
+    agent = built or build(settings)
+    if settings.budget.dollars:
+        needed_price(settings, "--max-dollars")
     if settings.checks.by == "model" and agent.critic is None:
-        raise UsageError(f"{name} with {agent.model} has no check by the model: take --verify rules, or off")
-    return agent
+        raise UsageError(f"{agent.name} with {agent.model} has no check by the model: take --verify rules, or off")
+    if not settings.escalate:
+        return agent
+    stronger = settings.asking(settings.escalate).model_copy(update={"escalate": ""})
+    return replace(agent, stronger=completed(stronger, build))

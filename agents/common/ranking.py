@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kbnav.agents.common.answering import Writer
+from kbnav.agents.common.answering import LIMITS, Writer
+from kbnav.agents.common.writers import plain_ranking
 from kbnav.agents.machine import State
 from kbnav.answers import Absence, Ranked, Ranking
 from kbnav.knowledge.base import Entity
@@ -51,6 +52,8 @@ class RankingEnding:
         outcome = self.outcome(state)
         if outcome.status == "failed" or outcome.ranking is None or outcome.text:
             return outcome, Usage()
+        if outcome.stop in LIMITS:
+            return replace(outcome, text=plain_ranking(outcome.ranking)), Usage()
         text, usage = self.write(outcome, state, context)
         return replace(outcome, text=text), usage
 

@@ -12,7 +12,7 @@ from typing import Literal, ParamSpec, TypeVar
 from kbnav.agents.common.state import State, seen_text
 from kbnav.answers import encodable
 from kbnav.errors import StopRun
-from kbnav.stopping import Brake
+from kbnav.stopping import Brake, in_time
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.toolbox import QUERY, Toolbox
 from kbnav.tracing import span
@@ -46,6 +46,18 @@ class RunContext:
     failure: list[StopRun] = field(default_factory=list)
     brake: Brake | None = None
     tell: Callable[[Event], None] = unheard
+    until: float | None = None
+    """When the run is to be over, by ``time.monotonic``; None: whenever it is."""
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Of the time that the run has; None where it has all."""
+        return None if self.until is None else self.until - time.monotonic()
+
+    def in_time(self, call: Callable[[], T], used: Usage | None = None) -> T:
+        """As ``hold``, within the time that is left. Raises OutOfTime."""
+        left = self.seconds_left
+        return self.hold(call, used) if left is None else in_time(lambda: self.hold(call, used), left)
 
     def hold(self, call: Callable[[], T], used: Usage | None = None) -> T:
         """The result of ``call``, unless the run is ended first.

@@ -17,7 +17,7 @@ from kbnav.agents.machine import Event, RunContext, State, start, step_limit
 from kbnav.answers import AnswerTable
 from kbnav.errors import UsageError
 from kbnav.language import question_language
-from kbnav.models.chat import cost_of
+from kbnav.models.prices import cost_of, price_of
 from kbnav.private import private_file
 from kbnav.question import checked_question
 from kbnav.settings import OFFLINE
@@ -25,7 +25,7 @@ from kbnav.stopping import Brake
 from kbnav.tools.observation import Context, Observation
 from kbnav.tracing import span
 from kbnav.trajectory import CHECKPOINTED, Attempt, Run, Turn, Usage, new_id, save_run, versions
-from kbnav.verification.confidence import agreed, weighed
+from kbnav.verification.confidence import agreed, escalated, fails, weighed
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -81,17 +81,32 @@ def attempt(
 
     first = once(on_event)
     chosen, agreeing, asked = _with_others(agent, first, lambda: once(None))
-    return weighed(chosen, agent.settings.checks, agreeing, asked)
+    found = weighed(chosen, agent.settings.checks, agreeing, asked)
+    stronger = agent.stronger
+    if stronger is None or not fails(found):
+        return found
+    more = {"on_event": on_event, "history": history, "brake": brake, "config": config, "given": given}
+    return escalated(found, attempt(stronger, question, **more))  # type: ignore[arg-type]
 
 
 def _with_others(agent: Agent, first: Attempt, once: Callable[[], Attempt]) -> tuple[Attempt, int, int]:
     """What most attempts answer, how many do, and how many were made; none follows one that was stopped or failed."""
     attempts = [first]
-    while len(attempts) < agent.samples and attempts[-1].failure is None:
+    while len(attempts) < agent.samples and attempts[-1].failure is None and not _used_up(agent, attempts):
         attempts.append(once())
     if attempts[-1].failure is not None:
         return attempts[-1], 1, 1
     return (*agreed(attempts), len(attempts))
+
+
+def _used_up(agent: Agent, attempts: Sequence[Attempt]) -> bool:
+    """Whether the time or the money of a question is not enough for one attempt more like those before."""
+    budget, more = agent.settings.budget, 1 + 1 / len(attempts)
+    seconds = sum(one.run.seconds for one in attempts)
+    dollars = sum(one.run.cost or 0.0 for one in attempts)
+    return bool(
+        (budget.seconds and seconds * more > budget.seconds) or (budget.dollars and dollars * more > budget.dollars)
+    )
 
 
 def _saved(attempt: Attempt, agent: Agent) -> Run:
@@ -172,19 +187,20 @@ class Chat:
         agent, history = self._agent, self.history
         context = _context(agent, question, brake)
         first = _drive(agent, self._machine, state, context, self._config, on_event)
-        if agent.samples == 1:
-            return weighed(first, agent.settings.checks)
 
         def once() -> Attempt:
             again = start(question, history, agent.settings.budget)
             return _drive(agent, agent.machine.graph(), again, _context(agent, question, brake), {}, None)
 
         chosen, agreeing, asked = _with_others(agent, first, once)
+        found = weighed(chosen, agent.settings.checks, agreeing, asked)
+        if agent.stronger is not None and fails(found):
+            chosen = found = escalated(found, attempt(agent.stronger, question, history=history, brake=brake))
         run = chosen.run
         if run.id != first.run.id:
             taken = {"path": [*run.path], "discarded": [*run.discarded], "outcome": run.outcome}
             self._machine.update_state(self._config, taken, as_node="report")  # type: ignore[arg-type]
-        return weighed(chosen, agent.settings.checks, agreeing, asked)
+        return found
 
 
 @contextmanager
@@ -293,7 +309,7 @@ def _attempt(agent: Agent, state: Any, context: RunContext, started: datetime, b
 
 
 def _record(agent: Agent, state: Any, context: RunContext, started: datetime, seconds: float) -> Run:
-    used, price = state["usage"], agent.settings.prices.get(agent.model)
+    used, price = state["usage"], price_of(agent.settings, agent.model)
     replayed = used.replayed or Usage()
     return Run(
         id=new_id("run"),

@@ -162,6 +162,10 @@ class Budget(Strict):
     """Requests to the knowledge base that a question may cost; 0: as many as it takes."""
     told: bool = True
     """Whether a model is told at every turn how many actions it has used."""
+    seconds: float = Field(default=0.0, ge=0)
+    """Seconds that a question may take, after which the best so far is the answer; 0: as long as it takes."""
+    dollars: float = Field(default=0.0, ge=0)
+    """US dollars that a question may cost, so too; needs the model's price. 0: what it takes."""
 
 
 class Checks(Strict):
@@ -182,6 +186,8 @@ class Price(Strict):
 
     prompt: float
     completion: float
+    cached: float | None = None
+    """Of prompt tokens that the endpoint had cached; none: they cost what others do."""
 
 
 class ModelEndpoint(Strict):
@@ -352,6 +358,8 @@ class Settings(BaseSettings):
     """IRIs that SERVICE may name; add a federated endpoint's here."""
 
     model: str = OFFLINE
+    escalate: str = ""
+    """A stronger model that is asked where the answer of ``model`` fails the checks; empty: none."""
     base_url: str = ""
     """OpenAI-compatible endpoint; empty: OpenAI's."""
     api_key: SecretStr = Field(

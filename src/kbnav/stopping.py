@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import CancelledError, Future, InvalidStateError
+from concurrent.futures import CancelledError, Future, InvalidStateError, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
@@ -20,6 +20,29 @@ _BRAKE: ContextVar[Brake | None] = ContextVar("brake", default=None)
 def current_brake() -> Brake | None:
     """The brake of the run that this code is a part of, if it has one."""
     return _BRAKE.get()
+
+
+class OutOfTime(Exception):
+    """What was waited for took longer than there was time; it is left alone, and what it brings is dropped."""
+
+
+def in_time(call: Callable[[], T], seconds: float) -> T:
+    """The result of ``call``, made in a thread of its own. Raises OutOfTime, and what ``call`` raises."""
+    future: Future[T] = Future()
+    context = copy_context()
+
+    def work() -> None:
+        try:
+            result = call()
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
+            _settle(future.set_exception, error)
+        else:
+            _settle(future.set_result, result)
+
+    threading.Thread(target=context.run, args=(work,), daemon=True, name="kbnav-timed").start()
+    if not wait([future], max(0.0, seconds)).done:
+        raise OutOfTime
+    return future.result()
 
 
 class Brake:

@@ -33,7 +33,7 @@ NO_TOOL = "(no tool)"
 Dropped = Literal["", "repeat", "premature finish", "rolled back", "not alone", "over budget"]
 """Why a step is off the path. ``not alone``: a finish beside calls whose results were not seen yet."""
 Status = Literal["answered", "best effort", "no answer", "refused", "failed"]
-Stop = Literal["finish", "step budget", "action budget", "refusal", "gave up", "error"]
+Stop = Literal["finish", "step budget", "action budget", "refusal", "gave up", "time limit", "cost limit", "error"]
 
 
 @dataclass(frozen=True)

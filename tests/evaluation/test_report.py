@@ -198,6 +198,7 @@ def test_tokens_costs_and_actions_of_a_run():
     assert report.effort.values == pytest.approx((0.07 / 3,))
     rows = list(csv.DictReader(io.StringIO(summary_csv(report))))
     assert [(row["questions"], row["reached"], row["f1"]) for row in rows] == [("4", "3", "0.25")]
+    assert float(rows[0]["points_a_dollar"]) == pytest.approx(25 / (0.07 / 3))
     of_questions = list(csv.DictReader(io.StringIO(questions_csv(report))))
     assert [row["status"] for row in of_questions] == ["answered", "answered", "failed", "missing"]
     assert [row["prompt_tokens"] for row in of_questions] == ["1000", "1900", "0", ""]

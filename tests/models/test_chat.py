@@ -13,8 +13,9 @@ from langchain_core.language_models import BaseChatModel
 
 from kbnav.agents.machine import start
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
-from kbnav.models.chat import ask, cost_of, open_chat_model
+from kbnav.models.chat import ask, open_chat_model
 from kbnav.models.policy import ChatPolicy
+from kbnav.models.prices import cost_of
 from kbnav.settings import Budget, Price, Settings
 from kbnav.stopping import Brake
 from kbnav.tools.observation import Context

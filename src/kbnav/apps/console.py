@@ -38,6 +38,8 @@ _ENDED: Mapping[str, str] = MappingProxyType(
     {
         "step budget": ": the steps were used up",
         "action budget": ": the actions were used up",
+        "time limit": ": the time was over",
+        "cost limit": ": the money was used up",
         "gave up": ": nothing was left to try",
     }
 )
@@ -245,7 +247,8 @@ def spent_words(run: Run) -> str:
         parts.append(f"{asked} request{'s' if asked != 1 else ''}")
     if run.usage.calls:
         calls = f"{run.usage.calls} model call{'s' if run.usage.calls != 1 else ''}"
-        parts.append(f"{calls}, {run.usage.prompt:,} + {run.usage.completion:,} tokens")
+        cached = f" ({run.usage.cached:,} of them cached)" if run.usage.cached else ""
+        parts.append(f"{calls}, {run.usage.prompt:,}{cached} + {run.usage.completion:,} tokens")
         parts.append(f"${run.cost:.4f}" if run.cost is not None else "cost not known (setting prices)")
     if run.replayed.calls:
         parts.append(f"{run.replayed.calls} replies kept from before")
@@ -293,7 +296,7 @@ def run_record(run: Run) -> dict[str, Any]:
         "query_words": words.to_document() if words else None,
         "actions": len(run.steps),
         **{how.replace(" ", "_"): count for how, count in off_path(run).items()},
-        "tokens": {"prompt": run.usage.prompt, "completion": run.usage.completion},
+        "tokens": {"prompt": run.usage.prompt, "cached": run.usage.cached, "completion": run.usage.completion},
         "cost": run.cost,
         "seconds": run.seconds,
         "requests": dict(run.requests),

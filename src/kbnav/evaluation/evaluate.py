@@ -24,6 +24,7 @@ from kbnav.evaluation.systems import System, build_system, kb_state
 from kbnav.journal import json_line, write_whole
 from kbnav.knowledge.base import KnowledgeBase, kb_kind
 from kbnav.knowledge.open import open_kb
+from kbnav.models.prices import known_prices
 from kbnav.options import FromGold
 from kbnav.settings import Settings
 from kbnav.trajectory import to_json
@@ -114,7 +115,7 @@ def evaluate(
     ``build`` makes the system of the plan's name, for those who have one that has no name.
     """
     settings = plan.settings.model_copy(update={"language": plan.language})
-    check_limits(plan.limits, settings.model, list(settings.prices))
+    check_limits(plan.limits, settings.model, list(known_prices(settings)))
     candidates = draw(choose(plan.dataset, plan.only), plan.sample, plan.seed)
     candidates = candidates if plan.answerable else candidates[: plan.limit]
     with open_kb(settings) as kb:

@@ -87,7 +87,9 @@ def build_system(name: str, kb: KnowledgeBase, settings: Settings) -> System:
     """A system of the registry (``kbnav.systems``). Raises UsageError, and CredentialsError for a missing key."""
     built = systems.build(name, kb, settings)
     if systems.built_kind(name, built) == "agent":
-        return agent_system(built)
+        from kbnav.agents.common.choice import completed
+
+        return agent_system(completed(settings, lambda one: systems.build(name, kb, one, "agent"), built))
     return retrieval_system(built, kb, settings)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
-from kbnav.settings import OFFLINE, Price, Settings
+from kbnav.settings import OFFLINE, Settings
 from kbnav.stopping import current_brake
 from kbnav.tracing import span, tokens
 from kbnav.trajectory import Usage, load_run
@@ -250,10 +250,3 @@ def usage_of(reply: AIMessage) -> Usage:
 def _count(told: object) -> int:
     """A number of tokens; nothing where an endpoint tells none."""
     return max(told, 0) if isinstance(told, int) else 0
-
-
-def cost_of(usage: Usage, price: Price | None) -> float | None:
-    """US dollars; None without a price. Cached prompt tokens are counted at the full price: an upper bound."""
-    if price is None:
-        return None
-    return (usage.prompt * price.prompt + usage.completion * price.completion) / 1e6

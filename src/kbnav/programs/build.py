@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
-from kbnav.models.chat import cost_of
 from kbnav.models.offline.skb.reading import read
+from kbnav.models.prices import cost_of, price_of
 from kbnav.planning.training import Asked, examples
 from kbnav.programs.candidates import FirstStage
 from kbnav.programs.groups import (
@@ -108,7 +108,7 @@ def train_programs(
             label=lambda node: kb.skb.nodes.label(kb.skb.number(node)),
             kind=lambda node: kb.skb.type_name(kb.skb.number(node)),
             named=lambda text: [mention.text for mention in read(text, kb.skb, "en").mentions],
-            prices=Prices(settings.prices.get(settings.model), settings.prices.get(wanted.api_model)),
+            prices=Prices(price_of(settings, settings.model), price_of(settings, wanted.api_model)),
             stopped=stopped,
         )
 
@@ -151,7 +151,7 @@ def find_groups(kb: SkbKB, settings: Settings, wanted: Wanted, seed: int) -> Gro
         smallest=smallest,
         seed=seed,
     )
-    cost = cost_of(trace.usage, settings.prices.get(settings.model)) or 0.0
+    cost = cost_of(trace.usage, price_of(settings, settings.model)) or 0.0
     return Grouped(tuple(found), (), trace.usage, trace.replayed, cost)
 
 

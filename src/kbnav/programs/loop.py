@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from kbnav.models.chat import cost_of
+from kbnav.models.prices import cost_of
 from kbnav.programs.acceptance import SIGNIFICANCE, STAGES, race, scores_of
 from kbnav.programs.briefing import asked_types, examples, next_action, written
 from kbnav.programs.contrast import THRESHOLD, debug_of_worst, described, names_in, split, without_names

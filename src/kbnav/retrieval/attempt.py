@@ -55,7 +55,7 @@ def attempt(
 
     Raises UsageError for no query, and CancelledError where the brake abandons the run.
     """
-    from kbnav.models.chat import cost_of
+    from kbnav.models.prices import cost_of, price_of
     from kbnav.question import checked_question
     from kbnav.trajectory import Attempt, new_id, versions
 
@@ -92,8 +92,8 @@ def attempt(
         usage=trace.usage,
         replayed=trace.replayed,
         replayed_seconds=round(trace.replayed_seconds, 3),
-        cost=cost_of(trace.usage, settings.prices.get(model)),
-        replayed_cost=cost_of(trace.replayed, settings.prices.get(model)) if trace.replayed.calls else None,
+        cost=cost_of(trace.usage, price_of(settings, model)),
+        replayed_cost=cost_of(trace.replayed, price_of(settings, model)) if trace.replayed.calls else None,
         seconds=round(time.monotonic() - began, 3),
         started=started.isoformat(timespec="seconds"),
         kb=kb.state(),

@@ -21,17 +21,37 @@ def agreed(attempts: Sequence[Attempt]) -> tuple[Attempt, int]:
     """
     keys = [answer_key(one.run.outcome) for one in attempts]
     best = max(range(len(keys)), key=lambda place: (keys.count(keys[place]), keys[place] is not None, -place))
-    run = attempts[best].run
-    costs = [one.run.cost for one in attempts if one.run.cost is not None]
-    merged = replace(
+    run = _with_costs_of(attempts[best].run, [one.run for one in attempts])
+    return Attempt(run, attempts[best].failure), keys.count(keys[best])
+
+
+def fails(attempt: Attempt) -> bool:
+    """Whether a stronger model is to be asked: no answer, an unfinished search, or anything that speaks against it."""
+    outcome = attempt.run.outcome
+    return attempt.failure is None and (outcome.status != "answered" or bool(outcome.doubts))
+
+
+def escalated(first: Attempt, second: Attempt) -> Attempt:
+    """The stronger model's attempt, or the first where that has an answer and the other none; with what both cost."""
+    better = second.run.outcome.status in GIVEN or first.run.outcome.status not in GIVEN
+    chosen = second if better else first
+    why = " ".join(doubt.text for doubt in first.run.outcome.doubts) or "It did not finish with an answer."
+    note = f"{first.run.model} was asked first, and then {second.run.model}: {why}"
+    run = _with_costs_of(chosen.run, [first.run, second.run])
+    return Attempt(replace(run, outcome=run.outcome.noted(note)), chosen.failure)
+
+
+def _with_costs_of(run: Run, runs: Sequence[Run]) -> Run:
+    """A run with what several took together; dollars of those whose price is known."""
+    costs = [one.cost for one in runs if one.cost is not None]
+    return replace(
         run,
-        usage=sum((one.run.usage for one in attempts), Usage()),
-        replayed=side_by_side(one.run.replayed for one in attempts),
+        usage=sum((one.usage for one in runs), Usage()),
+        replayed=side_by_side(one.replayed for one in runs),
         cost=sum(costs) if costs else None,
-        requests=_added([one.run for one in attempts]),
-        seconds=round(sum(one.run.seconds for one in attempts), 3),
+        requests=_added(runs),
+        seconds=round(sum(one.seconds for one in runs), 3),
     )
-    return Attempt(merged, attempts[best].failure), keys.count(keys[best])
 
 
 def answer_key(outcome: Outcome) -> Hashable:

@@ -119,10 +119,15 @@ class AskedOf(Asked):
     system: SystemOption = None
     chosen: SetOption = None
     tools: ToolOption = None
+    escalate: Annotated[
+        str | None,
+        typer.Option("--escalate", metavar="MODEL", help="A stronger model, asked where the answer fails the checks."),
+    ] = None
 
     def settings(self, **more: object) -> Settings:
         """The settings under these options and ``more``. Raises UsageError."""
         own = {"language": self.language, "options": self.options, "with_tools": self.tools or None}
+        own |= {"escalate": self.escalate}
         return super().settings(**own | more)
 
     @property
@@ -140,6 +145,16 @@ class AskedWithout(AskedOf):
     without: WithoutOption = None
     verify: VerifyOption = None
     min_confidence: ConfidenceOption = None
+    max_dollars: Annotated[
+        float | None,
+        typer.Option(
+            "--max-dollars", metavar="DOLLARS", min=0, help="What one question may cost; then the best so far."
+        ),
+    ] = None
+    max_seconds: Annotated[
+        float | None,
+        typer.Option("--max-seconds", metavar="SECONDS", min=0, help="How long one may take; then the best so far."),
+    ] = None
 
     def settings(self, **more: object) -> Settings:
         """The settings under these options and ``more``. Raises UsageError."""
@@ -147,7 +162,10 @@ class AskedWithout(AskedOf):
 
         chosen = {"by": self.verify, "min_confidence": self.min_confidence}
         checks = {name: value for name, value in chosen.items() if value is not None}
-        return leave_out(super().settings(**({"checks": checks} if checks else {}) | more), parts(self.without))
+        limits = {"dollars": self.max_dollars, "seconds": self.max_seconds}
+        budget = {name: value for name, value in limits.items() if value is not None}
+        own = {name: group for name, group in (("checks", checks), ("budget", budget)) if group}
+        return leave_out(super().settings(**own | more), parts(self.without))
 
 
 def parts(without: list[str] | None) -> list[str]:

@@ -91,10 +91,20 @@ def run(
     ],
     of: Benchmark,
     without: WithoutOption = None,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Only print what it will cost, from what was asked or published so far.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Ask every question of a dataset; run it again to go on after a kill, a limit or Ctrl-C."""
+    from kbnav.evaluation.foretelling import foretell_plan
+
     plan = of.plan(dataset.name, of.settings(), of.system or "")
+    if estimate:
+        print(foretell_plan(plan, out))
+        return
+    if not as_json:
+        print(foretell_plan(plan, out), file=sys.stderr)
     done = _run_one(plan, parts(without), out, quiet=as_json)
     if as_json:
         print_json(_told(out, done))

@@ -42,5 +42,7 @@ def _offered(settings: Settings) -> list[str]:
 
 
 def _price(settings: Settings, name: str) -> str:
-    price = settings.prices.get(name)
+    from kbnav.models.prices import price_of
+
+    price = price_of(settings, name)
     return f"${price.prompt:g} read, ${price.completion:g} written, per million tokens" if price else ""

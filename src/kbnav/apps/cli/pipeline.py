@@ -44,8 +44,9 @@ class Job:
     def estimate(self, skb: SKB, wanted: Wanted, wording: Wording, settings: Settings) -> list[Estimate]:
         """What it will cost, by step and model."""
         from kbnav.evaluation.synthesis.estimate import estimate
+        from kbnav.models.prices import known_prices
 
-        return estimate(skb, wanted, wording, self.casting, most=self.most, prices=settings.prices)
+        return estimate(skb, wanted, wording, self.casting, most=self.most, prices=known_prices(settings))
 
     def run(
         self,

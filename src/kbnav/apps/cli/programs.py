@@ -188,6 +188,7 @@ def train(
     """
     from kbnav.apps.eval_console import stop_on_signals
     from kbnav.evaluation.runner import Limits, check_limits
+    from kbnav.models.prices import known_prices
     from kbnav.programs.build import Wanted, train_programs
     from kbnav.programs.train import STOPPED
     from kbnav.settings import OFFLINE
@@ -207,7 +208,7 @@ def train(
         only=course.only,
     )
     for asked in (settings.model, course.api_model):
-        check_limits(Limits(course.max_cost), asked or OFFLINE, list(settings.prices))
+        check_limits(Limits(course.max_cost), asked or OFFLINE, list(known_prices(settings)))
     with (
         stop_on_signals("ending this step") as stop,
         braking(stop, STOPPED) as brake,

@@ -31,7 +31,7 @@ from kbnav.apps.web.watch import BROKEN, TICK, Live, Watch, delete_saved
 from kbnav.errors import Busy, DataError, KbnavError, LimitReached, NotOffered, Stopped, StopRun
 from kbnav.hearing import heard_by
 from kbnav.knowledge.service.watching import watched_by
-from kbnav.models.chat import cost_of
+from kbnav.models.prices import cost_of, price_of
 from kbnav.question import checked_question
 from kbnav.retrieval.attempt import attempt as retrieve
 from kbnav.session import Chat, attempt
@@ -250,7 +250,7 @@ class Runner:
             self._line_changed()
 
     def _budget(self, model: str) -> Any:
-        price, most = self._service.settings.prices.get(model), self._limits.question_dollars
+        price, most = price_of(self._service.settings, model), self._limits.question_dollars
 
         def reached(used: Usage) -> str:
             return (

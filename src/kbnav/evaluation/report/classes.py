@@ -45,7 +45,7 @@ def error_class(record: QuestionRecord | None, gold: GoldAnswer | None, values: 
     outcome = record.run.outcome
     if outcome.status == "failed":
         return "failed"
-    if outcome.stop in ("step budget", "action budget"):
+    if outcome.stop in ("step budget", "action budget", "time limit", "cost limit"):
         return "out of budget"
     if outcome.table is None and outcome.ranking is None:
         return "no answer"

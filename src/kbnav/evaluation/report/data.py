@@ -111,6 +111,11 @@ class RunReport:
     results: Mapping[str, QuestionResult]
 
     @property
+    def per_dollar(self) -> float | None:
+        """Points of the main metric for one dollar a question; None where the cost is not known, or nothing."""
+        return 100 * self.means[self.metric].mean * self.reached / self.cost if self.cost else None
+
+    @property
     def reached(self) -> int:
         """Number of questions with a record."""
         return sum(result.record is not None for result in self.results.values())

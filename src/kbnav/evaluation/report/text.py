@@ -30,7 +30,8 @@ def summary_csv(report: Report) -> str:
     metrics = list(dict.fromkeys(metric for run in report.runs for metric in run.means))
     header = ["run", "system", "model", "dataset", "questions", "reached"]
     header += [f"{metric}{part}" for metric in metrics for part in ("", "_low", "_high")]
-    header += ["actions", "prompt_tokens", "completion_tokens", "cost", "seconds", "seconds_sd"]
+    header += ["actions", "prompt_tokens", "cached_tokens", "completion_tokens", "cost", "points_a_dollar"]
+    header += ["seconds", "seconds_sd"]
     return _csv(header, (_summary_row(run, metrics) for run in report.runs))
 
 
@@ -49,10 +50,11 @@ def _scores(report: Report) -> str:
         means = [_interval(run.means[metric]) if metric in run.means else "–" for metric in metrics]
         cost = "–" if run.cost is None else f"{run.cost:.2f}"
         counts = (run.scores.all.questions, run.scores.attempted.questions)
-        took = (run.seconds.text(), cost)
+        points = "–" if run.per_dollar is None else f"{run.per_dollar:,.0f}"
+        took = (run.seconds.text(), cost, points)
         rows.append((run.name, run.info.called, run.info.model, run.info.dataset, *counts, *means, *took))
     head = ("Run", "System", "Model", "Dataset", "Questions", "Reached")
-    made = table((*head, *map(metric_name, metrics), "Seconds", "Cost, $"), rows)
+    made = table((*head, *map(metric_name, metrics), "Seconds", "Cost, $", "Points a $"), rows)
     notes = [f"- {plain(run.name)}: {note}\n" for run in report.runs for note in run.scores.notes()]
     return "\n".join([made, "".join(notes)]) if notes else made
 
@@ -122,8 +124,8 @@ def _summary_row(run: RunReport, metrics: Sequence[str]) -> Iterator[object]:
     for metric in metrics:
         mean = run.means.get(metric)
         yield from (mean.mean, mean.low, mean.high) if mean else ("", "", "")
-    yield from (run.mean_actions, run.usage.prompt, run.usage.completion, _blank(run.cost), run.seconds.mean)
-    yield _blank(run.seconds.deviation)
+    yield from (run.mean_actions, run.usage.prompt, run.usage.cached, run.usage.completion)
+    yield from (_blank(run.cost), _blank(run.per_dollar), run.seconds.mean, _blank(run.seconds.deviation))
 
 
 def _question_rows(report: Report, run: RunReport, metrics: Sequence[str]) -> Iterator[list[object]]:

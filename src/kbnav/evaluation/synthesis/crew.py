@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 
 from kbnav.errors import CredentialsError, StopRun, UsageError
 from kbnav.models.calls import ModelCalls, Replies, open_calls
-from kbnav.models.chat import cost_of
+from kbnav.models.prices import cost_of, known_prices
 from kbnav.prompts import render
 from kbnav.settings import OFFLINE, Price, Settings
 from kbnav.trace import Trace
@@ -159,7 +159,7 @@ def open_crew(casting: Casting, settings: Settings, replies: Path) -> Crew:
     if any(one.model == OFFLINE for one in asked.values()):
         raise UsageError("the pipeline needs language models: offline is none")
     kept = Replies(replies)
-    return Crew(casting, lambda model: open_calls(asked[model], kept), settings.prices)
+    return Crew(casting, lambda model: open_calls(asked[model], kept), known_prices(settings))
 
 
 def at_endpoint(settings: Settings, model: str) -> Settings:

@@ -12,7 +12,7 @@ from kbnav.evaluation.synthesis.steps import Document, extract_prompt
 from kbnav.evaluation.synthesis.wording import Wording
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import BYTES_PER_TOKEN
-from kbnav.models.chat import cost_of
+from kbnav.models.prices import cost_of
 from kbnav.settings import Price
 from kbnav.trajectory import Usage
 

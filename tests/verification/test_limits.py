@@ -1,0 +1,149 @@
+"""Time and money of one question: the best so far when they end; a stronger model where a cheap one's answer fails."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.choice import build_agent, completed
+from kbnav.agents.spinach import spinach_with
+from kbnav.errors import UsageError
+from kbnav.evaluation.foretelling import PUBLISHED, foretell
+from kbnav.evaluation.records import QuestionRecord
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.models.prices import cost_of, known_prices, needed_price
+from kbnav.models.scripted import ScriptedModel, says
+from kbnav.session import Chat, ask, serializer
+from kbnav.settings import Budget, Price, Settings
+from kbnav.trajectory import Outcome, Run, Usage
+
+BOTH = "SELECT ?x WHERE { ?x wdt:P61 wd:Q7186 }"
+FOUND = says(("execute_query", {"query": BOTH}))
+ONE = says(
+    ("execute_query", {"query": "SELECT ?x WHERE { ?x wdt:P61 wd:Q7186 ; wdt:P1086 ?n } ORDER BY DESC(?n) LIMIT 1"})
+)
+DONE = says(("finish", {"answer": "These."}))
+ASKED = "Which is the heaviest element that Marie Curie discovered?"
+PRICE = {"scripted": Price(prompt=1000, completion=0)}
+
+
+def priced(*replies: AIMessage, tokens: int = 10) -> ScriptedModel:
+    """A model each of whose replies costs a cent."""
+    used: Any = {"input_tokens": tokens, "output_tokens": 0, "total_tokens": tokens}
+    return ScriptedModel(replies=[reply.model_copy(update={"usage_metadata": used}) for reply in replies])
+
+
+def agent_with(kb: KnowledgeBase, home: Path, model: ScriptedModel, **more: Any) -> Agent:
+    settings = Settings(home=home, model="scripted", language="en", prices=PRICE, **more)
+    return completed(settings, lambda one: spinach_with(model, None, kb, one))
+
+
+def looks(number: int) -> AIMessage:
+    return says(("get_entry", {"entity_id": f"Q{number}"}))
+
+
+def test_a_question_that_may_cost_no_more_gives_the_best_so_far(mini_kb, tmp_path):
+    model = priced(FOUND, looks(7186), looks(979), looks(1128), DONE)
+    run = ask(agent_with(mini_kb, tmp_path, model, budget=Budget(dollars=0.035)), ASKED)
+    assert (run.outcome.status, run.outcome.stop, run.outcome.query) == ("best effort", "cost limit", BOTH)
+    assert run.cost == pytest.approx(0.03)  # a fourth call would have gone beyond
+    assert len(run.outcome.table) == 2
+
+
+def test_a_limit_in_dollars_needs_a_price(mini_kb, tmp_path):
+    with pytest.raises(UsageError, match="--max-dollars needs the price of dear"):
+        needed_price(Settings(home=tmp_path, model="dear", budget=Budget(dollars=1)), "--max-dollars")
+    assert build_agent(mini_kb, Settings(home=tmp_path, budget=Budget(dollars=1))).model == "offline"
+
+
+class Slow(ScriptedModel):
+    """Does not answer its second call before it is told to."""
+
+    gate: Any = None
+
+    def _generate(self, *given: Any, **more: Any) -> Any:
+        if len(self.seen) == 1:
+            self.gate.wait(30)
+        return super()._generate(*given, **more)
+
+
+def test_a_question_whose_time_is_over_gives_the_best_so_far_though_the_model_is_still_writing(mini_kb, tmp_path):
+    gate = threading.Event()
+    model = Slow(replies=[FOUND, DONE], gate=gate)
+    run = ask(agent_with(mini_kb, tmp_path, model, budget=Budget(seconds=1.5)), ASKED)
+    gate.set()
+    assert (run.outcome.status, run.outcome.stop, run.outcome.query) == ("best effort", "time limit", BOTH)
+    assert "polonium" in run.outcome.text
+    assert run.seconds < 10
+
+
+def test_tokens_that_were_cached_cost_what_cached_ones_do():
+    used = Usage(prompt=1000, completion=100, cached=600)
+    assert cost_of(used, Price(prompt=2, completion=8)) == pytest.approx((1000 * 2 + 100 * 8) / 1e6)
+    assert cost_of(used, Price(prompt=2, cached=0.5, completion=8)) == pytest.approx(
+        (400 * 2 + 600 * 0.5 + 100 * 8) / 1e6
+    )
+
+
+def test_list_prices_hold_at_their_makers_endpoint_and_ones_own_go_before(tmp_path):
+    own = {"gpt-4o": Price(prompt=1, completion=1)}
+    assert known_prices(Settings(home=tmp_path))["gpt-4o"].prompt == 2.5
+    assert known_prices(Settings(home=tmp_path, prices=own))["gpt-4o"].prompt == 1
+    assert "gpt-4o" not in known_prices(Settings(home=tmp_path, base_url="http://127.0.0.1:8000/v1"))
+
+
+def cascade(kb: KnowledgeBase, home: Path, cheap: ScriptedModel, strong: ScriptedModel) -> Agent:
+    settings = Settings(
+        home=home, model="cheap", escalate="strong", language="en",
+        prices={"cheap": Price(prompt=1000, completion=0), "strong": Price(prompt=10_000, completion=0)},
+    )  # fmt: skip
+    models = {"cheap": cheap, "strong": strong}
+    return completed(settings, lambda one: spinach_with(models[one.model], None, kb, one))
+
+
+def test_a_stronger_model_is_asked_where_the_answer_fails_the_checks(mini_kb, tmp_path):
+    run = ask(cascade(mini_kb, tmp_path, priced(FOUND, DONE), priced(ONE, DONE)), ASKED)
+    assert (run.model, run.outcome.status, run.outcome.doubts) == ("strong", "answered", ())
+    assert "cheap was asked first, and then strong" in run.outcome.note
+    assert run.cost == pytest.approx(0.02 + 0.2)  # of both
+    assert run.usage.calls == 4
+
+
+def test_it_is_not_asked_where_nothing_speaks_against_the_answer(mini_kb, tmp_path):
+    strong = priced(ONE, DONE)
+    run = ask(cascade(mini_kb, tmp_path, priced(ONE, DONE), strong), ASKED)
+    assert (run.model, run.cost, strong.seen) == ("cheap", pytest.approx(0.02), [])
+
+
+def test_where_it_finds_nothing_the_first_answer_stays(mini_kb, tmp_path):
+    nothing = says(("finish", {"no_answer": True}), thought="Not here.")
+    other = says(("execute_query", {"query": "SELECT ?x WHERE { ?x wdt:P61 wd:Q1 }"}))
+    run = ask(cascade(mini_kb, tmp_path, priced(FOUND, DONE), priced(other, nothing)), ASKED)
+    assert (run.model, run.outcome.query) == ("cheap", BOTH)
+
+
+def test_a_chat_goes_on_from_the_stronger_models_answer(mini_kb, tmp_path):
+    agent = cascade(mini_kb, tmp_path, priced(FOUND, DONE), priced(ONE, DONE))
+    chat = Chat(agent, "s", InMemorySaver(serde=serializer()))
+    assert chat.ask(ASKED).model == "strong"
+    assert "ORDER BY" in chat.history[0].outcome.query
+
+
+def test_what_a_benchmark_will_cost_is_told_from_published_runs_and_then_from_its_own(tmp_path):
+    settings = Settings(home=tmp_path, model="gpt-4o")
+    first = foretell("spinach", settings, 100, [])
+    assert first.dollars == pytest.approx(100 * (PUBLISHED.prompt * 2.5 + PUBLISHED.completion * 10) / 1e6)
+    assert "published" in str(first)
+    run = Run("r", "?", "skb", "gpt-4o", "en", (), (), Outcome("answered", "finish"), Usage(2000, 100, 1000, 4))
+    own = foretell("skb", settings, 10, [QuestionRecord(f"q{n}", replace(run)) for n in range(5)])
+    assert own.dollars == pytest.approx(10 * (1000 * 2.5 + 1000 * 1.25 + 100 * 10) / 1e6)
+    assert "as the 5 that were asked" in str(own)
+    assert foretell("skb", settings, 10, []).dollars is None
+    assert "nothing is paid" in str(foretell("skb", Settings(home=tmp_path), 10, []))
