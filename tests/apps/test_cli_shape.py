@@ -43,7 +43,7 @@ def test_help_is_in_plain_words(command):
     assert all(words for _, words in options)
 
 
-SERVERS = {("serve",), ("mcp",), ("mirror", "serve"), ("sparql", "serve"), ("eval", "view")}
+SERVERS = {("serve",), ("mcp",), ("mirror", "serve"), ("sparql", "serve"), ("eval", "view"), ("eval", "collect")}
 SPOKEN_TO = {("chat",)}
 SCRIPTS = {("completion",)}
 

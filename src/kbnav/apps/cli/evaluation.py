@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbnav.apps.cli import analyses, calibrate, datasets, evaluate, scores, variants, viewing
+from kbnav.apps.cli import analyses, calibrate, datasets, evaluate, people, scores, variants, viewing
 from kbnav.apps.cli.help import Commands
 from kbnav.apps.cli.synthesis import synthesize
 
@@ -19,9 +19,12 @@ app.add(calibrate.calibrate)
 app.add(evaluate.ablate)
 app.add(evaluate.sweep)
 datasets.app.add(analyses.threads)
+datasets.app.add(people.pairs)
 app.add_typer(datasets.app, name="dataset")
 app.add(datasets.freeze)
 app.add(scores.replay)
 app.add(synthesize)
 app.add(variants.vary)
+app.add(people.collect)
+app.add(people.judge)
 app.add(scores.import_, "import")

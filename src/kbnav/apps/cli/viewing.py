@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,10 +42,12 @@ def at(settings: Settings, host: str | None, port: int | None) -> Settings:
     return settings.model_copy(update={"web": settings.web.model_copy(update=given)})
 
 
-def run_side(settings: Settings, make: Callable[[], Any], what: str) -> None:
-    """Serve a few pages until interrupted, and say where. Raises StopRun."""
+def run_side(settings: Settings, make: Callable[[], Any], what: str, *, err: bool = False) -> None:
+    """Serve a few pages until interrupted, and say where, on standard error if ``err``. Raises StopRun."""
     from kbnav.apps.web.security import checked
     from kbnav.apps.web.server import run_app
 
-    ready: Callable[[str], None] = lambda address: print(f"{what} at {address}; Ctrl-C ends it", flush=True)  # noqa: E731
+    def ready(address: str) -> None:
+        print(f"{what} at {address}; Ctrl-C ends it", flush=True, file=sys.stderr if err else sys.stdout)
+
     run_app(make, checked(settings.web), ready=ready)

@@ -19,8 +19,8 @@ HUMAN_LEFT_OUT = frozenset({"recall@20"})
 
 
 def is_human(dataset: str) -> bool:
-    """Whether a dataset's name is that of a set of human-generated questions."""
-    return dataset.startswith("stark-") and dataset.endswith("-human")
+    """Whether a dataset's name is that of a set of human-generated questions, STaRK's or one's own."""
+    return dataset == "human" or dataset.endswith("-human")
 
 
 def is_human_file(path: Path) -> bool:

@@ -9,10 +9,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
+from kbnav.apps.web.parts import Base, Parts
 from kbnav.apps.web.rendering import page
 from kbnav.apps.web.routes.common import PartsOf, VisitorOf, looked_up
+from kbnav.apps.web.security import Visitor
 from kbnav.apps.web.service import Served
-from kbnav.apps.web.why import Why
+from kbnav.apps.web.why import Why, why
 from kbnav.errors import NotOffered
 from kbnav.knowledge.skb.exploring import Explorer, Listed
 from kbnav.knowledge.skb.kb import as_skb
@@ -144,8 +146,40 @@ def _path(request: Request, served: Served, begin: str, end: str) -> Response:
     return page(request, "explore_path.html", served=served, start=start, asked=end, meant=meant, ways=ways)
 
 
-def node_page(request: Request, served: Served, node_id: str, why: Callable[[], Why | None]) -> Response:
-    """A node: its document, its neighbours by relation, and ``why`` it is an answer. Raises UnknownId."""
+@router.get("/entry/{kb}/{entity_id:path}")
+async def entry_page(
+    kb: str, entity_id: str, request: Request, parts: PartsOf, visitor: VisitorOf, run: str = ""
+) -> Response:
+    """All that a knowledge base says of one entity; of an SKB's node also why it is an answer of one's own ``run``."""
+    served = parts.service.kb(kb)
+    chosen = parts.settings.language
+    language = "en" if chosen == "auto" else chosen
+    look = partial(_entry, request, served, entity_id, language)
+    if served.is_skb:
+        look = partial(_node, request, served, entity_id, lambda: _why(parts, served, visitor, run, entity_id))
+    return await looked_up(request, parts, visitor, kb, look)
+
+
+def _why(parts: Base, served: Served, visitor: Visitor, run_id: str, node_id: str) -> Why | None:
+    """Why a node is an answer of a run; nothing for another's, or one that has not ended."""
+    if not isinstance(parts, Parts) or not run_id:
+        return None
+    run = parts.store.run(run_id)
+    if run is None or run.owner != visitor.owner or run.kb != served.key or run.under_way:
+        return None
+    found = parts.store.results.find(run_id)
+    language = (run.answer or {}).get("language") or "en"
+    return why(explorer_of(served), run, parts.store.events(run_id), found[1] if found else None, node_id, language)
+
+
+def _entry(request: Request, served: Served, entity_id: str, language: str) -> Response:
+    entry = served.kb.get_entry(entity_id, language=language)
+    incoming = served.kb.search_neighbors(entity_id, direction="in", limit=50) if served.has_pages else None
+    return page(request, "entry.html", kb=served.key, entry=entry, incoming=incoming, link=served.link)
+
+
+def _node(request: Request, served: Served, node_id: str, because: Callable[[], Why | None]) -> Response:
+    """A node: its document, its neighbours by relation, and why it is an answer. Raises UnknownId."""
     explorer = explorer_of(served)
     if explorer.skb.nodes.ids.find(node_id) < 0 and explorer.kb.relations.find(node_id) is not None:
         return RedirectResponse(served.explore(relation=node_id), 303)
@@ -156,5 +190,5 @@ def node_page(request: Request, served: Served, node_id: str, why: Callable[[], 
         node=explorer.value(explorer.skb.number(node_id)),
         entry=explorer.kb.get_entry(node_id),
         around=explorer.around(node_id, SHOWN),
-        why=why(),
+        why=because(),
     )

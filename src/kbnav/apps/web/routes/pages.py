@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request
@@ -11,9 +10,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 
 from kbnav.apps.web.metrics import may_read
 from kbnav.apps.web.rendering import page
-from kbnav.apps.web.routes.common import PartsOf, RunnerOf, VisitorOf, looked_up, own_session
-from kbnav.apps.web.routes.explore import explorer_of, node_page
-from kbnav.apps.web.why import Why, why
+from kbnav.apps.web.routes.common import PartsOf, RunnerOf, VisitorOf, own_session
 from kbnav.trajectory import versions
 
 router = APIRouter(include_in_schema=False)
@@ -70,36 +67,6 @@ def shared_page(share: str, parts: PartsOf, request: Request) -> Response:
     if parts.store.shared(share) is None:
         raise HTTPException(404, "nothing is shared here, or no longer")
     return front_page(request, parts, request.state.visitor, share=share)
-
-
-@router.get("/entry/{kb}/{entity_id:path}")
-async def entry_page(
-    kb: str, entity_id: str, request: Request, parts: PartsOf, visitor: VisitorOf, run: str = ""
-) -> Response:
-    """All that a knowledge base says of one entity; of an SKB's node also why it is an answer of one's own ``run``."""
-    served = parts.service.kb(kb)
-    chosen = parts.settings.language
-    language = "en" if chosen == "auto" else chosen
-    look = partial(_entry, request, served, entity_id, language)
-    if served.is_skb:
-        look = partial(node_page, request, served, entity_id, lambda: _why(parts, served, visitor, run, entity_id))
-    return await looked_up(request, parts, visitor, kb, look)
-
-
-def _why(parts: Any, served: Any, visitor: Any, run_id: str, node_id: str) -> Why | None:
-    """Why a node is an answer of a run; nothing for another's, or one that has not ended."""
-    run = parts.store.run(run_id) if run_id else None
-    if run is None or run.owner != visitor.owner or run.kb != served.key or run.under_way:
-        return None
-    found = parts.store.results.find(run_id)
-    language = (run.answer or {}).get("language") or "en"
-    return why(explorer_of(served), run, parts.store.events(run_id), found[1] if found else None, node_id, language)
-
-
-def _entry(request: Request, served: Any, entity_id: str, language: str) -> Response:
-    entry = served.kb.get_entry(entity_id, language=language)
-    incoming = served.kb.search_neighbors(entity_id, direction="in", limit=50) if served.has_pages else None
-    return page(request, "entry.html", kb=served.key, entry=entry, incoming=incoming, link=served.link)
 
 
 @router.get("/api")
