@@ -9,6 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from kbnav.answers import Absence
+from kbnav.citation import citation
 from kbnav.doubts import Confidence, Doubt
 from kbnav.extras import needs
 from kbnav.knowledge.evidence import Provenance
@@ -100,6 +101,11 @@ class Answer:
         than the first rows.
         """
         return self.look(self.run) if self.look else Provenance()
+
+    @property
+    def citation(self) -> str:
+        """How to cite it: question, knowledge base and its state, system, versions, date, query and run."""
+        return citation(self.run, self.query_page)
 
     @property
     def steps(self) -> Sequence[Step]:

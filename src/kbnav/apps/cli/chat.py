@@ -218,6 +218,9 @@ COMMANDS: dict[str, tuple[str, Callable[[Conversation, str], None]]] = {
     "steps": ("every step of the last answer", Conversation.show_steps),
     "model": ("the model; /model NAME changes it", lambda talk, value: talk.change("model", value)),
     "kb": ("the knowledge base; /kb NAME changes it", lambda talk, value: talk.change("kb", value)),
-    "save": ("write questions and answers; /save FILE: .md, .json, or .csv of the last table", Conversation.save),
+    "save": (
+        "write questions and answers; /save FILE: .html .md .json .jsonld .zip, or .csv of the last table",
+        Conversation.save,
+    ),
 }
 """What can be typed beside questions: one line of help, and what is done with the rest of the line."""

@@ -19,7 +19,7 @@ from kbnav.apps.cli.config import config
 from kbnav.apps.cli.help import Commands
 from kbnav.apps.cli.models import models
 from kbnav.apps.cli.retrieve import retrieve
-from kbnav.apps.cli.runs import runs, show
+from kbnav.apps.cli.runs import cite, export, runs, show
 from kbnav.apps.cli.serve import mcp, opinions, serve
 from kbnav.apps.cli.systems import systems
 from kbnav.apps.cli.terminal import DISK, say_error, tell_of_retries
@@ -29,6 +29,8 @@ app.add(ask, section="Ask")
 app.add(chat, section="Ask")
 app.add(show, section="Ask")
 app.add(runs, section="Ask")
+app.add(export, section="Ask")
+app.add(cite, section="Ask")
 app.add(retrieve, section="Ask")
 app.add(systems, section="Ask")
 app.add(models, section="Ask")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -34,6 +35,71 @@ def show(
         print(to_json(saved))
         return
     print_run(Console(), saved, settings.endpoints.query_page)
+
+
+RunName = Annotated[
+    str,
+    typer.Argument(metavar="RUN", autocompletion=completion.saved, help="A run's id, the start of one, or 'last'."),
+]
+
+
+def export(
+    run: RunName,
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help=".html, .jsonld (RO-Crate), .zip (a crate with files), .md, .json, .csv."),
+    ],
+    evidence: Annotated[
+        bool, typer.Option("--evidence", help="With the statements behind each row, looked up where it was asked.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a saved run to a file that can be passed on: a page that fetches nothing, or a description for programs."""
+    from kbnav.apps.cli.transcript import write_transcript
+    from kbnav.knowledge.open import open_kb
+    from kbnav.run_evidence import run_evidence
+    from kbnav.trajectory import find_run, load_run
+
+    settings = load()
+    saved = load_run(find_run(run, settings.home / "runs"))
+    page = settings.endpoints.query_page
+    if evidence:
+        with open_kb(load(kb=str(saved.settings.get("kb") or settings.kb))) as base:
+            write_transcript([saved], file, page, lambda one: run_evidence(base, one))
+    else:
+        write_transcript([saved], file, page)
+    told = {"file": str(file), "bytes": file.stat().st_size}
+    print(json.dumps(told) if as_json else f"{file}: {told['bytes']:,} bytes")
+
+
+def cite(
+    run: RunName,
+    as_bibtex: Annotated[bool, typer.Option("--bibtex", help="As an entry of BibTeX.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how to cite a saved answer: question, knowledge base and its state, system, versions, date and query."""
+    from kbnav.apps.console import printable
+    from kbnav.citation import asked_with, bibtex, citation, knowledge_base, link_of
+    from kbnav.trajectory import find_run, load_run
+
+    settings = load()
+    saved = load_run(find_run(run, settings.home / "runs"))
+    page = settings.endpoints.query_page
+    if as_json:
+        told = {
+            "question": saved.question,
+            "query": saved.outcome.query,
+            "knowledge_base": knowledge_base(saved),
+            "by": asked_with(saved),
+            "date": saved.started,
+            "versions": dict(saved.versions),
+            "run": saved.id,
+            "link": link_of(saved, page),
+            "text": citation(saved, page),
+        }
+        print(json.dumps(told, ensure_ascii=False, indent=1))
+        return
+    print(printable(bibtex(saved, page) if as_bibtex else citation(saved, page)))
 
 
 def runs(

@@ -1,34 +1,55 @@
-"""Questions and answers as a file: Markdown to read, JSON for programs, CSV of one table."""
+"""Questions and answers as a file: Markdown or a page to read, JSON and JSON-LD for programs, CSV of one table."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast, get_args
 
 from kbnav.apps.console import answer_record, labelled_query, printable, spent_words
+from kbnav.apps.sharing.crate import Told
+from kbnav.apps.sharing.written import SharedForm, written
 from kbnav.errors import UsageError
 from kbnav.evaluation.markdown import table
+from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.present import page_for, query_link
 from kbnav.knowledge.sparql.words.query import answer_in_words
 from kbnav.tools.show import cell_text
 from kbnav.trajectory import Run
 
+FORMS = (".html", ".jsonld", ".zip", ".md", ".json", ".csv")
 
-def write_transcript(runs: Sequence[Run], path: Path, query_page: str) -> None:
-    """Write the runs in the format that the file's name ends in. Raises UsageError."""
-    if path.suffix == ".json":
-        text = json.dumps([answer_record(run, query_page) for run in runs], ensure_ascii=False, indent=1) + "\n"
-    elif path.suffix == ".csv":
-        text = _csv(runs[-1])
-    elif path.suffix == ".md":
-        text = "\n".join(_markdown(run, query_page) for run in runs)
+
+def write_transcript(
+    runs: Sequence[Run],
+    path: Path,
+    query_page: str,
+    evidence: Callable[[Run], Provenance | None] = lambda run: None,  # noqa: ARG005
+) -> None:
+    """Write the runs in the format that the file's name ends in; ``evidence`` looks up what makes the rows true.
+
+    ``.html`` is one page, ``.jsonld`` a description in the form of RO-Crate, ``.zip`` a crate with page, runs, queries
+    and tables. Raises UsageError.
+    """
+    if (form := path.suffix.removeprefix(".")) in get_args(SharedForm):
+        content = written([Told(run, evidence(run)) for run in runs], cast("SharedForm", form), query_page)
+    elif path.suffix in FORMS:
+        content = _written(runs, path.suffix, query_page).encode("utf-8", "surrogatepass")
     else:
-        raise UsageError(f"{path}: the name must end in .md, .json or .csv")
+        raise UsageError(f"{path}: the name must end in one of {' '.join(FORMS)}")
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(content)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _written(runs: Sequence[Run], form: str, query_page: str) -> str:
+    if form == ".json":
+        return json.dumps([answer_record(run, query_page) for run in runs], ensure_ascii=False, indent=1) + "\n"
+    if form == ".csv":
+        return _csv(runs[-1])
+    return "\n".join(_markdown(run, query_page) for run in runs)
 
 
 def _csv(run: Run) -> str:

@@ -1,19 +1,26 @@
-"""A session as a document to keep: Markdown to read, a notebook to go on from."""
+"""A session as a document to keep: Markdown or a page to read, a notebook to go on from, a crate for programs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal
 
+from kbnav.apps.sharing.crate import Told
+from kbnav.apps.sharing.written import SharedForm, written
 from kbnav.apps.web.store import Session, StoredRun
+from kbnav.trajectory import load_run
 
-Form = Literal["json", "md", "ipynb"]
+Form = Literal["json", "md", "ipynb", "html", "jsonld", "zip"]
 MEDIA: Mapping[Form, str] = {
     "json": "application/json",
     "md": "text/markdown; charset=utf-8",
     "ipynb": "application/x-ipynb+json",
+    "html": "text/html; charset=utf-8",
+    "jsonld": "application/ld+json",
+    "zip": "application/zip",
 }
 Kept = tuple[StoredRun, str]
 """A run, and the query as its reader left it; empty where there is none."""
@@ -38,6 +45,15 @@ def notebook(session: Session, runs: Sequence[Kept]) -> str:
     language = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     document = {"nbformat": 4, "nbformat_minor": 5, "metadata": language, "cells": cells}
     return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+
+
+def shared(
+    home: Path, runs: Sequence[StoredRun], form: SharedForm, query_page: str, hide: Callable[[str], str]
+) -> bytes | None:
+    """The saved runs as one page, as JSON-LD, or as a crate with both; None where none is kept any more."""
+    paths = [home / "runs" / f"{run.answer['run']}.json" for run in runs if run.answer and run.answer.get("run")]
+    told = [Told(load_run(path)) for path in paths if path.is_file()]
+    return written(told, form, query_page, hide) if told else None
 
 
 def _head(session: Session) -> str:

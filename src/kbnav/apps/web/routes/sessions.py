@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, HTTPException, Response
 from pydantic import Field
 
 from kbnav.answers import encodable
-from kbnav.apps.web.exports import MEDIA, Form, markdown, notebook
+from kbnav.apps.web.exports import MEDIA, Form, markdown, notebook, shared
 from kbnav.apps.web.naming import attachment
 from kbnav.apps.web.routes.common import REFUSALS, LanguageOf, PartsOf, VisitorOf, own_session
 from kbnav.apps.web.routes.questions import Body, SessionData, SessionPage, run_data, session_data
@@ -36,14 +36,23 @@ def rename(session_id: str, given: Title, parts: PartsOf, visitor: VisitorOf) ->
 
 @router.get("/{session_id}/{form}", responses=_FILES)
 async def export(session_id: str, form: Form, parts: PartsOf, visitor: VisitorOf, language: LanguageOf) -> Response:
-    """A session as a file: all of it as JSON, to read as Markdown, or as a notebook that runs its queries again."""
+    """A session as a file: all of it as JSON, to read as Markdown, or as a notebook that runs its queries again.
+
+    ``html`` is one page that fetches nothing, ``jsonld`` a description in the form of RO-Crate, ``zip`` a crate with
+    page, runs, queries and tables.
+    """
     found = await asyncio.to_thread(own_session, parts, visitor, session_id)
     text = await asyncio.to_thread(_written, parts, found, form, language)
+    if text is None:
+        raise HTTPException(404, "no answer of this session is kept any more")
     return Response(text, media_type=MEDIA[form], headers={"Content-Disposition": attachment(found.title, form)})
 
 
-def _written(parts: Any, session: Session, form: Form, language: str) -> str:
+def _written(parts: Any, session: Session, form: Form, language: str) -> str | bytes | None:
     runs = parts.store.runs(session.id)
+    if form in ("html", "jsonld", "zip"):
+        settings = parts.settings
+        return shared(settings.home, runs, form, settings.endpoints.query_page, parts.hide.hidden)
     if form == "json":
         told = [run_data(parts, run, language) for run in runs]
         page = SessionPage(**session_data(session).model_dump(), runs=told)
