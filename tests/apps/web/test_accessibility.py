@@ -21,12 +21,16 @@ QUERY = (
 )
 
 
+MORE_LOOKS = ["dark", "light phone"]
+"""With the other two, every colour at every width."""
+
+
 @pytest.fixture(params=["light", "dark phone"])
 def look(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
     """A page as one reader sees it; colours do not depend on the width, nor what is where on colours."""
-    phone = request.param == "dark phone"
+    phone = "phone" in request.param
     context = browser.new_context(
-        color_scheme="dark" if phone else "light",
+        color_scheme="dark" if "dark" in request.param else "light",
         viewport={"width": 380, "height": 740} if phone else {"width": 1280, "height": 900},
         has_touch=phone,
     )
@@ -62,6 +66,31 @@ def test_axe_finds_nothing_from_the_empty_page_to_an_answer_and_its_sharing(look
     assert faults(look) == []
     look.goto(address)
     look.wait_for_selector(".rows td")
+    assert faults(look) == []
+
+
+@pytest.mark.parametrize("look", MORE_LOOKS, indirect=True)
+def test_axe_finds_nothing_in_what_opens(look: Page, server: Server):
+    look.goto(server.url)
+    ask(look, MARIE)
+    wait_for_the_end(look)
+    look.click(".why >> nth=0")
+    look.wait_for_selector(".evidence .statements")
+    look.click(".graph-open >> nth=0")
+    look.wait_for_selector("figure.graph svg")
+    look.evaluate("document.getElementById('sessions').open = true")
+    look.click("#sessions .menu > summary >> nth=0")
+    look.wait_for_selector("#sessions .choices >> nth=0")
+    assert faults(look) == []
+    look.click("#about-open")
+    look.wait_for_selector("#about h2")
+    assert faults(look) == []
+    look.keyboard.press("Escape")
+    look.focus(".rows a >> nth=0")
+    look.wait_for_selector(".card")
+    write(look, "")
+    look.locator(".cm-content").press_sequentially("SELECT * { ?x wdt:discov")
+    look.wait_for_selector(".cm-tooltip-autocomplete li")
     assert faults(look) == []
 
 

@@ -106,7 +106,9 @@ def test_a_changed_query_is_kept_shared_and_opened_by_its_link(answered: Page, s
     other.goto(address)
     other.wait_for_selector(".sparql .rows td.number")
     assert written(other) == NUMBERS
-    assert other.locator(".rows >> nth=0 >> css=tbody tr").count() == 2  # the answer's own
+    own = other.locator(".rows >> nth=0 >> css=tbody tr")
+    own.nth(1).wait_for()
+    assert own.count() == 2
     other.context.close()
     page.click("text=Back to the answer's query")
     assert "wdt:P61" in written(page)

@@ -45,7 +45,10 @@ def ask(page: Page, question: str) -> None:
 
 
 def wait_for_the_end(page: Page, run: int = 0) -> None:
-    page.wait_for_selector(f".run >> nth={run} >> css=.foot")
+    """Until a run is answered, and its rows and its editor are there."""
+    there = """number => { const run = document.querySelectorAll(".run")[number];
+      return run?.querySelector(".foot") && !run.querySelector("[aria-busy=true]"); }"""
+    page.wait_for_function(there, arg=run)
 
 
 def open_steps(page: Page) -> None:

@@ -44,6 +44,13 @@ export function fileName(href) {
   }
 }
 
+/** A text that is nothing but numbers and dates, each as a cell has it; one that may stand for a month or a year stays. */
+export function readable(text) {
+  const [, list, rest] = /^(.*?)( … \(\+\d+\))?$/s.exec(text);
+  const shown = list.split(", ").map((part) => /^-?\d+(?:\.\d+)?$/.test(part) ? grouped(part) : /-\d\d-(?!01)\d\d$/.test(part) && DATE.test(part) ? dated(part) : null);
+  return shown.includes(null) ? text : shown.join(language === "zh" ? "、" : "; ") + (rest ?? "");
+}
+
 /** Digits in groups, none of them changed; those of four, which may be years, are left alone. */
 function grouped(text) {
   const found = /^([+-]?)(\d{5,})(?:\.(\d+))?$/.exec(text);

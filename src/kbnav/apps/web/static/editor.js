@@ -19,10 +19,11 @@ export class QueryEditor {
     this.plain = h("textarea", { class: "query", rows: Math.min(16, query.split("\n").length + 1), spellcheck: "false", "aria-label": label, dir: "ltr", readonly: readOnly });
     this.plain.value = query;
     this.plain.addEventListener("input", change);
-    this.element = h("div", { class: "editor", dir: "ltr" }, this.plain);
+    this.element = h("div", { class: "editor", dir: "ltr", "aria-busy": "true" }, this.plain);
     // Keys of the page, such as the slash, are letters here; Escape closes a list of completions and stops no run.
     this.element.addEventListener("keydown", (event) => event.stopPropagation());
-    this.ready = this.load().catch(() => this.plain.hidden = false); // without its parts, a plain field is left
+    this.ready = this.load().catch(() => this.plain.hidden = false) // without its parts, a plain field is left
+      .finally(() => this.element.setAttribute("aria-busy", "false"));
   }
 
   get value() {

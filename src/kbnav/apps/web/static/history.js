@@ -21,9 +21,11 @@ export class History {
   }
 
   async load(current) {
+    const found = await call("/api/sessions").catch(() => this.found);
+    const same = current === this.current && JSON.stringify(found) === JSON.stringify(this.found);
     this.current = current;
-    this.found = await call("/api/sessions").catch(() => this.found);
-    this.show();
+    this.found = found;
+    if (!same) this.show(); // or a menu that somebody has just opened would close
   }
 
   show() {

@@ -80,6 +80,7 @@ class ResultView {
 
   async load() {
     const turn = ++this.asked;
+    this.element.setAttribute("aria-busy", "true");
     const { start, sort, descending, find } = this.state;
     const query = new URLSearchParams({ start, count: PAGE, sort, descending, find, ...this.more });
     try {
@@ -95,6 +96,7 @@ class ResultView {
       this.problem.hidden = false;
     }
     this.tell();
+    this.element.setAttribute("aria-busy", "false");
   }
 
   show(page) {

@@ -3,6 +3,7 @@
 import { absent } from "./absent.js";
 import { againButtons } from "./again.js";
 import { Awaited } from "./awaited.js";
+import { readable } from "./cells.js";
 import { call } from "./client.js";
 import { copyButton } from "./copy.js";
 import { h, s } from "./dom.js";
@@ -102,7 +103,7 @@ export class RunView {
     const base = this.offered.share ? `/api/shared/${encodeURIComponent(this.offered.share)}` : answer.result && `/api/results/${encodeURIComponent(answer.result.id)}`;
     this.words.replaceChildren(
       HEADS[answer.status] ? h("p", { class: "head" }, HEADS[answer.status]) : "",
-      answer.text ? h("p", { class: "text", dir: "auto" }, answer.text) : "",
+      answer.text ? h("p", { class: "text", dir: "auto" }, readable(answer.text)) : "",
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
       absent(answer.absence),
       ...doubts(answer.doubts ?? []),

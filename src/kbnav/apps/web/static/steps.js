@@ -93,7 +93,7 @@ function action(call) {
   const isQuery = call.tool === "execute_query" && typeof query === "string";
   const unrestricted = { kind: "any", direction: "both" };
   const told = Object.entries(isQuery ? others : call.arguments).filter(([name, value]) => unrestricted[name] !== value);
-  const given = told.map(([, value]) => value).filter((value) => !["", null, false, 0].includes(value));
+  const given = told.map(([, value]) => value).filter((value) => !["", null, false, 0].includes(value) && !(Array.isArray(value) && !value.length));
   const text = given.map((value) => typeof value === "string" ? value : JSON.stringify(value)).join(", ");
   return [h("p", { class: "action" }, h("code", {}, call.tool), " ", h("span", { dir: "auto" }, text)), isQuery && h("pre", { class: "query" }, query)];
 }
