@@ -31,6 +31,8 @@ from kbnav.trajectory import to_json
 
 _log = logging.getLogger(__name__)
 
+Build = Callable[[str, KnowledgeBase, Settings], System]
+"""Builds a system on an open knowledge base."""
 OWN_TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
 
@@ -108,7 +110,7 @@ def evaluate(
     stopped: Callable[[], object] = lambda: False,
     on_gold: golden.Listener | None = None,
     on_progress: Callable[[Progress], None] | None = None,
-    build: Callable[[str, KnowledgeBase, Settings], System] = build_system,
+    build: Build = build_system,
 ) -> Ended:
     """Run, or go on with, the evaluation in ``folder``. Raises StopRun; what was answered until then is saved.
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +17,7 @@ from kbnav.apps.cli.scores import show_comparison
 from kbnav.apps.cli.terminal import from_csv, print_json
 
 if TYPE_CHECKING:
-    from kbnav.evaluation.evaluate import Plan
+    from kbnav.evaluation.evaluate import Build, Plan
     from kbnav.evaluation.runner import Ended
     from kbnav.settings import Settings
 
@@ -23,6 +26,13 @@ OnlyOption = Annotated[
     Path | None, typer.Option("--only", metavar="FILE", help="File with the ids of the questions, one a line.")
 ]
 RetryOption = Annotated[bool, typer.Option("--retry-failed", help="Ask failed questions again.")]
+
+
+class Place(StrEnum):
+    """Where questions are asked."""
+
+    here = "here"
+    ray = "ray"
 
 
 @dataclass(frozen=True)
@@ -57,6 +67,26 @@ class Benchmark(AskedOf):
         float | None, typer.Option("--max-seconds", metavar="SECONDS", min=0, help="Stop after so much time.")
     ] = None
     retry_failed: RetryOption = False
+    on: Annotated[
+        Place, typer.Option("--on", help="Who asks: this process, or the machines of a Ray cluster (RAY_ADDRESS).")
+    ] = Place.here
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", metavar="N", min=1, help="Processes of the cluster; default: as its processors."),
+    ] = None
+
+    @contextmanager
+    def builder(self) -> Iterator[Build]:
+        """What builds the system where the questions are to be asked. Raises UsageError."""
+        if self.on is Place.here:
+            from kbnav.evaluation.systems import build_system
+
+            yield build_system
+            return
+        from kbnav.evaluation.on_ray import on_ray
+
+        with on_ray(self.jobs, self.workers) as build:
+            yield build
 
     def settings(self, **more: object) -> Settings:
         """The settings under these options and ``more``. Raises UsageError."""
@@ -105,7 +135,8 @@ def run(
         return
     if not as_json:
         print(foretell_plan(plan, out), file=sys.stderr)
-    done = _run_one(plan, parts(without), out, quiet=as_json)
+    with of.builder() as build:
+        done = _run_one(plan, parts(without), out, build, quiet=as_json)
     if as_json:
         print_json(_told(out, done))
     raise typer.Exit(0 if done == "done" else 1)
@@ -128,7 +159,8 @@ def ablate(
     told: list[dict[str, Any]] = []
     for names in ("", *without):
         folder = out / (f"without-{names.replace(',', '-')}" if names else "full")
-        done = _run_one(plan, parts([names]), folder, quiet=as_json)
+        with of.builder() as build:
+            done = _run_one(plan, parts([names]), folder, build, quiet=as_json)
         told.append(_told(folder, done))
         if done != "done":
             break
@@ -177,8 +209,9 @@ def sweep(
     for one in given:
         for folder in folders(out, one.name, repeat):
             plan = of.plan(dataset.name, of.settings(options=one.options), of.system)
-            if _run_one(plan, [], folder, quiet=as_json) != "done":
-                raise typer.Exit(1)
+            with of.builder() as build:
+                if _run_one(plan, [], folder, build, quiet=as_json) != "done":
+                    raise typer.Exit(1)
     rows = [row(one, folders(out, one.name, repeat)) for one in given]
     write_whole(out / "sweep.csv", to_csv(rows))
     write_whole(out / "sweep.md", markdown(rows))
@@ -206,7 +239,7 @@ def ids_in(path: Path | None) -> frozenset[str]:
     return frozenset(name.strip() for name in ids if name.strip())
 
 
-def _run_one(plan: Plan, without: list[str], out: Path, *, quiet: bool) -> Ended:
+def _run_one(plan: Plan, without: list[str], out: Path, build: Build, *, quiet: bool) -> Ended:
     """Run a plan, less what is left out, into a folder; then score it, finished or not, and unless quiet print that."""
     from contextlib import closing
     from dataclasses import replace
@@ -219,7 +252,7 @@ def _run_one(plan: Plan, without: list[str], out: Path, *, quiet: bool) -> Ended
     plan = replace(plan, settings=leave_out(plan.settings, without))
     line = ProgressLine()
     with stop_on_signals() as stop, closing(line):
-        ended = evaluate(plan, out, stopped=stop.is_set, on_gold=Counter("gold answers"), on_progress=line)
+        ended = evaluate(plan, out, stopped=stop.is_set, on_gold=Counter("gold answers"), on_progress=line, build=build)
     if (out / "questions.jsonl").exists():
         saved = read_saved_run(out)
         if any(saved.gold[name].known for name in saved.info.questions if name in saved.gold):
