@@ -11,7 +11,10 @@ import pytest
 from kbnav.errors import Banned, CredentialsError, ServiceError, UsageError
 from kbnav.evaluation.records import QUESTIONS, read_records
 from kbnav.evaluation.runner import Limits, Progress, begin_run, check_limits, run_questions
+from kbnav.evaluation.systems import build_system
+from kbnav.knowledge.base import KnowledgeBase
 from kbnav.settings import Settings
+from kbnav.trajectory import Call, Step
 from tests.evaluation.parts import Script, info_of, table
 
 ASKED = {f"q{number}": f"question {number}?" for number in range(12)}
@@ -170,3 +173,19 @@ def test_a_cost_limit_needs_a_price():
     check_limits(Limits(cost=1.0), "gpt-4o", ["gpt-4o"])
     check_limits(Limits(cost=1.0), "offline", [])
     check_limits(Limits(), "gpt-4o", [])
+
+
+@pytest.mark.parametrize("name", ["skb", "rrf"])
+def test_a_system_tells_of_each_step_while_it_answers(name: str, demo_kb: KnowledgeBase, demo_home: Path):
+    system = build_system(name, demo_kb, Settings(kb="demo", home=demo_home, language="en"))
+    told: list[tuple[Call, Step | None]] = []
+    question = "Which instrument made by somebody from Little Mew has a love letter hidden in it?"
+    assert system.watched
+    run, failure = system.watched(question, {}, lambda call, step: told.append((call, step)))
+    assert failure is None
+    assert [step.number for _, step in told if step] == [step.number for step in run.steps] != []
+    for call, step in told:
+        assert step is None or step.call == call
+    begun = [call for call, step in told if step is None]
+    assert begun == ([step.call for step in run.steps] if name == "skb" else [])
+    assert system.ask(question).run.outcome.ranking == run.outcome.ranking

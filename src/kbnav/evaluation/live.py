@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -61,7 +60,7 @@ class Live:
                 text = json.dumps(list(self._open.values()), ensure_ascii=False)
             if text != before or time.monotonic() - written > _BEAT:
                 before, written = text, time.monotonic()
-                part = self._path.with_suffix(f".{os.getpid()}.part")
+                part = self._path.with_suffix(".part")  # one process writes a run, and what a kill left is written over
                 with suppress(OSError):
                     part.write_text(text, encoding="utf-8", errors="replace")
                     part.replace(self._path)
