@@ -108,7 +108,8 @@ def on_ray(jobs: int, workers: int | None = None) -> Iterator[Build]:
         if not ray.is_initialized():
             ray.init(log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
             stack.callback(ray.shutdown)
-        processors = ray.cluster_resources().get("CPU", 1.0)  # type: ignore[no-untyped-call]
+        cluster: Any = ray  # it has types for some of its calls only
+        processors = cluster.cluster_resources().get("CPU", 1.0)
         count = min(jobs, workers or int(processors))
         share = min(1.0, processors / count)
 
