@@ -38,6 +38,7 @@ _FREE = frozenset(
         "model_retries",
         "model_timeout",
         "prices",
+        "skb_graph",
     }
 )
 """Settings that may change between the parts of a run: they change no answer, or RunInfo has them under ``kb``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kbnav.knowledge.service.http import HttpClient
     from kbnav.knowledge.several import SeveralKB
     from kbnav.knowledge.skb.kb import SkbKB
+    from kbnav.knowledge.skb.store import SKB
     from kbnav.knowledge.wikidata.kb import WikidataKB
 
 _LIVE = ("wikidata", "wikidata-qlever")
@@ -212,7 +213,7 @@ def _name_index(settings: Settings, folder: str) -> SkbKB | None:
         return None
     if not is_skb(Path(folder) / INDEX):
         raise UsageError(f"{folder} has no name index: `kbnav endpoint index URL --out {folder}` makes it")
-    return _open_skb(settings, Path(folder) / INDEX)
+    return _open_skb(settings.model_copy(update={"skb_graph": ""}), Path(folder) / INDEX)
 
 
 def _open_skb(settings: Settings, folder: Path, queries: int = QUERIES) -> SkbKB:
@@ -229,7 +230,30 @@ def _open_skb(settings: Settings, folder: Path, queries: int = QUERIES) -> SkbKB
     name, key = read_meta(folder).encoder, settings.api_key.get_secret_value()
     served = name.startswith("openai:")  # any other encoder is found without settings
     encoder = encoders.load(name, base_url=settings.base_url, api_key=key) if served else None
-    return SkbKB(SKB.open(folder, encoder), query_timeout=settings.limits.query_timeout, workers=queries)
+    skb = SKB.open(folder, encoder)
+    closed = _walked_elsewhere(settings, skb) if settings.skb_graph else _nothing
+    return SkbKB(skb, query_timeout=settings.limits.query_timeout, workers=queries, closed=closed)
+
+
+def _walked_elsewhere(settings: Settings, skb: SKB) -> Callable[[], None]:
+    """Let an SKB's graph be walked at an endpoint; what closes that. Raises DataError where it has another graph."""
+    from kbnav.knowledge.skb.sparql_graph import SparqlGraph
+
+    name = settings.skb_graph
+    endpoint = open_endpoint(settings, name, settings.sparql.get(name) or SparqlSource(url=name))
+    try:
+        graph = SparqlGraph(endpoint.select, skb.nodes, skb.relation_names, skb.meta.edges)
+        graph.check()
+    except BaseException:
+        endpoint.close()
+        skb.close()
+        raise
+    skb.graph = graph
+    return endpoint.close
+
+
+def _nothing() -> None:
+    """What is called where nothing is to be closed."""
 
 
 @contextmanager

@@ -173,6 +173,25 @@ def check(skb: AnySkbArgument, as_json: JsonOption = False) -> None:
     print(f"{skb} is whole")
 
 
+def export(
+    skb: AnySkbArgument,
+    rdf: Annotated[
+        Path, typer.Option("--rdf", metavar="FILE", help="Turtle to write: .ttl, or .ttl.gz.", show_default=False)
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Write an SKB as RDF, for a SPARQL engine: its nodes with names and short fields, and its edges."""
+    from kbnav.knowledge.skb.export import export_rdf
+    from kbnav.knowledge.skb.store import SKB
+
+    with SKB.open(_folder(skb)) as opened, Progress(_console()) as progress:
+        written = export_rdf(opened, rdf, progress=progress)
+    if as_json:
+        print_json({"out": str(rdf), **written._asdict()})
+    else:
+        print(f"{rdf}: {written.nodes:,} nodes, {written.edges:,} edges, {written.bytes:,} bytes")
+
+
 def update(
     skb: SkbArgument,
     nodes: NodesOption = None,
@@ -327,4 +346,5 @@ def _console() -> Console:
 app.add(build)
 app.add(info)
 app.add(check)
+app.add(export)
 app.add(update)

@@ -226,6 +226,10 @@ class EndpointKB:
         named = {self._data.names.short(iri): label for iri, label in labels.items()}
         return replace(table, labels=named, prefixes=self._data.names.prefixes)
 
+    def select(self, query: str) -> AnswerTable:
+        """The rows of a query that is sent as it is, without labels; ``execute_query`` is for queries of others."""
+        return self._select(query)
+
     def _select(self, query: str, *, accept: str = ACCEPT_ROWS) -> AnswerTable:
         parameters = {"query": query}
         if self._address.graph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -47,7 +47,15 @@ _read = reading("the knowledge base")
 class SkbKB:
     """A built SKB as a knowledge base. Ids are the nodes' own; a relation's id is its name."""
 
-    def __init__(self, skb: SKB, *, query_timeout: float = 60.0, memory_limit: int = 4 << 30, workers: int = 2) -> None:
+    def __init__(
+        self,
+        skb: SKB,
+        *,
+        query_timeout: float = 60.0,
+        memory_limit: int = 4 << 30,
+        workers: int = 2,
+        closed: Callable[[], None] = lambda: None,
+    ) -> None:
         """Serve an open SKB.
 
         Args:
@@ -55,8 +63,9 @@ class SkbKB:
             query_timeout: seconds for a SPARQL query.
             memory_limit: bytes of address space for a SPARQL query.
             workers: SPARQL queries that run at once.
+            closed: called when this is closed, for what was opened with it.
         """
-        self.skb = skb
+        self.skb, self._closed = skb, closed
         self.relations = Relations(skb)
         self._sparql = (
             SparqlStore(
@@ -80,6 +89,7 @@ class SkbKB:
         if self._sparql:
             self._sparql.close()
         self.skb.close()
+        self._closed()
 
     @property
     def name(self) -> str:
