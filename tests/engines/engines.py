@@ -32,7 +32,7 @@ ServerPort=127.0.0.1:{sql}
 DisableUnixSocket=1
 ServerThreads=10
 CheckpointInterval=0
-NumberOfBuffers=2000
+NumberOfBuffers={buffers}
 MaxDirtyBuffers=1200
 DirsAllowed={folder}
 MaxClientConnections=5
@@ -41,10 +41,9 @@ ServerPort=127.0.0.1:{http}
 ServerThreads=5
 ServerRoot={folder}
 [SPARQL]
-ResultSetMaxRows=50
-MaxQueryExecutionTime=3
+ResultSetMaxRows={rows}
+MaxQueryExecutionTime={seconds}
 """
-"""A small Virtuoso that gives at most 50 rows and 3 seconds."""
 
 
 def free_port() -> int:
@@ -65,13 +64,17 @@ def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 30.0) 
 
 
 @contextmanager
-def virtuoso(folder: Path, turtle: str) -> Iterator[str]:
-    """Virtuoso with some Turtle in one graph, and a text index over it; gives the address for queries."""
+def virtuoso(folder: Path, turtle: str, *, rows: int = 50, seconds: int = 3, buffers: int = 2000) -> Iterator[str]:
+    """Virtuoso with some Turtle in one graph, and a text index over it; gives the address for queries.
+
+    It gives at most so many ``rows`` and ``seconds``, and keeps so many ``buffers`` of 8 KB.
+    """
     command, client = shutil.which("virtuoso-t"), shutil.which("isql-vt")
     if command is None or client is None:
         pytest.skip("no virtuoso-t and isql-vt (Debian's virtuoso-opensource; see .ci/packages)")
     sql, http = free_port(), free_port()
-    (folder / "virtuoso.ini").write_text(CONFIGURATION.format(sql=sql, http=http, folder=folder))
+    given = {"sql": sql, "http": http, "folder": folder, "rows": rows, "seconds": seconds, "buffers": buffers}
+    (folder / "virtuoso.ini").write_text(CONFIGURATION.format(**given))
     (folder / "data.ttl").write_text(turtle, encoding="utf-8")
     process = subprocess.Popen(
         [command, "+foreground", "+configfile", "virtuoso.ini"],
@@ -83,6 +86,7 @@ def virtuoso(folder: Path, turtle: str) -> Iterator[str]:
         url = f"http://127.0.0.1:{http}/sparql"
         wait_for(url, process)
         load = (
+            "log_enable(2);"  # each row by itself, and none to a log: for much data many times quicker
             "DB.DBA.RDF_OBJ_FT_RULE_ADD(null, null, 'All');"
             f"DB.DBA.TTLP(file_to_string_output('{folder}/data.ttl'), '', 'urn:data');"
             "DB.DBA.VT_INC_INDEX_DB_DBA_RDF_OBJ();"
