@@ -40,7 +40,6 @@ from tests.engines.engines import virtuoso
 
 AGENTS = (
     Entrant("skb", "skb", {}),
-    Entrant("pasemiqa, ranker", "pasemiqa", {"planner": "ranker", "matching": "exact"}),
     Entrant("pasemiqa, in-context", "pasemiqa", {"planner": "in-context"}, standin=True),
     Entrant("rog, in-context", "rog", {"planner": "in-context"}, standin=True),
     Entrant("tog", "tog", {}, standin=True),

@@ -242,7 +242,7 @@ def _walked_elsewhere(settings: Settings, skb: SKB) -> Callable[[], None]:
     name = settings.skb_graph
     endpoint = open_endpoint(settings, name, settings.sparql.get(name) or SparqlSource(url=name))
     try:
-        graph = SparqlGraph(endpoint.select, skb.nodes, skb.relation_names, skb.meta.edges)
+        graph = SparqlGraph(endpoint.select, skb.nodes, skb.type_names, skb.relation_names, skb.meta.edges)
         graph.check()
     except BaseException:
         endpoint.close()

@@ -85,6 +85,12 @@ def test_every_walk_finds_what_the_skb_itself_finds(demo):
         targets, relations = own.row(int(some[3]))
         assert graph.has_edge(some[3], int(relations[0]), int(targets[0]))
         assert not graph.has_edge(some[3], int(relations[0]), some[3])
+        typed = [Hop(None, "both", skb.type_range("person")), Hop(None, "both", skb.type_range("instrument"))]
+        assert len(own.ends(some[1], typed)) > 0
+        np.testing.assert_array_equal(graph.ends(some[1], typed), own.ends(some[1], typed))
+        ranges = skb.type_range("instrument"), skb.type_range("person")
+        for relation in range(len(skb.relation_names)):
+            assert graph.sample(relation, *ranges, 7) == own.sample(relation, *ranges, 7)
         with pytest.raises(UsageError, match="reads the whole graph"):
             graph.all_edges()
 
@@ -129,7 +135,7 @@ def test_another_graph_or_a_cut_result_is_not_taken_for_the_skbs(demo, demo_home
         pass
     cut = AnswerTable(("n", "r"), (), cut="at most 50 rows")
     with pytest.raises(ServiceError, match="a walk needs all its rows: at most 50 rows"):
-        SparqlGraph(lambda _: cut, skb.nodes, skb.relation_names, 1).row(0)
+        SparqlGraph(lambda _: cut, skb.nodes, skb.type_names, skb.relation_names, 1).row(0)
 
 
 def test_the_command_writes_turtle_packed_or_not(tmp_path, monkeypatch, capsys, demo_home):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Literal
 from urllib.parse import unquote
 
@@ -23,9 +24,11 @@ from kbnav.knowledge.sparql.prefixes import SKB_PREFIXES
 
 BATCH = 500
 """Nodes that one query is told to go on from."""
+SAMPLED = 10_000
+"""Edges that a sample is drawn from."""
 KEPT = 10_000
 """Rows that are kept, as a walk comes by a node again and again."""
-_NODE, _RELATION = SKB_PREFIXES["node"], SKB_PREFIXES["rel"]
+_NODE, _TYPE, _RELATION = (SKB_PREFIXES[name] for name in ("node", "type", "rel"))
 _EMPTY = np.empty(0, np.int32)
 
 Select = Callable[[str], AnswerTable]
@@ -35,12 +38,16 @@ Select = Callable[[str], AnswerTable]
 class SparqlGraph(Graph):
     """The walks of ``Graph``, each as one query or a few."""
 
-    def __init__(self, select: Select, nodes: NodeTable, relations: Sequence[str], edges: int) -> None:
-        """``nodes``, the names of ``relations`` by number and the number of ``edges`` are the SKB's."""
+    def __init__(
+        self, select: Select, nodes: NodeTable, types: Sequence[str], relations: Sequence[str], edges: int
+    ) -> None:
+        """``nodes``, the names of ``types`` and ``relations`` by number and the number of ``edges`` are the SKB's."""
         self._select, self._table, self._edges = select, nodes, edges
         names = local_names(relations)
         self._iris = [f"<{_RELATION}{name}>" for name in names]
         self._numbers = {f"{_RELATION}{name}": number for number, name in enumerate(names)}
+        kinds = [f"<{_TYPE}{name}>" for name in local_names(types)]
+        self._kinds = dict(zip(pairwise(nodes.type_start), kinds, strict=True))
         self._dtype = relation_dtype(len(relations))
         self._rows = lru_cache(KEPT)(self._row)
 
@@ -90,12 +97,27 @@ class SparqlGraph(Graph):
 
     def ends(self, node: int, path: Sequence[Hop], limit: int | None = None) -> Nodes:
         """See ``Graph``; the whole path is one query, unless a hop on the way may lead to some types only."""
-        if limit is not None or not path or any(hop.within for hop in path[:-1]):
+        if limit is not None or not path or any(hop.within and hop.within not in self._kinds for hop in path[:-1]):
             return super().ends(node, path, limit)
         names = [self._iri(node), *(f"?n{place}" for place in range(1, len(path) + 1))]
-        steps = (self._step(names[place], names[place + 1], hop, place) for place, hop in enumerate(path))
+        steps = (
+            f"{{ {self._step(start, end, hop, place)} }} {self._typed(end, hop.within)}"
+            for place, (hop, (start, end)) in enumerate(zip(path, pairwise(names), strict=True))
+        )
         found = self._found(self._asked(f"SELECT DISTINCT {names[-1]} {{ {' '.join(steps)} }}"))
         return _within(np.unique(found).astype(np.int32), path[-1])
+
+    def sample(
+        self, relation: int, sources: tuple[int, int], targets: tuple[int, int], limit: int
+    ) -> list[tuple[int, int]]:
+        """See ``Graph``; spread over the ``SAMPLED`` that the engine gives first."""
+        pattern = f"?s {self._iris[relation]} ?o . {self._typed('?s', sources)} {self._typed('?o', targets)}"
+        rows = self._asked(f"SELECT ?s ?o {{ {pattern} }} LIMIT {SAMPLED}")
+        pairs = zip(self._found(rows).tolist(), self._found([row[1:] for row in rows]).tolist(), strict=True)
+        fit = sorted(
+            (one, other) for one, other in pairs if sources[0] <= one < sources[1] and targets[0] <= other < targets[1]
+        )
+        return [fit[place] for place in np.unique(np.linspace(0, len(fit) - 1, limit).astype(int))] if fit else []
 
     def __getattr__(self, name: str) -> Any:
         """Raise UsageError for the arrays of all edges, which other methods of ``Graph`` read."""
@@ -118,6 +140,11 @@ class SparqlGraph(Graph):
         either = f"VALUES {relation} {{ {self._any()} }} " if hop.relation is None else ""
         ways = {"out": f"{either}{start} {relation} {end} .", "in": f"{either}{end} {relation} {start} ."}
         return " UNION ".join(f"{{ {ways[way]} }}" for way in _ways(hop.direction))
+
+    def _typed(self, name: str, within: tuple[int, int] | None) -> str:
+        """That a variable has the type whose nodes are ``within``; nothing where that is no type."""
+        kind = self._kinds.get(within) if within else None
+        return f"{name} a {kind} ." if kind else ""
 
     def _any(self) -> str:
         return " ".join(self._iris)
