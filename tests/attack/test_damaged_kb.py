@@ -17,7 +17,7 @@ from tests.attack.parts import POLONIUM
 @pytest.fixture
 def broken(demo_kb: SkbKB, tmp_path: Path) -> Path:
     """A copy of the bundled SKB."""
-    return Path(shutil.copytree(demo_kb.skb.folder, tmp_path / "broken", symlinks=True))
+    return Path(shutil.copytree(demo_kb.skb.place, tmp_path / "broken", symlinks=True))
 
 
 def spoil(folder: Path, name: str) -> None:

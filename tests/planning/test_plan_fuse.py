@@ -256,7 +256,7 @@ def test_weights_are_not_chosen_by_what_the_cross_encoder_learned_from(
     judged.write_text(json.dumps({"id": "b", "question": "Where is the bowl?", "nodes": one.answers}))
     given = ["--dataset", str(learned), "--validation", str(judged), "--cross", str(cross)]
     cli = Cli(monkeypatch, capsys)
-    code, _, error = cli("train", "fuse", "--kb", str(market.skb.folder), *given, "--out", str(tmp_path / "out"))
+    code, _, error = cli("train", "fuse", "--kb", str(market.skb.place), *given, "--out", str(tmp_path / "out"))
     assert (code, "1 of the questions were used to train or choose the cross-encoder" in error) == (2, True)
     assert not (tmp_path / "out").exists()
 
@@ -314,7 +314,7 @@ def test_the_command_trains_and_says_what_is_wrong(
 
     learned, judged = write("learned", market.questions(12, 0)), write("judged", market.questions(6, 0))
     foreign = write("foreign", [Asked("who?", ["nobody"])])
-    kb, out = str(market.skb.folder), str(tmp_path / "out")
+    kb, out = str(market.skb.place), str(tmp_path / "out")
     cli = Cli(monkeypatch, capsys)
     code, said, _ = cli("train", "fuse", "--kb", kb, "--dataset", learned, "--validation", judged, "--out", out)
     assert code == 0

@@ -163,7 +163,7 @@ def test_by_default_fifty_nodes_of_vss_are_ranked_again(tmp_path: Path):
 
 def test_a_node_has_so_many_chunks_and_the_trace_tells_where_it_had_more(related: SkbKB, tmp_path: Path):
     encoder = CountingEncoder()
-    with SKB.open(related.skb.data.parent, encoder) as skb:
+    with SKB.open(related.skb.place, encoder) as skb:
         options = MultiVSSOptions(chunks=1, chunk_words=100, aggregate="mean", relations=False, candidates=("person",))
         trace = Trace()
         found = MultiVSS(SkbKB(skb), Blobs(tmp_path / FILE, "vectors"), options).retrieve(QUERY, 2, trace)

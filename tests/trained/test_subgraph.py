@@ -39,13 +39,13 @@ def test_subgraphs_are_put_together_with_a_question_node_each(hall: SkbKB):
         builder.build(f"{door} of {names()[one]}", Found([skb.number(f"t{one}-0")], np.full((1, 2), one, np.float32)))
         for one, door in ((4, "red door"), (7, "blue door"))
     ]
-    batch = together(graphs, skb.vectors.vectors, len(DOORS))
+    batch = together(graphs, skb.vectors, len(DOORS))
     sizes = [len(one.nodes) for one in graphs]
     assert batch.questions.tolist() == [0, sizes[0] + 1]
     assert np.bincount(batch.owner).tolist() == [size + 1 for size in sizes]
     assert not batch.vectors[batch.questions].any()
     assert np.array_equal(
-        batch.vectors[batch.candidates], skb.vectors.vectors[[skb.number("t4-0"), skb.number("t7-0")]]
+        batch.vectors[batch.candidates], skb.vectors.rows(np.array([skb.number("t4-0"), skb.number("t7-0")]))
     )
     assert batch.features[:, 0].tolist() == [4, 7]
     assert len(batch.sources) == 2 * (sum(len(one.sources) for one in graphs) + sum(sizes))

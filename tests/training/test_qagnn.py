@@ -71,14 +71,14 @@ def test_subgraphs_in_one_batch_score_as_they_do_alone(hall: SkbKB):
     skb = hall.skb
     builder, relations = Builder(skb, skb.vectors, most=40), len(skb.meta.relations)
     torch.manual_seed(0)
-    network = Network(Sizes(skb.vectors.vectors.shape[1], 2, relations, 2, 16, 2)).eval()
+    network = Network(Sizes(skb.vectors.dimensions, 2, relations, 2, 16, 2)).eval()
     graphs = [
         builder.build(text, Found([skb.number(f"t{one}-0"), skb.number(f"t{one}-1")], np.ones((2, 2), np.float32)))
         for one, (_, text, _, _) in enumerate(asked(0, 4))
     ]
     with torch.no_grad():
-        whole = network(**tensors(together(graphs, skb.vectors.vectors, relations)))["scores"]
-        alone = [network(**tensors(together([one], skb.vectors.vectors, relations)))["scores"] for one in graphs]
+        whole = network(**tensors(together(graphs, skb.vectors, relations)))["scores"]
+        alone = [network(**tensors(together([one], skb.vectors, relations)))["scores"] for one in graphs]
     assert torch.allclose(whole, torch.cat(alone), atol=1e-5)
 
 

@@ -24,9 +24,8 @@ from kbnav.knowledge.skb.both import LSA_WEIGHT, WEIGHT
 from kbnav.knowledge.skb.fusion import relative_score_fusion
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.parts import TextSearch, VectorSearch
 from kbnav.knowledge.skb.schema import LSA
-from kbnav.knowledge.skb.text import TextIndex
-from kbnav.knowledge.skb.vectors import VectorIndex
 from kbnav.models.offline.skb.paths import Path, Paths, Step, leftover
 from kbnav.models.offline.skb.reading import Mention, Reading, read
 from kbnav.retrieval.common import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, told
@@ -80,8 +79,8 @@ class _Asked(NamedTuple):
     """A text, the indexes that are asked with it, and its vector where it has been encoded."""
 
     text: str
-    words: TextIndex | None
-    vectors: VectorIndex | None
+    words: TextSearch | None
+    vectors: VectorSearch | None
     vector: Vectors | None = None
 
     def near(self, depth: int, ranges: list[tuple[int, int]] | None, among: list[int] | None) -> Hits:
@@ -207,7 +206,7 @@ class GraphRank:
         skb = self._skb
         of_rest = _Asked(rest, skb.text, skb.vectors)
         of_query = _Asked(query, skb.relational_text or skb.text, skb.relational_vectors or skb.vectors)
-        if of_rest.vectors is None or of_query.vectors is None or not len(of_rest.vectors.vectors):
+        if of_rest.vectors is None or of_query.vectors is None or not of_rest.vectors.count:
             return of_rest, of_query
         if of_rest.vectors.encoder_name != of_query.vectors.encoder_name:
             return of_rest, of_query

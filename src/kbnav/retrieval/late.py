@@ -141,7 +141,7 @@ def _opened(folder: Path, skb: SKB) -> list[Piece]:
     if known["data"] != skb.meta.data:
         why = "are of another build of it" if of.is_file() else "are missing"
         raise UsageError(
-            f"{folder}: the vectors of {skb.meta.name} {why}: kbnav train embed {folder} --kb {skb.folder} makes them"
+            f"{folder}: the vectors of {skb.meta.name} {why}: kbnav train embed {folder} --kb {skb.place} makes them"
         )
     pieces: list[Piece] = []
     first = 0

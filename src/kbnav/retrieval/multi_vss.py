@@ -55,7 +55,7 @@ class MultiVSS:
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``. Nodes behind the first so many follow in the order of ``vss``."""
         trace = trace or Trace()
-        if not len(self._vss.index.vectors):
+        if not self._vss.index.count:
             return Ranking()
         vector = self._vss.index.embed(query)
         found = numbers(self._skb, self._vss.nearest(vector, max(k, self._options.first), trace, query))

@@ -51,7 +51,7 @@ class QAGNN(Reranked):
             raise UsageError(
                 f"{folder}: trained with the encoder {card.settings['encoder']}; {kb.name} has {index.encoder_name}"
             )
-        self._vectors, self._builder = index.vectors, Builder(kb.skb, index, most=card.settings["nodes"])
+        self._index, self._builder = index, Builder(kb.skb, index, most=card.settings["nodes"])
         self._network = _read(folder, card)
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
@@ -64,7 +64,7 @@ class QAGNN(Reranked):
             return Ranking()
         with trace.step(self.name, query=query, nodes=len(found.nodes), limit=k) as seen:
             graph = self._builder.build(query, found)
-            batch = together([graph], self._vectors, len(self._skb.meta.relations))
+            batch = together([graph], self._index, len(self._skb.meta.relations))
             with torch.inference_mode():
                 final = self._network(**tensors(batch))["scores"].tolist()
             hits = by_score(found.nodes, final)

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from kbnav.encoders import Vectors
 from kbnav.knowledge.skb.graph import WAYS, Graph
 from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.parts import VectorSearch
 from kbnav.knowledge.skb.store import SKB
-from kbnav.knowledge.skb.vectors import VectorIndex
 from kbnav.retrieval.cross_candidates import Found
 
 MOST_NODES, HOPS = 200, 1
@@ -56,7 +56,7 @@ class Subgraph:
 class Builder:
     """Makes subgraphs of questions over the memory-mapped graph."""
 
-    def __init__(self, skb: SKB, index: VectorIndex, *, most: int = MOST_NODES, hops: int = HOPS) -> None:
+    def __init__(self, skb: SKB, index: VectorSearch, *, most: int = MOST_NODES, hops: int = HOPS) -> None:
         """``index`` has the vectors of nodes and questions."""
         self._skb, self._index, self._most, self._hops = skb, index, most, hops
         self._matcher = NodeMatcher(skb, "exact")
@@ -153,19 +153,18 @@ class Batch(NamedTuple):
     features: Floats
 
 
-def together(graphs: Sequence[Subgraph], vectors: Vectors, relations: int) -> Batch:
+def together(graphs: Sequence[Subgraph], index: VectorSearch, relations: int) -> Batch:
     """Subgraphs as one graph, both directions of each edge and the question's edges with it.
 
-    ``vectors`` are those of all nodes of the SKB, ``relations`` their number there.
+    ``index`` has the vectors of all nodes of the SKB, ``relations`` is their number there.
     """
     sizes = np.array([len(one.nodes) + 1 for one in graphs])
     questions = np.cumsum(sizes) - sizes
     plain = np.concatenate([one.nodes for one in graphs])
     own = np.ones(int(sizes.sum()), bool)
     own[questions] = False
-    width = vectors.shape[1]
-    gathered = np.zeros((len(own), width), np.float32)
-    gathered[own] = vectors[plain]
+    gathered = np.zeros((len(own), index.dimensions), np.float32)
+    gathered[own] = index.rows(plain)
 
     def spread(values: Sequence[npt.NDArray[Any]], filler: float, dtype: type) -> npt.NDArray[Any]:
         whole: npt.NDArray[Any] = np.full(len(own), filler, dtype)

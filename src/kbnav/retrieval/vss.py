@@ -8,7 +8,7 @@ from kbnav.answers import Ranking
 from kbnav.encoders import Vectors, Windowed
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.vectors import VectorIndex
+from kbnav.knowledge.skb.parts import VectorSearch
 from kbnav.retrieval.common import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges, told
 from kbnav.settings import Settings
 from kbnav.trace import Trace
@@ -27,7 +27,7 @@ class VSS:
 
     name = "vss"
 
-    def __init__(self, kb: SkbKB, options: RetrievalOptions, vectors: tuple[VectorIndex, bool] | None = None) -> None:
+    def __init__(self, kb: SkbKB, options: RetrievalOptions, vectors: tuple[VectorSearch, bool] | None = None) -> None:
         """``vectors`` are others than the SKB's own, and whether they are of documents with relations.
 
         Raises UsageError where the SKB has no such vectors, or not the candidates' types.
@@ -44,7 +44,7 @@ class VSS:
 
     def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
         """See ``Retriever``."""
-        if not len(self.index.vectors):
+        if not self.index.count:
             return Ranking()
         return self.nearest(self.index.embed(query), k, trace or Trace(), query)
 
@@ -59,7 +59,7 @@ class VSS:
         return as_ranking(self._skb, hits)
 
 
-def document_vectors(kb: SkbKB, *, relations: bool | None = None) -> tuple[VectorIndex, bool]:
+def document_vectors(kb: SkbKB, *, relations: bool | None = None) -> tuple[VectorSearch, bool]:
     """The vectors of the documents, and whether the documents have relations; ``relations`` as in ``VSSOptions``.
 
     Raises UsageError where the SKB has none.

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from kbnav.errors import UsageError
+from kbnav.knowledge.skb.parts import VectorSearch
 from kbnav.knowledge.skb.schema import Progress
 from kbnav.retrieval.cross_candidates import PER_SYSTEM, SYSTEMS, Candidates, Found
 from kbnav.retrieval.cross_model import Scores
@@ -50,7 +51,7 @@ def train_qagnn(task: Task, options: QAGNNOptions) -> Card | None:
     kb, split = task.kb, task.split
     index, _ = document_vectors(kb, relations=options.relations)
     candidates = Candidates.open(kb, task.settings, options.systems, options.depth, {})
-    network, sizes = _network(task, options, index.vectors.shape[1])
+    network, sizes = _network(task, options, index.dimensions)
     drawn = weights_sha256(network)
     work = Work(task, options, machine, drawn, {"encoder": index.encoder_name})
     args = work.arguments(TrainingArguments, remove_unused_columns=False)
@@ -59,7 +60,7 @@ def train_qagnn(task: Task, options: QAGNNOptions) -> Card | None:
     lists = read_lists(found["validation"], split.validation)
     learned = _telling(found["training"], split)
     built = lru_cache(_BUILT)(lambda one: builder.build(one.example.text, Found(list(one.nodes), one.features)))
-    make = partial(_collate, built=built, vectors=index.vectors, relations=len(kb.skb.meta.relations))
+    make = partial(_collate, built=built, index=index, relations=len(kb.skb.meta.relations))
     ended = work.run(_trainer(network, args, learned, lists, make, task.schedule.batch))
     if ended is None:
         return None
@@ -110,7 +111,7 @@ def _telling(plain: Sequence[Mapping[str, Any]], split: Split) -> list[Listed]:
 
 
 def _collate(
-    lists: Sequence[Listed], *, built: Callable[[Listed], Subgraph], vectors: Any, relations: int
+    lists: Sequence[Listed], *, built: Callable[[Listed], Subgraph], index: VectorSearch, relations: int
 ) -> dict[str, Any]:
     """A batch of the network's: subgraphs, which candidates answer, and where each question's candidates begin."""
     import torch
@@ -118,7 +119,7 @@ def _collate(
     right = np.concatenate([one.right for one in lists])
     starts = np.cumsum([0, *(len(one.nodes) for one in lists)])
     more = {"labels": torch.from_numpy(right), "starts": torch.from_numpy(starts)}
-    return tensors(together([built(one) for one in lists], vectors, relations)) | more
+    return tensors(together([built(one) for one in lists], index, relations)) | more
 
 
 def _trainer(network: Any, args: Any, learned: Sequence[Listed], lists: Sequence[Listed], make: Any, batch: int) -> Any:

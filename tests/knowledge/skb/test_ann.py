@@ -159,7 +159,7 @@ def test_an_skb_has_it_checked_kept_and_dropped(tmp_path: Path, rows: Vectors) -
     with SKB.open(out, Rows(rows)) as skb:
         assert skb.vectors is not None
         assert [n for n, _ in skb.vectors.search("17", limit=1)] == [17]
-        graph = skb.data / "vectors-ann" / "graph.faiss"
+        graph = out / skb.meta.data / "vectors-ann" / "graph.faiss"
     assert check(out) == []
     whole = graph.read_bytes()
     graph.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))

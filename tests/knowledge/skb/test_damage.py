@@ -21,7 +21,7 @@ from kbnav.settings import Settings
 @pytest.fixture
 def copy(demo_kb: SkbKB, tmp_path: Path) -> Path:
     """A copy of the bundled SKB, which may be spoiled."""
-    return Path(shutil.copytree(demo_kb.skb.folder, tmp_path / "demo", symlinks=True))
+    return Path(shutil.copytree(demo_kb.skb.place, tmp_path / "demo", symlinks=True))
 
 
 def data(folder: Path) -> Path:

@@ -154,6 +154,6 @@ def test_the_view_writes_texts_as_they_are(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "n.jsonl", [{"id": "1", "name": "n", "text": text}])
     build(TableSource([tmp_path / "n.jsonl"]), tmp_path / "s.skb", WITH_SPARQL)
     with SKB.open(tmp_path / "s.skb") as skb:
-        store = Store.read_only(str(skb.data / "rdf"))
+        store = Store.read_only(str(skb.store.triples()))
         quads = list(store.quads_for_pattern(None, NamedNode(SKB_PREFIXES["field"] + "text"), None))
     assert [quad.object for quad in quads] == [Literal(text)]

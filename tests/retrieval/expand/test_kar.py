@@ -315,7 +315,7 @@ def test_ablations_reach_the_system_by_name(guitars: SkbKB):
 
 def test_names_met_again_are_not_encoded_again(skb: SKB):
     encoder = CountingEncoder()
-    with SKB.open(skb.data.parent, encoder) as counted:
+    with SKB.open(skb.place, encoder) as counted:
         similarity = similarity_for(counted, "vss")
         for nodes, expected in (([2, 3], ["storm", "Lark", "Wren"]), ([3, 5, 2], ["Storm Crow"])):
             encoder.asked.clear()

@@ -119,7 +119,7 @@ def _faults(kb: KnowledgeBase) -> list[str]:
     from kbnav.knowledge.skb.kb import as_skb
     from kbnav.knowledge.skb.maintenance import check
 
-    return check(as_skb(kb, "the check").skb.folder)
+    return check(Path(as_skb(kb, "the check").skb.place))
 
 
 def missing_labels(rows: Sequence[Row], head: AnswerTable) -> list[str]:

@@ -12,8 +12,8 @@ from kbnav.evaluation.synthesis.lexicon import Lexicon
 from kbnav.evaluation.synthesis.phrases import Reworded, is_content, is_literal, phrases, reword
 from kbnav.evaluation.synthesis.requirements import Requirement
 from kbnav.evaluation.synthesis.texts import Numbers, Texts
+from kbnav.knowledge.skb.parts import NAME_WEIGHT, TextSearch
 from kbnav.knowledge.skb.store import SKB
-from kbnav.knowledge.skb.text import NAME_WEIGHT, TextIndex
 
 MOST_ANSWERS = 20
 MARGIN, FACTOR = 2, 2
@@ -55,7 +55,9 @@ def relations_fault(requirement: Requirement, *, text: bool) -> str:
 class TextChecker:
     """Finds a phrase of the gold node's text which, with the relations and only with them, picks the answers."""
 
-    def __init__(self, skb: SKB, texts: Texts, index: TextIndex, lexicon: Lexicon, empty: Collection[str] = ()) -> None:
+    def __init__(
+        self, skb: SKB, texts: Texts, index: TextSearch, lexicon: Lexicon, empty: Collection[str] = ()
+    ) -> None:
         """``empty`` are words that say too little to be asked for."""
         self._skb, self._texts, self._index, self._lexicon, self._empty = skb, texts, index, lexicon, frozenset(empty)
 

@@ -29,8 +29,8 @@ from kbnav.evaluation.synthesis.templates import (
 from kbnav.evaluation.synthesis.texts import text_fields
 from kbnav.evaluation.synthesis.wording import Wording
 from kbnav.knowledge.skb.names import NameIndex, normalise
+from kbnav.knowledge.skb.parts import TextSearch
 from kbnav.knowledge.skb.store import SKB
-from kbnav.knowledge.skb.text import TextIndex
 
 SHAPES: Mapping[str, float] = {"1": 3, "2": 3, "1&1": 3, "2&1": 1, "1&2": 1, "2=1": 1, "1=2": 1}
 """How often a shape is sampled, beside the others that the templates have; shapes not named here count 1."""
@@ -217,7 +217,7 @@ class Sampler:
 _SHORTEST_NAME = 2
 
 
-def indexes(skb: SKB) -> tuple[TextIndex, NameIndex]:
+def indexes(skb: SKB) -> tuple[TextSearch, NameIndex]:
     """The indexes of texts and names. Raises UsageError where it was built without."""
     if skb.text is None or skb.names is None:
         raise UsageError(f"{skb.meta.name} was built without indexes of texts and names; build it without --no-text")

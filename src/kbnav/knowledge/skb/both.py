@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from kbnav.knowledge.skb.fusion import relative_score_fusion
+from kbnav.knowledge.skb.parts import Hit, Range, TextSearch
 from kbnav.knowledge.skb.schema import LSA
 from kbnav.knowledge.skb.store import SKB
-from kbnav.knowledge.skb.text import Hit, Range, TextIndex
 
 CANDIDATES = 200
 """Nodes that an index may propose for a phrase."""
@@ -64,7 +64,7 @@ def search_both(
     )
 
 
-def _shares(skb: SKB, index: TextIndex, text: str, hits: Sequence[Hit]) -> dict[int, float]:
+def _shares(skb: SKB, index: TextSearch, text: str, hits: Sequence[Hit]) -> dict[int, float]:
     """How much of a text the documents of the first hits have."""
     first = [node for node, _ in hits[:_COMPARED]]
     documents = [" ".join(f"{skb.nodes.names[node]} {skb.nodes.text(node)}".split()[:_WORDS]) for node in first]

@@ -22,6 +22,7 @@ from kbnav.knowledge.skb.arrays import open_array
 from kbnav.knowledge.skb.folder import file_info, only_builder, prepare, remove_unused
 from kbnav.knowledge.skb.graph import Graph, write_graph
 from kbnav.knowledge.skb.intake import EdgeCollector, NodeWriter
+from kbnav.knowledge.skb.local import LocalStore
 from kbnav.knowledge.skb.nodes import Nodes
 from kbnav.knowledge.skb.records import Losses, Source
 from kbnav.knowledge.skb.resume import STATE, BuildState
@@ -189,7 +190,7 @@ class _Job:
 
     def open_nodes(self) -> Nodes:
         """The nodes that the first stage wrote."""
-        return Nodes(self.work, type_starts([kind.count for kind in self.types]), self.source.alias_fields)
+        return Nodes.open(self.work, type_starts([kind.count for kind in self.types]), self.source.alias_fields)
 
     def meta(self, name: str, files: Mapping[str, FileInfo], data: str) -> Meta:
         """The description of what was built, known after the stage ``graph``."""
@@ -336,7 +337,8 @@ class _Job:
 
     def _opened(self) -> SKB:
         """What is built so far, as if it were finished."""
-        return SKB(self.work.parent, self.meta("", {}, "data-" + 12 * "0").model_copy(update={"data": WORK}))
+        meta = self.meta("", {}, "data-" + 12 * "0").model_copy(update={"data": WORK})
+        return SKB(LocalStore(self.work.parent, meta))
 
     def _rdf(self) -> dict[str, Any]:
         from kbnav.knowledge.skb import rdf

@@ -19,9 +19,8 @@ import numpy as np
 
 from kbnav.errors import DamagedKB, DataError
 from kbnav.knowledge.skb.arrays import check_starts, open_array
+from kbnav.knowledge.skb.parts import Fields as Fields
 
-Fields = Mapping[str, Any]
-"""A document: plain JSON values by field name."""
 BLOCK_BYTES = 32_768
 CACHED_BLOCKS = 64
 

@@ -69,7 +69,7 @@ class SkbKB:
         self.relations = Relations(skb)
         self._sparql = (
             SparqlStore(
-                skb.data / "rdf",
+                skb.store.triples(),
                 Vocabulary(
                     skb.meta.name,
                     local_names(skb.type_names),

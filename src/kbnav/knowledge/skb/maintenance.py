@@ -111,7 +111,7 @@ def update(path: Path, source: Source, options: Options, *, progress: Progress =
             raise UsageError(f"{path} was built with {has}, not {wanted}: update it with the same, or build it anew")
         combined = _Updated(skb, source)
         # An encoder fitted on texts that are rendered otherwise now does not fit the new ones.
-        previous = None if skb.meta.outdated else skb.data
+        previous = None if skb.meta.outdated else path / skb.meta.data
         meta = build(combined, path, options, name=skb.meta.name, previous=previous, progress=progress)
     tidy(path)  # the data that was read from
     return meta

@@ -5,25 +5,35 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Self
 
 from kbnav.errors import DataError
 from kbnav.knowledge.skb.arrays import Strings
-from kbnav.knowledge.skb.documents import Documents, Fields, aliases, plain_text
+from kbnav.knowledge.skb.documents import Documents as StoredDocuments
+from kbnav.knowledge.skb.documents import Fields, aliases, plain_text
+from kbnav.knowledge.skb.parts import Documents
 from kbnav.knowledge.skb.schema import NodeText
 
 
 class Nodes:
     """Read access to the nodes, by number; safe to share between threads."""
 
-    def __init__(self, folder: Path, type_start: Sequence[int], alias_fields: Sequence[str]) -> None:
-        """Open ``nodes/`` and ``documents/`` below ``folder``. Raises DataError where they do not fit together."""
+    def __init__(
+        self, folder: Path, documents: Documents, type_start: Sequence[int], alias_fields: Sequence[str]
+    ) -> None:
+        """Open ``nodes/`` below ``folder``. Raises DataError where its files and the documents do not fit together."""
         self.ids = Strings(folder / "nodes", "ids", searchable=True)
         self.names = Strings(folder / "nodes", "names")
-        self.documents = Documents(folder / "documents")
+        self.documents = documents
         self.type_start = tuple(type_start)
         self._alias_fields = tuple(alias_fields)
         if len({len(self.ids), len(self.names), len(self.documents), self.type_start[-1]}) != 1:
             raise DataError(f"{folder}: ids, names, documents and types differ in number")
+
+    @classmethod
+    def open(cls, folder: Path, type_start: Sequence[int], alias_fields: Sequence[str]) -> Self:
+        """Open ``nodes/`` and ``documents/`` below ``folder``. Raises DataError where they do not fit together."""
+        return cls(folder, StoredDocuments(folder / "documents"), type_start, alias_fields)
 
     def __len__(self) -> int:
         return len(self.ids)

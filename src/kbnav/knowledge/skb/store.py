@@ -2,60 +2,74 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
-from weakref import finalize
+from typing import TYPE_CHECKING, Protocol, Self
 
-from kbnav.errors import DataError, UnknownId
-from kbnav.knowledge.skb.documents import Documents
-from kbnav.knowledge.skb.graph import Graph
-from kbnav.knowledge.skb.nodes import Nodes
-from kbnav.knowledge.skb.schema import Meta, read_meta
+from kbnav.errors import UnknownId
+from kbnav.knowledge.skb.local import LocalStore
+from kbnav.knowledge.skb.parts import Documents, TextSearch, VectorSearch
 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder
+    from kbnav.knowledge.skb.graph import Graph
     from kbnav.knowledge.skb.names import NameIndex
-    from kbnav.knowledge.skb.text import TextIndex
-    from kbnav.knowledge.skb.vectors import VectorIndex
+    from kbnav.knowledge.skb.nodes import Nodes
+    from kbnav.knowledge.skb.schema import Meta
 
 _log = logging.getLogger(__name__)
 
 VECTORS = "vectors"
 RELATIONAL_TEXT, RELATIONAL_VECTORS = "relational-text", "relational-vectors"
-"""Folders of the indexes of documents with their relations."""
+"""Names of the indexes of documents with their relations."""
+
+
+class Store(Protocol):
+    """One build of an SKB, wherever it is kept. Parts that it was built without are None."""
+
+    meta: Meta
+    place: str
+    """What ``--kb`` takes."""
+    nodes: Nodes
+    graph: Graph
+
+    def text(self, part: str) -> TextSearch | None:
+        """A BM25 index."""
+        ...
+
+    def names(self) -> NameIndex | None:
+        """The index of names."""
+        ...
+
+    def vectors(self, part: str, encoder: Encoder | None) -> VectorSearch | None:
+        """A vector index; ``encoder`` is for queries, and the index finds its own where that is None and it can."""
+        ...
+
+    def triples(self) -> Path:
+        """The folder of the RDF view on this machine, of an SKB that has one."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what only one process may hold; what was read stays usable. A second call does nothing."""
+        ...
 
 
 class SKB:
-    """A built SKB, read-only, shared by threads and processes; it stays whole while another build replaces it.
+    """A built SKB, read-only, shared by threads and processes; it stays whole while another build replaces it."""
 
-    An open SKB holds a shared lock on its folder of data, so that no build deletes it.
-    """
-
-    def __init__(self, folder: Path, meta: Meta, encoder: Encoder | None = None) -> None:
-        """Open the build that ``meta`` names; ``SKB.open`` is what to call."""
+    def __init__(self, store: Store, encoder: Encoder | None = None) -> None:
+        """Read what a store holds; ``encoder`` is for queries by vectors, minilm and lsa need not be given."""
         self._encoder = encoder
         self._told = False
-        self.meta = meta
-        self.folder = folder
-        self.data = folder / meta.data
-        handle = os.open(self.data, os.O_RDONLY | os.O_DIRECTORY)
-        self._unlock = finalize(self, os.close, handle)
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        self._sizes_match()
-        self.nodes = Nodes(self.data, meta.type_start, meta.alias_fields)
-        self.graph = Graph(self.data / "graph", len(meta.relations))
-        self._types = {kind.name: number for number, kind in enumerate(meta.types)}
-        self._relations = {relation.name: number for number, relation in enumerate(meta.relations)}
-        found = {"nodes": len(self.nodes), "nodes of the graph": self.graph.nodes, "edges": self.graph.edges}
-        told = {"nodes": meta.nodes, "nodes of the graph": meta.nodes, "edges": meta.edges}
-        wrong = [f"{found[name]} {name} where {told[name]} were written" for name in told if found[name] != told[name]]
-        if wrong:
-            raise DataError(f"{self.data}: {'; '.join(wrong)}")
+        self.store = store
+        self.meta = store.meta
+        self.place = store.place
+        self.nodes = store.nodes
+        self.graph = store.graph
+        self._types = {kind.name: number for number, kind in enumerate(self.meta.types)}
+        self._relations = {relation.name: number for number, relation in enumerate(self.meta.relations)}
 
     @classmethod
     def open(cls, path: Path | str, encoder: Encoder | None = None) -> Self:
@@ -66,19 +80,11 @@ class SKB:
         Raises UsageError where it is none, DataError where a file is missing, cut off, or of a newer format. Contents
         are not read through: ``maintenance.check`` does that.
         """
-        folder = Path(path)
-        while True:
-            meta = read_meta(folder)
-            try:
-                return cls(folder, meta, encoder)
-            except (OSError, DataError) as error:
-                # If a build replaced it after meta.json was read, look again; if not, it is damaged.
-                if read_meta(folder).data == meta.data:
-                    raise error if isinstance(error, DataError) else DataError(f"{folder}: {error}") from error
+        return cls(LocalStore.open(Path(path)), encoder)
 
     def close(self) -> None:
-        """Let go of the lock; what was read stays usable. A second call does nothing."""
-        self._unlock()
+        """Let go of what only one process may hold; what was read stays usable. A second call does nothing."""
+        self.store.close()
 
     def __enter__(self) -> Self:
         return self
@@ -94,29 +100,27 @@ class SKB:
         return self.nodes.documents
 
     @cached_property
-    def text(self) -> TextIndex | None:
+    def text(self) -> TextSearch | None:
         """The BM25 index; None where the SKB was built without."""
         return self._text("text")
 
     @cached_property
-    def relational_text(self) -> TextIndex | None:
+    def relational_text(self) -> TextSearch | None:
         """The BM25 index of documents with their relations; None where the SKB was built without."""
         return self._text(RELATIONAL_TEXT)
 
     @cached_property
     def names(self) -> NameIndex | None:
         """The index of names; None where the SKB was built without."""
-        from kbnav.knowledge.skb import names
-
-        return names.open(self.data / "names") if (self.data / "names").is_dir() else None
+        return self.store.names()
 
     @cached_property
-    def vectors(self) -> VectorIndex | None:
+    def vectors(self) -> VectorSearch | None:
         """The vector index, with the encoder it was built with; None where the SKB was built without."""
         return self._vectors(VECTORS)
 
     @cached_property
-    def relational_vectors(self) -> VectorIndex | None:
+    def relational_vectors(self) -> VectorSearch | None:
         """The vectors of documents with their relations; None where the SKB was built without."""
         return self._vectors(RELATIONAL_VECTORS)
 
@@ -164,25 +168,19 @@ class SKB:
         if not self.meta.outdated:
             return ""
         return (
-            f"{self.folder}: an earlier version of kbnav indexed all fields of its documents, not the documents as "
-            f"STaRK renders them; kbnav skb update {self.folder} builds the indexes anew"
+            f"{self.place}: an earlier version of kbnav indexed all fields of its documents, not the documents as "
+            f"STaRK renders them; kbnav skb update {self.place} builds the indexes anew"
         )
 
-    def _text(self, part: str) -> TextIndex | None:
-        from kbnav.knowledge.skb import text
-
+    def _text(self, part: str) -> TextSearch | None:
+        found = self.store.text(part)
         self._tell_outdated()
-        return text.open(self.data / part) if (self.data / part).is_dir() else None
+        return found
 
-    def _vectors(self, part: str) -> VectorIndex | None:
-        from kbnav.knowledge.skb import ann, vectors
-
-        if not (self.data / part).is_dir():
-            return None
-        self._tell_outdated()
-        approximate = self.data / ann.folder(part)
-        graph = self.meta.files.get(f"{ann.folder(part)}/{ann.GRAPH}")
-        return vectors.open(self.data / part, self._encoder, approximate if approximate.is_dir() else None, graph)
+    def _vectors(self, part: str) -> VectorSearch | None:
+        if (found := self.store.vectors(part, self._encoder)) is not None:
+            self._tell_outdated()
+        return found
 
     def _tell_outdated(self) -> None:
         if self.outdated and not self._told:
@@ -195,9 +193,3 @@ class SKB:
         except KeyError as error:
             some = ", ".join(list(numbers)[:50])
             raise UnknownId(f"there is no {what} {name!r} in {self.meta.name}; there are: {some}") from error
-
-    def _sizes_match(self) -> None:
-        for name, info in self.meta.files.items():
-            size = (self.data / name).stat().st_size
-            if size != info.bytes:
-                raise DataError(f"{self.data / name}: {size} bytes where {info.bytes} were written")

@@ -24,16 +24,12 @@ from typing import TYPE_CHECKING
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.damage import reading
+from kbnav.knowledge.skb.parts import NAME_WEIGHT, Hit, Range
 from kbnav.knowledge.skb.schema import NodeText, Progress, no_progress
 from kbnav.knowledge.skb.spelling import spelled
 
 if TYPE_CHECKING:
     import tantivy
-
-Hit = tuple[int, float]
-"""A node number and its score; higher is better."""
-Range = tuple[int, int]
-"""Node numbers from the first up to, not including, the second."""
 
 LANGUAGES = frozenset(
     [
@@ -58,9 +54,6 @@ LANGUAGES = frozenset(
     ]
 )
 """Languages with a stemmer; in others words match as they are written."""
-
-NAME_WEIGHT = 2.0
-"""What a match in ``name`` counts, one in ``body`` counting 1."""
 
 _META = "text.json"
 _FORMAT = 2

@@ -67,6 +67,21 @@ class VectorIndex:
         self._encoder = encoder
         self._embedded = lru_cache(_EMBEDDED)(self._embed)
 
+    @property
+    def count(self) -> int:
+        """Number of vectors, one a node."""
+        return len(self.vectors)
+
+    @property
+    def dimensions(self) -> int:
+        """Numbers of a vector."""
+        return int(self.vectors.shape[1])
+
+    def rows(self, nodes: npt.NDArray[np.integer]) -> Vectors:
+        """The vectors [n, d] of nodes [n], copied."""
+        found: Vectors = np.asarray(self.vectors)[nodes]
+        return found
+
     @reading("the approximate index")
     def open_all(self) -> None:
         """Open what is else opened when it is first needed. Raises DataError where it is damaged."""

@@ -13,9 +13,8 @@ from kbnav.encoders import encode_queries
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.parts import TextSearch, VectorSearch
 from kbnav.knowledge.skb.store import SKB
-from kbnav.knowledge.skb.text import TextIndex
-from kbnav.knowledge.skb.vectors import VectorIndex
 from kbnav.planning.base import Plan, Planner
 from kbnav.planning.expansion import reached
 from kbnav.planning.fuse.clauses import Clause, clauses, unnamed
@@ -83,7 +82,7 @@ class Gatherer:
             raise UsageError(f"{skb.meta.name} was built without an index of texts, which plan-fuse needs")
         self._skb, self._planner, self._telling = skb, planner, telling
         self._ranges, self._reader = list(ranges) if ranges else None, reader
-        self._text: TextIndex = skb.text
+        self._text: TextSearch = skb.text
         self._matcher = NodeMatcher(skb, "exact")
         self._untrained = GraphRank(SkbKB(skb), GraphRankOptions())
 
@@ -127,11 +126,11 @@ class Gatherer:
         return found._replace(evidence=np.column_stack([found.evidence, read]))
 
     @property
-    def _whole_text(self) -> TextIndex:
+    def _whole_text(self) -> TextSearch:
         return self._skb.relational_text or self._text
 
     @property
-    def _whole_vectors(self) -> VectorIndex | None:
+    def _whole_vectors(self) -> VectorSearch | None:
         return self._skb.relational_vectors or self._skb.vectors
 
     def _followed(self, planned: Sequence[tuple[Clause, Plan]]) -> Plans:
@@ -174,14 +173,14 @@ class Gatherer:
         return math.log(1 + (self._text.nodes - held + 0.5) / (held + 0.5))
 
     def _cosines(
-        self, asked: Sequence[tuple[VectorIndex | None, str]], nodes: npt.NDArray[np.int64]
+        self, asked: Sequence[tuple[VectorSearch | None, str]], nodes: npt.NDArray[np.int64]
     ) -> list[npt.NDArray[np.floating]]:
         """The cosines of nodes with each text, 0 without vectors; texts are encoded together."""
-        index = next((one for one, _ in asked if one is not None and len(one.vectors)), None)
+        index = next((one for one, _ in asked if one is not None and one.count), None)
         if index is None:
             return [np.zeros(len(nodes)) for _ in asked]
         vectors = encode_queries(index.encoder, [text for _, text in asked])
-        return [(one or index).vectors[nodes] @ vector for (one, _), vector in zip(asked, vectors, strict=True)]
+        return [(one or index).rows(nodes) @ vector for (one, _), vector in zip(asked, vectors, strict=True)]
 
 
 def _numbers(nodes: Iterable[int]) -> npt.NDArray[np.int64]:

@@ -10,9 +10,8 @@ import numpy as np
 
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.graph import Nodes
+from kbnav.knowledge.skb.parts import TextSearch, VectorSearch
 from kbnav.knowledge.skb.store import SKB
-from kbnav.knowledge.skb.text import TextIndex
-from kbnav.knowledge.skb.vectors import VectorIndex
 from kbnav.relevance import relevance
 from kbnav.retrieval.common import Hits
 from kbnav.retrieval.expand.neighbours import Scorer, Scores
@@ -43,10 +42,10 @@ class Similarity(Protocol):
 class Meaning:
     """By cosines of vectors: those of documents are the stored ones, those of names are made when first asked for."""
 
-    def __init__(self, skb: SKB, index: VectorIndex) -> None:
+    def __init__(self, skb: SKB, index: VectorSearch) -> None:
         self._skb, self._index = skb, index
-        self._named = np.full(len(index.vectors), -1, np.int32)
-        self._names = np.empty((0, index.vectors.shape[1]), np.float32)
+        self._named = np.full(index.count, -1, np.int32)
+        self._names = np.empty((0, index.dimensions), np.float32)
         self._lock = threading.Lock()
 
     def documents(self, query: str) -> Scorer:
@@ -88,7 +87,7 @@ class Words:
     word in a name counts more.
     """
 
-    def __init__(self, skb: SKB, index: TextIndex) -> None:
+    def __init__(self, skb: SKB, index: TextSearch) -> None:
         self._skb, self._index = skb, index
 
     def documents(self, query: str) -> Scorer:
@@ -117,7 +116,7 @@ def similarity_for(skb: SKB, base: str) -> Similarity:
 
     Raises UsageError where the SKB has neither.
     """
-    if skb.vectors is not None and len(skb.vectors.vectors) and (base != "bm25" or skb.text is None):
+    if skb.vectors is not None and skb.vectors.count and (base != "bm25" or skb.text is None):
         return Meaning(skb, skb.vectors)
     if skb.text is None:
         raise UsageError(f"{skb.meta.name} was built without vectors and without an index of texts")
