@@ -335,6 +335,9 @@ class Settings(BaseSettings):
     A list of these, or ``"wikidata + ck25"``, asks several together."""
     language: str = "auto"
     """Language code of labels and of the answer; ``auto``: that of the question."""
+    ask_back: Literal["never", "both", "ask"] = "never"
+    """What chat, page and bot do where a name in a question has several meanings, whose answers differ: nothing but to
+    name them, show the other answers too, or ask which is meant. Benchmarks never do."""
     endpoints: Endpoints = Endpoints()
     sparql: dict[str, SparqlSource] = {}
     """SPARQL endpoints by the names under which ``kb`` knows them."""

@@ -24,11 +24,12 @@ from kbnav.apps.bot.talk import (
     with_reply,
 )
 from kbnav.apps.bot.wiki import Page, Site, Wiki
-from kbnav.apps.bot.wikitext import Style, apology, edit_summary, reply_text
+from kbnav.apps.bot.wikitext import Style, apology, edit_summary, question_text, reply_text
 from kbnav.apps.bot.words import words_of
 from kbnav.errors import FATAL, ServiceError, StopRun
 from kbnav.knowledge.evidence import Provenance
 from kbnav.language import question_language
+from kbnav.meanings import OtherAnswer
 from kbnav.settings import Bot as Rules
 from kbnav.trajectory import Run, Turn
 
@@ -48,6 +49,8 @@ Answer = Callable[[Question, Sequence[Turn]], Run]
 """Answers a question that follows earlier ones; raises StopRun where that failed."""
 Evidence = Callable[[Run], Provenance | None]
 """Looks up what makes the rows of a run's answer true."""
+Others = Callable[[Run], Sequence[OtherAnswer]]
+"""What a run's answer were if a name in its question meant another thing."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,8 @@ class Bot:
         edits: bool = False,
         clock: Callable[[], float] = time.time,
         evidence: Evidence = lambda run: None,  # noqa: ARG005
+        others: Others = lambda run: (),  # noqa: ARG005
+        asks: bool = False,
     ) -> None:
         """Make a bot.
 
@@ -86,10 +91,12 @@ class Bot:
             edits: False: nothing is saved on the wiki; what would be is said, once.
             clock: seconds since 1970.
             evidence: see ``Evidence``; without it replies have no footnotes.
+            others: see ``Others``.
+            asks: where there are others, the reply asks which is meant.
         """
         self._wiki, self._ledger, self._answer, self._find_run = wiki, ledger, answer, find_run
         self._rules, self._style, self._edits, self._clock = rules, style, edits, clock
-        self._evidence = evidence
+        self._evidence, self._others, self._asks = evidence, others, asks
         self._site: Site | None = None
         self._shut = ""
 
@@ -267,8 +274,14 @@ class Bot:
             if tries > TRIES:
                 raise StopRun(f"given up after {TRIES} tries")
             found = self._answer(question, turns(self._ledger, question, self._find_run))
-            made_of = self._evidence(found)
-            reply = reply_text(found, self._style, marker=mark, depth=depth, words=words, evidence=made_of)
+            others = self._others(found)
+            if others and self._asks:
+                reply = question_text(others, marker=mark, depth=depth, words=words)
+            else:
+                made_of = self._evidence(found)
+                reply = reply_text(
+                    found, self._style, marker=mark, depth=depth, words=words, evidence=made_of, others=others
+                )
             run = found.id
         except FATAL:
             raise

@@ -18,6 +18,7 @@ from kbnav.apps.evidence import answer_table, closing_lines, row_lines
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.prefixes import entity_page
 from kbnav.knowledge.sparql.present import page_for, query_link
+from kbnav.meanings import OtherAnswer, named
 from kbnav.tools.show import cell_text
 from kbnav.trajectory import Run
 
@@ -80,7 +81,14 @@ class Style:
 
 
 def reply_text(
-    run: Run, style: Style, *, marker: str, depth: int, words: Words = ENGLISH, evidence: Provenance | None = None
+    run: Run,
+    style: Style,
+    *,
+    marker: str,
+    depth: int,
+    words: Words = ENGLISH,
+    evidence: Provenance | None = None,
+    others: Sequence[OtherAnswer] = (),
 ) -> str:
     """The wikitext of a reply: answer, table, query, the statements behind its rows, how it was found, signature.
 
@@ -91,12 +99,16 @@ def reply_text(
         depth: indentation, the number of colons.
         words: those around the answer.
         evidence: what makes the rows true, told as footnotes.
+        others: what the answer were if a name meant another thing.
     """
     outcome = run.outcome
     indent = ":" * max(1, depth)
     notes = _footnotes(evidence, run)
     single = "<sup>1</sup>" if notes and outcome.table is not None and outcome.table.boolean is not None else ""
     parts = [f"{indent}<!-- {marker} -->{_headline(run, words)}{single}"]
+    parts += [
+        f"{indent}{words.if_meant.format(name=escape(named(one.meant)), text=escape(one.text))}" for one in others
+    ]
     if outcome.note:
         parts.append(f"{indent}<small>{escape(outcome.note)}</small>")
     if outcome.absence and outcome.status != "failed":
@@ -120,6 +132,18 @@ def reply_text(
     parts += _how(run, words)
     parts.append(f"{indent}~~~~")
     return "\n".join(parts) + "\n"
+
+
+def question_text(others: Sequence[OtherAnswer], *, marker: str, depth: int, words: Words = ENGLISH) -> str:
+    """The wikitext of a question back: which of several things of one name is meant."""
+    name = others[0].name
+    meant = [others[0].taken, *(one.meant for one in others if one.name == name)]
+    indent = ":" * max(1, depth)
+    listed = [f"{indent}* {escape(f'{named(one)}, {one.id}')}" for one in meant]
+    return (
+        "\n".join([f"{indent}<!-- {marker} -->{words.which.format(name=escape(name))}", *listed, f"{indent}~~~~"])
+        + "\n"
+    )
 
 
 def apology(*, marker: str, depth: int, words: Words = ENGLISH) -> str:

@@ -21,6 +21,8 @@ class Words:
     more_steps: str
     how_found: str
     statements: str
+    which: str
+    if_meant: str
     name: str
     kind: str
     summary: str
@@ -38,6 +40,8 @@ ENGLISH = Words(
     more_steps="and {count} more steps",
     how_found="How this was found, by {system} with {model}:",
     statements="The statements behind the rows:",
+    which="Which “{name}” is meant?",
+    if_meant="If {name} is meant: {text}",
     name="name",
     kind="type",
     summary="answer to a question (bot, see {task})",
@@ -56,6 +60,8 @@ WORDS: Mapping[str, Words] = {
         more_steps="und {count} weitere Schritte",
         how_found="So wurde es gefunden, von {system} mit {model}:",
         statements="Die Aussagen hinter den Zeilen:",
+        which="Welches „{name}“ ist gemeint?",
+        if_meant="Falls {name} gemeint ist: {text}",
         name="Name",
         kind="Art",
         summary="Antwort auf eine Frage (Bot, siehe {task})",
@@ -72,6 +78,8 @@ WORDS: Mapping[str, Words] = {
         more_steps="et {count} autres étapes",
         how_found="Comment cela a été trouvé, par {system} avec {model} :",
         statements="Les déclarations derrière les lignes :",
+        which="De quel « {name} » s'agit-il ?",
+        if_meant="S'il s'agit de {name} : {text}",
         name="nom",
         kind="type",
         summary="réponse à une question (bot, voir {task})",
@@ -88,6 +96,8 @@ WORDS: Mapping[str, Words] = {
         more_steps="y {count} pasos más",
         how_found="Cómo se encontró, por {system} con {model}:",
         statements="Las declaraciones tras las filas:",
+        which="¿De qué «{name}» se trata?",
+        if_meant="Si se trata de {name}: {text}",
         name="nombre",
         kind="tipo",
         summary="respuesta a una pregunta (bot, véase {task})",

@@ -17,12 +17,13 @@ from kbnav.apps.cli.arguments import AskedWithout, JsonOption, load
 from kbnav.apps.cli.help import Commands
 
 if TYPE_CHECKING:
-    from kbnav.apps.bot.bot import Answer, Bot, Evidence
+    from kbnav.apps.bot.bot import Answer, Bot, Evidence, Others
     from kbnav.apps.bot.ledger import Ledger
     from kbnav.apps.bot.talk import Question
     from kbnav.apps.bot.wiki import Wiki
     from kbnav.apps.bot.wikitext import Style
     from kbnav.knowledge.evidence import Provenance
+    from kbnav.meanings import OtherAnswer
     from kbnav.settings import Settings
     from kbnav.trajectory import Run
 
@@ -87,7 +88,7 @@ def replay(
 
     from kbnav.apps.bot.bot import LANGUAGE, turns
     from kbnav.apps.bot.talk import marker
-    from kbnav.apps.bot.wikitext import reply_text
+    from kbnav.apps.bot.wikitext import question_text, reply_text
     from kbnav.apps.bot.words import words_of
     from kbnav.apps.console import answer_record, print_run
     from kbnav.language import question_language
@@ -97,11 +98,16 @@ def replay(
         asked = _named(question, [entry.question for entry in ledger.entries()])
         history = turns(ledger, asked, partial(_find_run, settings))
         words = words_of(question_language(asked.text, ledger.mark(LANGUAGE)))
-    with _asking(settings, of.system or "") as (answer, evidence):
+    with _asking(settings, of.system or "") as (answer, evidence, others):
         found = answer(asked, history)
-        made_of = evidence(found)
+        made_of, also = evidence(found), others(found)
     mark, depth = marker(asked.id), asked.depth + 1
-    reply = reply_text(found, _style(settings), marker=mark, depth=depth, words=words, evidence=made_of)
+    if also and settings.ask_back == "ask":
+        reply = question_text(also, marker=mark, depth=depth, words=words)
+    else:
+        reply = reply_text(
+            found, _style(settings), marker=mark, depth=depth, words=words, evidence=made_of, others=also
+        )
     page = settings.endpoints.query_page
     if as_json:
         _say(json.dumps({**answer_record(found, page), "reply": reply}, ensure_ascii=False, indent=1))
@@ -128,17 +134,21 @@ def _opened(settings: Settings, edit: bool, system: str) -> Iterator[Bot]:
     from kbnav.apps.bot.bot import Bot
 
     wiki = _wiki(settings)
-    with _ledger(settings, edit=edit) as ledger, _asking(settings, system) as (answer, evidence):
-        find_run = partial(_find_run, settings)
-        yield Bot(wiki, ledger, answer, find_run, settings.bot, _style(settings), edits=edit, evidence=evidence)
+    with _ledger(settings, edit=edit) as ledger, _asking(settings, system) as (answer, evidence, others):
+        find_run, asks = partial(_find_run, settings), settings.ask_back == "ask"
+        yield Bot(
+            wiki, ledger, answer, find_run, settings.bot, _style(settings), edits=edit, evidence=evidence,
+            others=others, asks=asks,
+        )  # fmt: skip
 
 
 @contextmanager
-def _asking(settings: Settings, system: str) -> Iterator[tuple[Answer, Evidence]]:
+def _asking(settings: Settings, system: str) -> Iterator[tuple[Answer, Evidence, Others]]:
     """What answers, the agent of the settings, which saves its runs; and what looks up why the rows are true."""
     from kbnav.agents.common.choice import build_agent
     from kbnav.apps.bot.wikitext import ROWS
     from kbnav.knowledge.open import open_kb
+    from kbnav.meanings import other_answers
     from kbnav.run_evidence import run_evidence
     from kbnav.session import ask
 
@@ -148,7 +158,10 @@ def _asking(settings: Settings, system: str) -> Iterator[tuple[Answer, Evidence]
         def evidence(run: Run) -> Provenance | None:
             return run_evidence(base, run, range(ROWS)) if settings.bot.footnotes else None
 
-        yield lambda question, history: ask(agent, question.text, history=history), evidence
+        def others(run: Run) -> Sequence[OtherAnswer]:
+            return other_answers(run, base) if settings.ask_back != "never" else ()
+
+        yield lambda question, history: ask(agent, question.text, history=history), evidence, others
 
 
 def _style(settings: Settings) -> Style:

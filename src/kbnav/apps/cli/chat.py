@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,6 +78,8 @@ class Conversation:
         self._quiet = quiet
         self._system = ""
         self._opened = ExitStack()
+        self._choices: list[Callable[[], None]] = []
+        """What the numbers stand for that were offered with a question back."""
 
     chat: Chat
     agent: Agent
@@ -139,6 +142,10 @@ class Conversation:
         """A question, or a command: a line that looks like one is never asked, because asking may cost money."""
         from kbnav.errors import KbnavError
 
+        choices, self._choices = self._choices, []
+        if line.isdigit() and 0 < int(line) <= len(choices):
+            choices[int(line) - 1]()
+            return
         if not line.startswith("/"):
             self._turn(lambda brake, seen: self.chat.ask(line, on_event=seen, brake=brake))
             return
@@ -160,9 +167,30 @@ class Conversation:
             progress = Progress(self.console, self.agent.model, steps=not self._quiet)
             with ended_by_ctrl_c() as brake, progress:
                 self.runs.append(answer(brake, progress))
-            print_outcome(self.runs[-1], self.settings, False, False)
+            self._tell(self.runs[-1])
         except StopRun as error:
             say_error(error)
+
+    def _tell(self, run: Run) -> None:
+        """The answer; where a name means several things, also theirs, or a question back, as the settings have it."""
+        from kbnav.meanings import named, other_answers
+
+        way = self.settings.ask_back
+        others = other_answers(run, self.agent.kb) if way != "never" else []
+        if not others or way == "both":
+            print_outcome(run, self.settings, False, False)
+            for one in others:
+                self.say(f"if “{one.name}” is {named(one.meant)}: {one.text}")
+            return
+        self.say(f"Which “{others[0].name}” do you mean? Type its number:")
+        here = [one for one in others if one.name == others[0].name]
+        for number, meant in enumerate([here[0].taken, *(one.meant for one in here)], 1):
+            self.say(f"{number}. {named(meant)}")
+        asked = [partial(self._turn, partial(self._ask_again, one.question(run.question))) for one in here]
+        self._choices = [partial(print_outcome, run, self.settings, False, False), *asked]
+
+    def _ask_again(self, question: str, brake: Brake, seen: Progress) -> Run:
+        return self.chat.ask(question, on_event=seen, brake=brake)
 
     def show_help(self, _: str) -> None:
         """List the commands."""

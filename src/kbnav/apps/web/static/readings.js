@@ -52,7 +52,18 @@ export function readings(found, question, ask) {
   return found.map(({ name, taken, others }) => h("div", { class: "meant" },
     h("p", { dir: "auto" }, t("meant.taken", { name }), " ", named(taken), taken.about && h("span", { class: "soft" }, ` ${taken.about}`)),
     ask && h("details", {}, h("summary", {}, t("meant.others", { n: others.length })),
-      h("ul", {}, others.map((one) => h("li", {}, choice(one.label, one.about || one.id, () => ask(meaning(question, name, one.id)))))))));
+      h("ul", {}, others.map((one) => h("li", {}, choice(one.label, one.about || one.id, () => ask(meaning(question, name, one.id))))))),
+    others.filter((one) => one.answer).map((one) => h("p", { class: "also", dir: "auto" }, t("meant.also", { name: `${one.label} (${one.about || one.id})`, text: one.answer })))));
+}
+
+/** Which of several things is meant, asked before the answer is shown; `reveal` shows it. Nothing where that is clear. */
+export function askBack(found, question, ask, reveal) {
+  const open = found.find((one) => one.ask);
+  if (!open || !ask) return null;
+  const { name, taken, others } = open;
+  const offered = others.filter((one) => one.answer).map((one) => choice(one.label, one.about || one.id, () => ask(meaning(question, name, one.id))));
+  return h("div", { class: "meant", role: "group", "aria-label": t("meant.which", { name }) }, h("p", { class: "text", dir: "auto" }, t("meant.which", { name })),
+    h("ul", {}, [choice(taken.label, taken.about || taken.id, reveal), ...offered].map((one) => h("li", {}, one))));
 }
 
 /** An entity with its page, of which a card is shown. */

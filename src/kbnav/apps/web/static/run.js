@@ -9,7 +9,7 @@ import { copyButton } from "./copy.js";
 import { h, s } from "./dom.js";
 import { complain } from "./notices.js";
 import { QueryView } from "./query.js";
-import { confidence, doubts, readings, understood } from "./readings.js";
+import { askBack, confidence, doubts, readings, understood } from "./readings.js";
 import { evidenceOf, showResult } from "./result.js";
 import { Steps } from "./steps.js";
 import { t } from "./text.js";
@@ -114,7 +114,19 @@ export class RunView {
       answer.result ? showResult(answer.result, base, this.offered, { title: this.run.question, evidence: evidenceOf(this.run, this.offered) }) : "",
       answer.query ? new QueryView(this.run, answer, this.offered).element : "",
       this.offered.share ? "" : this.foot(answer.text));
+    this.askWhich(answer);
     return HEADS[answer.status] || t("answer.said", { text: answer.text });
+  }
+
+  /** Ask which of several things is meant before the answer is shown, where the server wants that. */
+  askWhich(answer) {
+    const asked = askBack(answer.readings ?? [], this.run.question, this.ask, () => {
+      asked.remove();
+      this.words.hidden = this.found.hidden = false;
+    });
+    if (!asked) return;
+    this.words.hidden = this.found.hidden = true;
+    this.answer.prepend(asked);
   }
 
   /** What an answer took, on one line. */
