@@ -22,6 +22,7 @@ from kbnav.knowledge.base import Joint, KnowledgeBase, is_mirror, kb_kind
 from kbnav.knowledge.sparql.vocabulary import vocabulary_of
 from kbnav.language import question_language
 from kbnav.models.policy import ChatPolicy
+from kbnav.notes import read_notes
 from kbnav.options import Options
 from kbnav.settings import OFFLINE, Budget, Settings
 from kbnav.tools.endpoint import shapes_for
@@ -74,6 +75,7 @@ def spinach_with(
         parts.prompt,
         parts.settings.budget,
         about=about_endpoint(kb, settings, parts.shown) if kb_kind(kb) in ("sparql", "several") else None,
+        notes=read_notes(settings.notes),
         partial=is_mirror(kb.state()),
         to_class=words.to_class,
         ended=words.each(_ENDED),

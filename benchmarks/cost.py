@@ -90,7 +90,7 @@ def main() -> None:
         each = list(map(partial(spent, encoding, home=Path(home)), recorded_runs(given.data)))
     prices = {name: price for host in list_prices()[1].values() for name, price in host.items()}
     print(f"{len(each)} questions")
-    print(f"{'':18}{'median':>10}{'mean':>10}{'nine of ten under':>20}")
+    print(f"{'':26}{'median':>10}{'mean':>10}{'nine of ten under':>20}")
     columns: dict[str, tuple[Sequence[float], str]] = {
         "calls": ([one.calls for one in each], ",.1f"),
         "prompt tokens": ([one.prompt for one in each], ",.0f"),
@@ -100,14 +100,14 @@ def main() -> None:
     for name in given.models:
         columns[f"$ {name}"] = ([cost_of(one, prices[name]) or 0.0 for one in each], ".4f")
         whole = prices[name].model_copy(update={"cached": None})
-        columns["  without caching"] = ([cost_of(one, whole) or 0.0 for one in each], ".4f")
+        columns[f"  {name}, no cache"] = ([cost_of(one, whole) or 0.0 for one in each], ".4f")
     _print_columns(columns)
 
 
 def _print_columns(columns: Mapping[str, tuple[Sequence[float], str]]) -> None:
     for name, (values, form) in columns.items():
         most = statistics.quantiles(values, n=10)[-1]
-        print(f"{name:18}{statistics.median(values):>10{form}}{statistics.fmean(values):>10{form}}{most:>20{form}}")
+        print(f"{name:26}{statistics.median(values):>10{form}}{statistics.fmean(values):>10{form}}{most:>20{form}}")
 
 
 if __name__ == "__main__":

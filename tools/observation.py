@@ -9,6 +9,7 @@ from kbnav.answers import AnswerTable
 from kbnav.errors import KbnavError, QueryTimeout
 from kbnav.knowledge.base import Entry, KnowledgeBase
 from kbnav.knowledge.service.metering import Meter
+from kbnav.notes import Notes
 from kbnav.trajectory import Fact, Step, Usage
 
 
@@ -88,6 +89,9 @@ class Context:
     """What the run has asked of services, and may."""
     given: Mapping[str, str] = field(default_factory=dict)
     """Entities that came with the question, labels by id: what an evaluation gives of the gold answer."""
+
+    notes: Notes = Notes()
+    """What is known of the knowledge base's traps; each note comes with the first result that it concerns."""
 
     @property
     def asked(self) -> str:

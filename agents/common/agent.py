@@ -13,6 +13,7 @@ from kbnav.agents.machine import Ending, Machine, Policy, RunContext
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.service.metering import Meter, metered
 from kbnav.models.prices import price_of
+from kbnav.notes import Notes
 from kbnav.prompts import prompt_hashes
 from kbnav.settings import Settings
 from kbnav.tools.observation import Context, Pruner, Shown
@@ -38,6 +39,8 @@ class Agent:
     offered: Toolbox | None = None
     """What a model may choose from, where the agent's program calls tools of its own besides, such as ``plan``."""
 
+    notes: Notes = Notes()
+    """Notes that come with results."""
     stronger: Agent | None = None
     """The same with another model, which is asked where this one's answer fails the checks."""
     samples: int = 1
@@ -71,10 +74,11 @@ class Agent:
         seconds = self.settings.budget.seconds
         until = time.monotonic() + seconds if seconds else None
         return RunContext(
-            Context(kb, question, language, self.prune, self.shown, meter=meter, given=given), until=until
+            Context(kb, question, language, self.prune, self.shown, meter=meter, given=given, notes=self.notes),
+            until=until,
         )
 
     def prompt_hashes(self) -> dict[str, str]:
         """SHA-256 of the agent's prompt files, and of the examples in them."""
         files = prompt_hashes(".", *self.prompts) if self.prompts else {}
-        return {**files, **(self.demonstrations.hashes if self.demonstrations else {})}
+        return {**files, **self.notes.hashes, **(self.demonstrations.hashes if self.demonstrations else {})}

@@ -11,6 +11,7 @@ from kbnav.agents.common.agent import Agent
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.prices import needed_price
+from kbnav.notes import read_notes
 from kbnav.options import GIVEN
 from kbnav.settings import Settings
 
@@ -34,7 +35,7 @@ def completed(settings: Settings, build: Callable[[Settings], Agent], built: Age
     ``built`` is the first where that was built before. Raises UsageError where the settings want of it what it cannot
     do, and as ``build`` does.
     """
-    agent = built or build(settings)
+    agent = replace(built or build(settings), notes=read_notes(settings.notes))
     if settings.budget.dollars:
         needed_price(settings, "--max-dollars")
     if settings.checks.by == "model" and agent.critic is None:

@@ -12,6 +12,7 @@ from typing import Literal, ParamSpec, TypeVar
 from kbnav.agents.common.state import State, seen_text
 from kbnav.answers import encodable
 from kbnav.errors import StopRun
+from kbnav.notes import note_lines
 from kbnav.stopping import Brake, in_time
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.toolbox import QUERY, Toolbox
@@ -129,10 +130,11 @@ def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> tup
         except StopRun as stopped:
             seen, error = Observation(str(stopped), ok=False), stopped
     seconds = round(time.monotonic() - began, 3)
+    told = context.notes.on(f"{call.arguments.get('query', '')}\n{seen.text}", context.seen) if seen.ok else []
     step = Step(
         number,
         call,
-        encodable(seen.text),
+        encodable("\n\n".join(filter(None, (seen.text, note_lines(told))))),
         seen.ok,
         seen.rows,
         seconds,

@@ -388,6 +388,8 @@ class Settings(BaseSettings):
     prices: dict[str, Price] = {}
     pruning: Literal["ranking", "model", "none"] = "ranking"
     """How entries are cut to what matters: ranked against the question, by a model (SPINACH, section 4.1), or not."""
+    notes: tuple[Path, ...] = ()
+    """Files of notes and solved examples of the knowledge base (``kbnav explore``, ``kbnav learn``)."""
     without_tools: tuple[str, ...] = ()
     """Tools that are not offered."""
     with_tools: tuple[str, ...] = ()

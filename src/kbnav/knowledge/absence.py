@@ -271,7 +271,8 @@ class _Looking:
         return bool(self._kb.execute_query(ask, language=self._language).boolean)
 
     def _number(self, select: str) -> int:
-        cell = self._kb.execute_query(select, language=self._language).rows[0][0]
+        rows = self._kb.execute_query(select, language=self._language).rows
+        cell = rows[0][0] if rows else None  # some answer a count of nothing with no row
         return int(cell.value) if cell is not None else 0
 
     def _rows(self, select: str) -> AnswerTable:

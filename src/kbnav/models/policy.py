@@ -16,6 +16,7 @@ from kbnav.agents.common.state import UNCOUNTED, Reply, State, room, spent, take
 from kbnav.errors import BadArguments, PromptTooLong
 from kbnav.hearing import asking_for
 from kbnav.models.chat import invoke, is_cut_off, usage_of
+from kbnav.notes import NO_NOTES, Notes
 from kbnav.prompts import as_data, render
 from kbnav.settings import Budget
 from kbnav.tools.observation import Context
@@ -46,6 +47,7 @@ _NEEDS_TOOLS = (
     "kbnav needs a chat model that can call tools, served by an endpoint that passes them on "
     "(for llama.cpp's server the option --jinja, for vLLM --enable-auto-tool-choice)."
 )
+_EXAMPLES = "examples.md"
 _DATA = "data.md"
 """What is said of results, after every agent's own prompt."""
 _BY_TEXT = "text-"
@@ -65,12 +67,13 @@ class ChatPolicy:
         *,
         notice: str = "notice.md",
         about: Callable[[str], Mapping[str, object]] | None = None,
+        notes: Notes = NO_NOTES,
         **values: object,
     ) -> None:
         """``prompt`` names the system prompt's file, ``spinach/policy.md`` or a Path; ``values`` are for it.
 
         ``notice`` is the file of the hint on what was dropped and what is left; ``about`` gives more values for the
-        prompt, which depend on the question.
+        prompt, which depend on the question; the examples of ``notes`` that are like it stand behind the prompt.
         """
         self._model = (
             model.bind_tools([_thought_once(schema) for schema in toolbox.schemas])
@@ -81,7 +84,11 @@ class ChatPolicy:
         known = {"tools": toolbox.names, "steps": budget.steps, "partial": False, "parallel": budget.parallel}
         self._system = lru_cache(_PROMPTS)(
             lambda question: "\n\n".join(
-                [render(prompt, **{**known, **(about(question) if about else {}), **values}), render(_DATA)]
+                [
+                    render(prompt, **{**known, **(about(question) if about else {}), **values}),
+                    *([render(_EXAMPLES, examples=like)] if (like := notes.like(question)) else []),
+                    render(_DATA),
+                ]
             )
         )
         self._budget = budget

@@ -119,6 +119,10 @@ class AskedOf(Asked):
     system: SystemOption = None
     chosen: SetOption = None
     tools: ToolOption = None
+    notes: Annotated[
+        list[Path] | None,
+        typer.Option("--notes", metavar="FILE", help="Notes and examples of the KB (kbnav explore, kbnav learn)."),
+    ] = None
     escalate: Annotated[
         str | None,
         typer.Option("--escalate", metavar="MODEL", help="A stronger model, asked where the answer fails the checks."),
@@ -127,7 +131,7 @@ class AskedOf(Asked):
     def settings(self, **more: object) -> Settings:
         """The settings under these options and ``more``. Raises UsageError."""
         own = {"language": self.language, "options": self.options, "with_tools": self.tools or None}
-        own |= {"escalate": self.escalate}
+        more = {"escalate": self.escalate, "notes": self.notes or None} | more
         return super().settings(**own | more)
 
     @property
