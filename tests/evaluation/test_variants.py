@@ -179,8 +179,12 @@ def test_the_right_answer_by_a_wrong_way_has_no_credit(firm, kbnav):
     assert "(city, many)" in out
     kept = json.loads((firm / "run" / "copy.json").read_text())["questions"]
     assert {name for name, one in kept.items() if one["em"] == 1.0} == {"boss", "age"}
+    # A file is a copy as well.
+    code, out, _ = kbnav("eval", "score", "run", "--copy", "made/changed.nt")
+    assert "2 scored less there (city, many)" in out
+    assert json.loads((firm / "run" / "copy.json").read_text())["kb"].startswith("made/changed.nt ")
     # What the copy said is kept: it need not be there any more, and the scores of each question say it.
-    scores = json.loads(kbnav("eval", "score", "run", "--copy", copy.url, "--json")[1])
+    scores = json.loads(kbnav("eval", "score", "run", "--copy", "made/changed.nt", "--json")[1])
     assert {one["id"]: one["values"]["em"] for one in scores["questions"]} == {
         "boss": 1.0, "city": 0.0, "age": 1.0, "many": 0.0,
     }  # fmt: skip

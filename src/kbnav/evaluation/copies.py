@@ -7,23 +7,28 @@ scores. An answer without a query cannot be found there, and has none.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from kbnav.answers import AnswerTable
 from kbnav.errors import FATAL, DataError, StopRun, TellModel, UsageError
+from kbnav.evaluation.gold import file_sha256
 from kbnav.evaluation.metrics import row_major
 from kbnav.evaluation.records import COPY, SavedRun
 from kbnav.evaluation.work import Patience
 from kbnav.journal import write_whole
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.serving.rdf import RdfServer, is_rdf
 from kbnav.settings import Settings
 
 
 def checked_on_copy(folder: Path, run: SavedRun, settings: Settings, kb: str) -> SavedRun:
     """The run with what each question scores on the knowledge base ``kb``, kept in the run's folder.
+
+    ``kb`` may also be a file of RDF, which is served meanwhile.
 
     Raises UsageError where no question has a gold query, or the run is of rankings, and StopRun where the knowledge
     base is down.
@@ -33,18 +38,27 @@ def checked_on_copy(folder: Path, run: SavedRun, settings: Settings, kb: str) ->
     asked = [name for name, gold in run.gold.items() if gold.query and gold.known]
     if not asked:
         raise UsageError("--copy asks the gold queries of the copy, and no question of the run has one")
-    kept = _kept(folder / COPY, kb, run)
+    file = Path(kb) if is_rdf(kb) else None
+    told = f"{kb} {file_sha256(file)}" if file else kb
+    kept = _kept(folder / COPY, told, run)
     missing = [name for name in asked if name not in kept]
     if missing:
-        with open_kb(settings.model_copy(update={"kb": kb})) as base:
+        with _opened(settings, kb, file) as base:
             patience = Patience()
             for name in missing:
                 found = _scores(run, name, base, patience)
                 if found is not None:
                     kept[name] = found
-        document = {"kb": kb, "started": run.info.started, "questions": dict(sorted(kept.items()))}
+        document = {"kb": told, "started": run.info.started, "questions": dict(sorted(kept.items()))}
         write_whole(folder / COPY, json.dumps(document, ensure_ascii=False, indent=0) + "\n")
     return replace(run, on_copy={name: kept[name] for name in asked if name in kept})
+
+
+@contextmanager
+def _opened(settings: Settings, kb: str, file: Path | None) -> Iterator[KnowledgeBase]:
+    with ExitStack() as stack:
+        url = stack.enter_context(RdfServer([file], workers=1)).url if file else kb
+        yield stack.enter_context(open_kb(settings.model_copy(update={"kb": url})))
 
 
 def _kept(path: Path, kb: str, run: SavedRun) -> dict[str, Mapping[str, float]]:

@@ -53,7 +53,7 @@ def score(
         typer.Option(
             "--copy",
             metavar="KB",
-            help="A changed copy of the data: an answer counts only if its query is right there too.",
+            help="A changed copy of the data, or a file of it: an answer counts only if its query is right there too.",
         ),
     ] = None,
     as_json: JsonOption = False,
