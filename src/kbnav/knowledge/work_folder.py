@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import shutil
@@ -9,6 +10,9 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+_HERE, _EXCHANGE = -100, 2
+"""AT_FDCWD and RENAME_EXCHANGE of renameat2(2)."""
 
 
 @contextmanager
@@ -29,6 +33,15 @@ def work_folder(parent: Path, name: str, *, rescue: Callable[[Path], None] = lam
             yield work
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def exchanged(one: Path, other: Path) -> bool:
+    """Exchange two folders at once: each name is there at any moment. False, and nothing done, where that cannot be."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):  # only Linux has it
+        return False
+    return bool(rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -121,3 +121,31 @@ def test_whatever_of_the_triples_is_spoiled_a_query_ends_in_an_answer_or_one_cle
         path.write_bytes(whole)
     assert len(ended) > 3
     assert all(ended)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda kb: kb.search_entities(None),
+        lambda kb: kb.search_entities("mole", limit="5"),
+        lambda kb: kb.search_entities("mole", most=5),
+        lambda kb: kb.get_entry(7),
+        lambda kb: kb.labels(["place:averhythe", None]),
+        lambda kb: kb.text_query("mole", among=[b"place:averhythe"]),
+        lambda kb: kb.skb.text.search(7),
+    ],
+)
+def test_arguments_that_are_none_are_their_callers_and_damage_nothing(demo_kb, call):
+    with pytest.raises((TypeError, AttributeError, ValueError)):
+        call(demo_kb)
+
+
+def test_what_fails_with_good_arguments_is_damage():
+    @reading("the text index")
+    def search(words: Sequence[str], limit: int = 5, share: float | None = None) -> object:
+        return [None + limit for _ in words]
+
+    with pytest.raises(DamagedKB, match="TypeError"):
+        search(["a"], limit=np.int64(5), share=0.5)
+    with pytest.raises(TypeError, match="NoneType"):
+        search(["a"], limit=5, share="much")

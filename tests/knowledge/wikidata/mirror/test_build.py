@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +14,10 @@ import pytest
 from pyoxigraph import Store
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.wikidata.mirror.build import build_mirror
+from kbnav.knowledge.wikidata.mirror.build import _put_in_place, build_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
-from kbnav.knowledge.wikidata.mirror.store import FORMAT, read_info
+from kbnav.knowledge.wikidata.mirror.store import FORMAT, META, read_info
+from kbnav.knowledge.work_folder import exchanged
 
 LINE = '<http://www.wikidata.org/entity/Q1> <http://www.w3.org/2000/01/rdf-schema#label> "{}"@en .\n'
 
@@ -132,7 +136,7 @@ def test_a_full_disk_leaves_the_old_mirror_as_it_was(tmp_path: Path, old: Path) 
             "import resource, sys; from pathlib import Path\n"
             f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
             "from kbnav.errors import UsageError\n"
-            "from kbnav.knowledge.wikidata.mirror.build import build_mirror\n"
+            "from kbnav.knowledge.wikidata.mirror.build import _put_in_place, build_mirror\n"
             "try: build_mirror([Path(sys.argv[1])], Path(sys.argv[2]))\n"
             "except UsageError as error: print(error); sys.exit(error.exit_code)\n"
         )
@@ -197,3 +201,26 @@ def test_a_real_part_of_wikidata_is_built(part_of_slice: tuple[Path, dict[str, l
         and line.startswith("<http://www.wikidata.org/entity/")
     }
     assert info.entities == len(named)
+
+
+def test_while_a_mirror_is_replaced_there_is_one_at_any_moment(old: Path, tmp_path: Path) -> None:
+    made, aside, missed, over = tmp_path / "made", tmp_path / "aside", list[str](), threading.Event()
+    shutil.copytree(old, made)
+
+    def look() -> None:
+        while not over.is_set():
+            if not (old / META).exists():
+                missed.append("gone")
+
+    if not exchanged(made, old):
+        pytest.skip("two folders cannot be exchanged here")
+    with ThreadPoolExecutor(1) as threads:
+        looking = threads.submit(look)
+        for _ in range(1_000):
+            _put_in_place(made, old, aside)
+            if aside.exists():
+                aside.rename(made)
+        over.set()
+        looking.result()
+    assert missed == []
+    assert read_info(made) == read_info(old)

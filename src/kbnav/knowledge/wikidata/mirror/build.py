@@ -24,7 +24,7 @@ from kbnav.knowledge.wikidata.mirror.entities import entity_quads
 from kbnav.knowledge.wikidata.mirror.search import build_index
 from kbnav.knowledge.wikidata.mirror.store import META, NAMES, TRIPLES, MirrorInfo, Source, read_info
 from kbnav.knowledge.wikidata.mirror.values import BadValue
-from kbnav.knowledge.work_folder import work_folder
+from kbnav.knowledge.work_folder import exchanged, work_folder
 
 Progress = Callable[[str], None]
 
@@ -138,8 +138,15 @@ def _check_form(store: Store, base: str, sources: Sequence[Path]) -> None:
 
 
 def _put_in_place(made: Path, out: Path, aside: Path) -> None:
+    """Have ``out`` be what was made; what was there is left in the folder of the build.
+
+    Where two folders cannot be exchanged, there is a moment without a mirror, and what a kill then leaves is put back
+    by the next build.
+    """
     if not out.exists():
         made.rename(out)
+        return
+    if exchanged(made, out):
         return
     out.rename(aside)
     try:
