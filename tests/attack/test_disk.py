@@ -24,6 +24,8 @@ from tests.apps.web.parts import Server, Visit, until, web_settings
 from tests.attack.disks import fill, mounted
 from tests.evaluation.parts import mini_dataset
 from tests.models.stub import ModelStub
+from tests.programs.test_agent_retriever import made_questions
+from tests.programs.test_training import files, trained
 
 QUESTION = "Which elements were discovered by Marie Curie?"
 DISCOVERED = "Who discovered polonium?"
@@ -131,6 +133,48 @@ def test_an_evaluation_on_a_full_disk_ends_with_one_line_keeps_what_it_has_and_g
     assert ended[0] == (2, 0)
     assert ended[-1] == (0, 6)
     assert any(0 < count < 6 for _, count in ended)
+
+
+def test_a_training_on_a_full_disk_names_the_file_keeps_its_steps_and_goes_on_to_the_same_programs(tmp_path):
+    trained(tmp_path / "whole")
+    with mounted(tmp_path / "disk", 256) as disk:
+        out, ended = disk / "made", []
+        for pages in (0, 1, 2, 3, 4, 6, 8, 12, 60):
+            fill(disk, leave=4096 * pages)
+            before = {path: path.read_bytes() for path in out.rglob("*.jsonl")}
+            try:
+                trained(out)
+            except UsageError as error:
+                ended.append(str(error))
+            else:
+                break
+            for path, lines in before.items():
+                assert path.read_bytes().startswith(lines)
+        assert all(re.match(rf"{out}/\S+: cannot be written: No space left on device", said) for said in ended)
+        assert len({said.partition(":")[0] for said in ended}) >= 3
+        assert files(out) == files(tmp_path / "whole")
+
+
+@SLOW
+def test_a_training_by_command_on_a_full_disk_or_with_a_full_home_is_one_line_or_its_programs(
+    small_home, kbnav, demo_kb, tmp_path
+):
+    made = made_questions(demo_kb)
+    for name, start in (("train", 0), ("val", 1)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in made[start::3][:8]))
+    train = ["programs", "train", "--kb", "demo", "train.jsonl", "--validation", "val.jsonl", "--groups", "1"]
+    train += ["--steps", "1", "--batch", "4", "--first-stage", "equal"]
+    for pages in (0, 1):
+        fill(small_home, leave=4096 * pages)
+        code, out, error = kbnav(*train, "--out", str(small_home / "made"))
+        (line,) = told(error)
+        assert code == 2
+        assert f"{small_home}/made/" in line
+        assert "Traceback" not in out + error
+    fill(small_home)
+    code, out, error = kbnav(*train, "--out", str(tmp_path / "made"))
+    assert code == 0, error
+    assert "g1" in out
 
 
 def test_a_bots_state_that_cannot_be_written_is_one_line_and_what_was_kept_stays(tmp_path):
