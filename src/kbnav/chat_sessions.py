@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from langgraph.checkpoint.base import get_checkpoint_id
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from kbnav.errors import UsageError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _TABLES = ("checkpoints", "writes")
+_LAST = "SELECT checkpoint_id FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? ORDER BY rowid DESC LIMIT 1"
 
 
 class Sessions(SqliteSaver):
@@ -62,8 +64,12 @@ class Sessions(SqliteSaver):
             raise self._told(error) from error
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """As LangGraph's. Raises UsageError."""
-        return self._going_on(config, lambda: super(Sessions, self).get_tuple(config))
+        """As LangGraph's, but the last is what was written last. Raises UsageError.
+
+        LangGraph takes the greatest id, which tells the time: where the clock was put back, that is an old one, and
+        all that was said since would be lost.
+        """
+        return self._going_on(config, lambda: super(Sessions, self).get_tuple(self._last(config)))
 
     def put(
         self,
@@ -92,6 +98,16 @@ class Sessions(SqliteSaver):
             self._move_to_memory(str(config["configurable"]["thread_id"]))
             return work()
 
+    def _last(self, config: RunnableConfig) -> RunnableConfig:
+        """The same, with the checkpoint named that was written last, if any."""
+        given = config["configurable"]
+        if get_checkpoint_id(config):
+            return config
+        of = str(given["thread_id"]), given.get("checkpoint_ns", "")
+        with self.cursor(transaction=False) as cursor:
+            found = cursor.execute(_LAST, of).fetchone()
+        return {"configurable": {**given, "checkpoint_ns": of[1], "checkpoint_id": found[0]}} if found else config
+
     def _move_to_memory(self, session: str) -> None:
         with self.lock, suppress(sqlite3.Error):
             self.conn.rollback()
@@ -101,7 +117,7 @@ class Sessions(SqliteSaver):
         self.setup()
         with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{self._path}?mode=ro", uri=True)) as file:
             for table in _TABLES:
-                rows = file.execute(f"SELECT * FROM {table} WHERE thread_id = ?", (session,)).fetchall()
+                rows = file.execute(f"SELECT * FROM {table} WHERE thread_id = ? ORDER BY rowid", (session,)).fetchall()
                 if rows:
                     self.conn.executemany(f"INSERT INTO {table} VALUES ({','.join('?' * len(rows[0]))})", rows)
         self.conn.commit()

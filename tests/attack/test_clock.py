@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import time
+import uuid
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from kbnav.agents.common.choice import build_agent
 from kbnav.apps.bot.ledger import Ledger
 from kbnav.apps.bot.talk import Question
+from kbnav.apps.web.database import open_sqlite
+from kbnav.apps.web.store import Store, StoredRun
+from kbnav.apps.web.watch import _is_dead
 from kbnav.knowledge.service.cache import HttpCache
 from kbnav.knowledge.service.limits import Rules, Throttle
 from kbnav.knowledge.service.probing import kept
 from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, _read
+from kbnav.session import Chat, sqlite_sessions
+from kbnav.settings import Settings
 
 YEAR = 365 * 24 * 3600.0
 
@@ -111,3 +121,55 @@ def test_a_dialect_and_a_site_from_the_future_are_asked_again(tmp_path):
     assert _read(site, 60.0) == WIKIDATA_SITE
     os.utime(site, (time.time() + YEAR,) * 2)
     assert _read(site, 60.0) is None
+
+
+def put_ahead(home: Path, seconds: float) -> None:
+    """Have a clock that was ahead have written all checkpoints: their ids tell the time, in tenths of microseconds."""
+
+    def later(checkpoint: str | None) -> str | None:
+        if checkpoint is None:
+            return None
+        number = uuid.UUID(checkpoint).int
+        ticks = ((number >> 80) << 12 | (number >> 64) & 0xFFF) + int(seconds * 1e7)
+        return str(uuid.UUID(int=(ticks >> 12) << 80 | 6 << 76 | (ticks & 0xFFF) << 64 | number & (1 << 64) - 1))
+
+    with closing(sqlite3.connect(home / "sessions.sqlite")) as file, file:
+        file.create_function("later", 1, later)
+        file.execute(
+            "UPDATE checkpoints SET checkpoint_id = later(checkpoint_id), "
+            "parent_checkpoint_id = later(parent_checkpoint_id)"
+        )
+        file.execute("UPDATE writes SET checkpoint_id = later(checkpoint_id)")
+
+
+def test_a_session_goes_on_from_what_was_said_last_whatever_the_clock_was(mini_kb, tmp_path):
+    settings = Settings(home=tmp_path, kb="mini", language="en")
+    asked = ["Who discovered polonium?", "Who discovered radium?", "Who discovered helium?"]
+    for number, question in enumerate(asked):
+        with sqlite_sessions(tmp_path) as saver:
+            chat = Chat(build_agent(mini_kb, settings), "s", saver)
+            assert [turn.question for turn in chat.history] == asked[:number]
+            chat.ask(question)
+        if number == 0:
+            put_ahead(tmp_path, YEAR)
+    with sqlite_sessions(tmp_path) as saver:
+        assert [turn.question for turn in Chat(build_agent(mini_kb, settings), "s", saver).history] == asked
+
+
+def test_a_page_keeps_the_order_of_a_session_and_the_days_count_when_its_clock_was_put_back(tmp_path):
+    with open_sqlite(tmp_path / "web.sqlite") as database:
+        store, now = Store(database), time.time()
+        store.set_up()
+        session = store.add_session("alice", "mini", "spinach", "m").id
+        for name, made in (("first", now + YEAR), ("second", now), ("third", now + 1)):
+            run = StoredRun(name, session, "alice", "mini", "s", "m", "?", "queued", "w", 0.0, False, None, made, None)
+            assert store.add_run(run, at_once=9, a_day=3) is None
+            store.end(name, "w", "done", {"text": ""})
+        assert [run.id for run in store.runs(session)] == ["first", "second", "third"]
+        assert store.asked_today("alice") == 0  # a year from now they count
+
+
+@pytest.mark.parametrize("seen", [-YEAR, YEAR])
+def test_a_worker_of_another_machine_that_is_silent_is_dead_by_any_clock(seen):
+    assert _is_dead("elsewhere.invalid:1:a", time.time() + seen)
+    assert not _is_dead("elsewhere.invalid:1:a", time.time() - 1)

@@ -6,7 +6,7 @@ import json
 import secrets
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from kbnav.apps.web import edits, keeping, logouts, opinions
@@ -180,6 +180,7 @@ class Store:
                 return "too many a day"
             if new.session and not run("SELECT id FROM web_sessions WHERE id = ?", (new.session,)):
                 return "session gone"
+            new = replace(new, made=_after_the_last(run, new))
             added = run(
                 f"INSERT INTO web_runs ({_COLUMNS}) VALUES ({', '.join('?' * 14)}) ON CONFLICT DO NOTHING RETURNING id",
                 (new.id, new.session, new.owner, new.kb, new.system, new.model, new.question, new.status, new.worker,
@@ -350,8 +351,17 @@ _COLUMNS = "id, session, owner, kb, system, model, question, status, worker, bea
 
 
 def _asked_today(run: Run, owner: str) -> int:
-    rows = run("SELECT COUNT(*) FROM web_asked WHERE owner = ? AND made > ?", (owner, time.time() - DAY))
+    """What was asked before the clock was put back by more than a day is not counted until it is that late again."""
+    day = time.time() - DAY, time.time() + DAY
+    rows = run("SELECT COUNT(*) FROM web_asked WHERE owner = ? AND made > ? AND made < ?", (owner, *day))
     return int(rows[0][0])
+
+
+def _after_the_last(run: Run, new: StoredRun) -> float:
+    """When a question was asked, but after its session's others, which are told in that order, whatever the clock."""
+    rows = run("SELECT MAX(made) FROM web_runs WHERE session = ?", (new.session,)) if new.session else []
+    last = rows[0][0] if rows else None
+    return new.made if last is None or new.made > last else last + 0.001
 
 
 def _saved(runs: Rows) -> list[str]:

@@ -155,9 +155,9 @@ def _no_room(home: Path) -> str:
 
 
 def _is_dead(worker: str, seen: float) -> bool:
-    """Whether a worker's process is gone from this machine, or was not seen for too long."""
+    """Whether a worker's process is gone from this machine, or was not seen for too long, by any clock."""
     host, process, _ = worker.rsplit(":", 2)
-    if time.time() - seen > LEASE:
+    if abs(time.time() - seen) > LEASE:
         return True
     if host != socket.gethostname() or os.name == "nt":  # where a signal of 0 is none
         return False
