@@ -6,6 +6,7 @@
     gold.jsonl        GoldInfo, then a GoldAnswer a line
     questions.jsonl   a QuestionRecord a line, appended as questions end
     scores.json       written by ``kbnav eval score``; always the same for the same three files above
+    live.json         the questions under way, only while the run goes on
     labels.json       English labels of the ids in answers, where the run was scored by labels
     copy.json         what the run's queries give on a changed copy of the data, where it was checked on one
 """
