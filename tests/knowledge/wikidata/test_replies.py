@@ -92,6 +92,12 @@ def test_the_timeouts_of_other_services_are_recognised(status, body):
     assert isinstance(query_error(status, body), QueryTimeout)
 
 
+def test_a_copy_s_own_time_limit_is_told_with_its_seconds():
+    error = query_error(500, TRACE % b"java.util.concurrent.TimeoutException: the query took longer than 7.5 s")
+    assert isinstance(error, QueryTimeout)
+    assert str(error).startswith("the query was stopped after 7.5 s, the limit of this copy; make it simpler: ")
+
+
 def test_triples_are_read_as_rows():
     turtle = b'@prefix e: <http://e.org/> . e:a e:p "x"@en , 5 , _:b .'
     table = read_query(Reply(200, turtle, {"content-type": "text/turtle; charset=utf-8"}))

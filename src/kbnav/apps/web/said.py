@@ -13,6 +13,8 @@ from typing import Any
 
 from kbnav.apps.web.texts import FIRST, OF_SERVER, Texts, books
 
+LONGEST = 2_000
+"""Characters of a text that is looked at; kbnav's own are shorter."""
 _SENTENCES = re.compile(r"(?<=[.!?]) (?=\S)")
 _VALUE = re.compile(r"\\\{(\w+)\\\}")
 _INNER = frozenset({"why"})
@@ -21,7 +23,7 @@ _INNER = frozenset({"why"})
 
 def said(text: str, language: str) -> str:
     """A text of kbnav's in a language of the page; sentences that are not known stay as they are."""
-    if language == FIRST or not text:
+    if language == FIRST or len(text) > LONGEST:
         return text
     whole = _one(text, language)
     if whole is not None:
