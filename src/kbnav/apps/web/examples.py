@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import islice
 
 from kbnav.agents.common.agent import Agent
@@ -21,9 +23,11 @@ from kbnav.systems import usual_agent
 MOST = 3
 TRIED = 6
 """Questions that are tried; each takes the time of an answer."""
+ENOUGH = 15.0
+"""Seconds after which one that is answered will do."""
 _CLASSES = 4
 """Classes of an endpoint, those with the most members, of which questions are made."""
-_PREPOSITIONS = frozenset(["at", "by", "for", "from", "in", "into", "of", "on", "to", "under", "with"])
+_PREPOSITIONS = frozenset(["after", "at", "by", "for", "from", "in", "into", "of", "on", "to", "under", "with"])
 _STATES = frozenset(["based", "born", "buried", "located", "situated", "used"])
 _STATED = """
 SELECT ?name ?relation WHERE {
@@ -46,8 +50,13 @@ def made_examples(served: Served) -> Sequence[str]:
     system = build_system(served.kb, served.asking(usual_agent(served.kb), OFFLINE), usual_agent(served.kb))
     if not isinstance(system, Agent):
         return ()
-    good = (question for question in islice(_questions(served.kb), TRIED) if _is_answered(system, question))
-    return tuple(islice(good, MOST))
+    good: list[str] = []
+    began = time.monotonic()
+    for question in islice(_questions(served.kb), TRIED):
+        if len(good) == MOST or (good and time.monotonic() > began + ENOUGH):
+            break
+        good += [question] if _is_answered(system, question) else []
+    return tuple(good)
 
 
 def _questions(kb: KnowledgeBase) -> Iterator[str]:
@@ -63,10 +72,10 @@ def _questions(kb: KnowledgeBase) -> Iterator[str]:
 
 
 def _of_statements(kb: KnowledgeBase) -> Iterator[str]:
-    """One of each relation, and of each thing."""
+    """One of each relation, and of each thing; of relations whose name stands well before "of"."""
     used: set[str] = set()
     for name, relation in kb.execute_query(_STATED).rows:
-        if name and relation and used.isdisjoint((name.value, relation.value)):
+        if name and relation and used.isdisjoint((name.value, relation.value)) and _is_noun(relation.value):
             used |= {name.value, relation.value}
             yield f"What is the {relation.value} of {name.value}?"
 
@@ -87,21 +96,25 @@ def _of_classes(kb: KnowledgeBase) -> Iterator[str]:
     if not isinstance(kb, EndpointKB):
         return
     classes = sorted(kb.classes(), key=lambda one: -one.count)[:_CLASSES]
+    described = cache(lambda name: [share.entity for share in kb.class_profile(name).properties])
     for turn in range(_CLASSES):  # the commonest property of each, then the next one of each
         for one in classes:
-            properties = [share.entity for share in kb.class_profile(one.entity.id).properties]
-            if turn < len(properties):
-                a, has = one.entity.id, properties[turn].id
-                table = kb.execute_query(f"SELECT ?value WHERE {{ ?one a {a} ; {has} ?value }} LIMIT 1")
-                value = text_of(table.rows[0][0], table) if table.rows else ""
-                if value:
-                    yield _which(one.entity.label, properties[turn].label, value)
+            for has in described(one.entity.id)[turn : turn + 1]:
+                table = kb.execute_query(f"SELECT ?value WHERE {{ ?one a {one.entity.id} ; {has.id} ?value }} LIMIT 1")
+                if value := text_of(table.rows[0][0], table) if table.rows else "":
+                    yield _which(one.entity.label, has.label or has.id, value)
+
+
+def _is_noun(relation: str) -> bool:
+    words = relation.casefold().split()
+    return bool(words) and words[0] != "has" and words[-1] not in _PREPOSITIONS
 
 
 def _which(kind: str, relation: str, name: str) -> str:
     """A question for what is linked to something, which reads as well as the relation's name lets it."""
     kind, relation = kind.replace("_", " ").casefold(), relation.replace("_", " ")
-    first, last = (relation.casefold().split() or [""])[0], (relation.casefold().split() or [""])[-1]
+    first, *_ = words = relation.casefold().split()
+    last = words[-1]
     if last in ("by", "of") or (first in _STATES and last in _PREPOSITIONS):
         return f"Which {kind} is {relation} {name}?"
     verb = last in _PREPOSITIONS or first == "has" or relation.casefold().endswith("ed")
