@@ -112,7 +112,7 @@ def _is_noun(relation: str) -> bool:
 
 def _which(kind: str, relation: str, name: str) -> str:
     """A question for what is linked to something, which reads as well as the relation's name lets it."""
-    kind, relation = kind.replace("_", " ").casefold(), relation.replace("_", " ")
+    kind, relation = kind.replace("_", " ").casefold(), relation.replace("_", " ").strip() or relation
     first, *_ = words = relation.casefold().split()
     last = words[-1]
     if last in ("by", "of") or (first in _STATES and last in _PREPOSITIONS):
