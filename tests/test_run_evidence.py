@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,15 +110,12 @@ def test_what_is_told_is_in_the_language_of_the_question(mini_kb, language):
 def test_an_answer_of_the_library_looks_its_evidence_up_when_it_is_read(mini_home: Path):
     settings = kbnav.Settings(home=mini_home)
     closed = kbnav.ask("Who discovered polonium?", kb="mini", settings=settings)
+    assert [{one.property for one in row} for row in closed.evidence.rows] == [{"P61"}, {"P61"}]
+    assert kbnav.Answer(closed.run).evidence == Provenance()
     with kbnav.open("mini", settings=settings) as kb:
         given = kbnav.ask("Who discovered polonium?", kb=kb)
         assert given.evidence is given.evidence
-        assert kb.evidence(given) == given.evidence
-    assert [{one.property for one in row} for row in closed.evidence.rows] == [{"P61"}, {"P61"}]
-    late = kbnav.ask("Who discovered polonium?", kb="mini", settings=settings)
-    assert kbnav.Answer(late.run).evidence == Provenance()
-    shut = kbnav.open("mini", settings=settings)
-    after = kbnav.ask("Who discovered polonium?", kb=shut)
-    shut.close()
+        assert kb.evidence(given) == given.evidence == closed.evidence
+        after = replace(given)
     with pytest.raises(UsageError, match="closed"):
         _ = after.evidence

@@ -27,7 +27,7 @@ ZERO = "SELECT (COUNT(?x) AS ?n) { ?x wdt:P61 wd:Q937 }"
 EMPTY = "SELECT ?x { wd:Q7186 wdt:P61 ?x }"
 
 
-def asked(home: Path, query: str, *ends: dict, kb: object = "mini") -> Answer:
+def asked(home: Path, query: str, *ends: dict, kb: KnowledgeBase) -> Answer:
     finishes = [says(("finish", one)) for one in (*ends, {"no_answer": True})]
     model = ScriptedModel(replies=[says(("execute_query", {"query": query})), *finishes])
     return kbnav.ask("Did he?", kb=kb, model=model, settings=kbnav.Settings(home=home, language="en"))
@@ -37,8 +37,8 @@ def asked(home: Path, query: str, *ends: dict, kb: object = "mini") -> Answer:
     ("query", "ends", "kind"),
     [(NO, [{}], "not stated"), (ZERO, [{}], "partial copy"), (EMPTY, [], "asks wrongly")],
 )
-def test_no_zero_and_nothing_say_which_on_every_door(mini_home: Path, query: str, ends: list[dict], kind: str):
-    answer = asked(mini_home, query, *ends)
+def test_no_zero_and_nothing_say_which_on_every_door(mini_home, mini_kb, query: str, ends: list[dict], kind: str):
+    answer = asked(mini_home, query, *ends, kb=mini_kb)
     run, absence = answer.run, answer.absence
     assert absence is not None
     assert absence.kind == kind
@@ -52,8 +52,8 @@ def test_no_zero_and_nothing_say_which_on_every_door(mini_home: Path, query: str
     assert load_run(mini_home / "runs" / f"{run.id}.json").outcome.absence == absence
 
 
-def test_an_answer_that_says_something_has_none(mini_home: Path):
-    assert asked(mini_home, "SELECT ?x { wd:Q979 wdt:P61 ?x }", {}).absence is None
+def test_an_answer_that_says_something_has_none(mini_home: Path, mini_kb: KnowledgeBase):
+    assert asked(mini_home, "SELECT ?x { wd:Q979 wdt:P61 ?x }", {}, kb=mini_kb).absence is None
 
 
 def test_a_run_that_failed_says_that_a_service_did(mini_home: Path, mini_kb: KnowledgeBase):
@@ -75,7 +75,7 @@ def test_every_language_has_every_kind():
 
 
 def test_over_mcp_the_kind_is_in_the_text_and_the_data(mini_home: Path, mini_kb: KnowledgeBase):
-    run = asked(mini_home, NO, {}).run
+    run = asked(mini_home, NO, {}, kb=mini_kb).run
     agent = kbnav_agent(mini_kb, mini_home)
     told = _answered(agent, replace(run), evidence=False)
     assert ENGLISH["not stated"] in told.content[0].text
@@ -88,8 +88,8 @@ def kbnav_agent(kb: KnowledgeBase, home: Path):
     return build_agent(kb, kbnav.Settings(home=home))
 
 
-def test_the_record_of_a_run_without_it_is_read(tmp_path: Path, mini_home: Path):
-    run: Run = asked(mini_home, "SELECT ?x { wd:Q979 wdt:P61 ?x }", {}).run
+def test_the_record_of_a_run_without_it_is_read(tmp_path: Path, mini_home: Path, mini_kb: KnowledgeBase):
+    run: Run = asked(mini_home, "SELECT ?x { wd:Q979 wdt:P61 ?x }", {}, kb=mini_kb).run
     path = mini_home / "runs" / f"{run.id}.json"
     text = path.read_text().replace('"absence": null', '"understood": null')
     (tmp_path / "old.json").write_text(text.replace('"understood": null,\n  "understood": null', '"understood": null'))

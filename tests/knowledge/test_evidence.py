@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from kbnav.knowledge.evidence import Evidence, Provenance, provenance
 from kbnav.knowledge.open import open_kb
 from kbnav.settings import Settings
 
-QUESTIONS = Path(__file__).parents[1] / "data" / "mini_questions.json"
 DATA = """
 @prefix wd: <http://www.wikidata.org/entity/> . @prefix wdt: <http://www.wikidata.org/prop/direct/> .
 @prefix p: <http://www.wikidata.org/prop/> . @prefix ps: <http://www.wikidata.org/prop/statement/> .
@@ -201,17 +199,3 @@ def test_links_of_a_graph_without_statements_are_told_as_triples(tmp_path: Path)
         told = found(demo, query)
         assert all(len(row) == 1 and row[0].property.endswith("#type") for row in told.rows)
         assert not any(one.statement for row in told.rows for one in row)
-
-
-def test_every_row_of_the_bundled_questions_names_a_statement_or_what_is_absent(mini_kb):
-    questions = [one["sparql"] for one in json.loads(QUESTIONS.read_text(encoding="utf-8"))]
-    rows = 0
-    for query in questions:
-        told = found(mini_kb, query)
-        table = mini_kb.execute_query(query)
-        if table.boolean is False or any(cell and cell.value == "0" for row in table.rows for cell in row):
-            continue
-        assert all(row or told.absent for row in told.rows), query
-        assert told.rows, query
-        rows += len(told.rows)
-    assert rows > 30

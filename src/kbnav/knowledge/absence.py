@@ -74,7 +74,7 @@ class _Looking:
         return self._otherwise(found.part, found.text)
 
     def _has_it_at_times(self, found: Diagnosis) -> bool:
-        """Whether things of the subject's kind have such statements, as people have mothers and are some.
+        """Whether things of the subject's kind are known to have such statements, as people have mothers and are some.
 
         Then that the other way round has matches does not say that the query is wrong.
         """
@@ -83,7 +83,9 @@ class _Looking:
             return False
         with suppress(KbnavError):
             ends = self._ends(step.subject, found.before)
-            return bool(ends) and all(self._fits(end, step.verb.name) for end in ends)
+            kind = f"{self._kind} ?{self._any}c"
+            known = bool(ends) and all(self._ask([f"<{end}> {kind}"]) for end in ends)
+            return known and all(self._fits(end, step.verb.name) for end in ends)
         return False
 
     def _otherwise(self, part: str, text: str = "") -> Absence:
