@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from kbnav.knowledge.base import INVERSE, Entity, Value
 from kbnav.knowledge.skb.graph import WAYS, Hop, Nodes
@@ -121,7 +122,7 @@ class Explorer:
             meeting = np.intersect1d(sides[0][-1], sides[1][-1])
             if len(meeting):
                 break
-            costs = [self._edges(side[-1]) for side in sides]
+            costs = [int(self._degrees(side[-1]).sum()) for side in sides]
             side = sides[int(np.argmin(costs))]
             looked += min(costs)
             if not min(costs) or looked > LOOKED_AT:
@@ -144,8 +145,8 @@ class Explorer:
         if not layers:
             yield walk
             return
-        steps = np.intersect1d(self.skb.graph.neighbors(walk[-1]), layers[0]).tolist()
-        for step in sorted(steps, key=self.skb.graph.degree):
+        steps = np.intersect1d(self.skb.graph.neighbors(walk[-1]), layers[0])
+        for step in steps[np.argsort(self._degrees(steps), kind="stable")].tolist():
             yield from self._walks((*walk, step), layers[1:])
 
     def _step(self, node: int, chance: random.Random, but: set[int]) -> int | None:
@@ -168,9 +169,11 @@ class Explorer:
             for relation in row.relations[row.nodes == other].tolist():
                 yield self._name(relation, way == "in")
 
-    def _edges(self, nodes: Nodes) -> int:
+    def _degrees(self, nodes: Nodes) -> npt.NDArray[np.int64]:
+        """How many edges each has, shape [nodes]."""
         starts = [self.skb.graph.arrays(way)[0] for way in WAYS]
-        return sum(int((start[nodes + 1] - start[nodes]).sum()) for start in starts)
+        counts: npt.NDArray[np.int64] = sum(start[nodes + 1] - start[nodes] for start in starts)  # type: ignore[assignment]
+        return counts
 
     def _name(self, relation: int, back: bool) -> str:
         return f"{INVERSE if back else ''}{self.kb.relations.shown[relation]}"
