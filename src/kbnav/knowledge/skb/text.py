@@ -16,7 +16,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -55,7 +55,7 @@ LANGUAGES = frozenset(
 )
 """Languages with a stemmer; in others words match as they are written."""
 
-_META = "text.json"
+META = "text.json"
 _FORMAT = 2
 _LONGEST_WORD = 255  # bytes
 _MOST_WORDS, _FIRST_WORDS = 256, 64  # of a query; of a longer one the first are kept and the most frequent others
@@ -85,7 +85,7 @@ def build(
     with _scratch(folder) as made:
         index = Index(_schema(), path=str(made))
         index.config_reader("manual")
-        index.register_tokenizer("words", _analyzer(language))
+        index.register_tokenizer("words", analyzer(language))
         writer = index.writer(_HEAP, min(os.cpu_count() or 1, 4))
         for node in nodes:
             writer.add_document(_document(node))
@@ -100,7 +100,7 @@ def build(
                 file.rename(folder / file.name)
     progress("text", done, total)
     meta = {"format": _FORMAT, "language": language, "type_start": list(type_start)}
-    (folder / _META).write_text(json.dumps(meta))
+    (folder / META).write_text(json.dumps(meta))
 
 
 class TextIndex:
@@ -135,9 +135,7 @@ class TextIndex:
         """How much of a query each text has, from 0 to 1: its words in any of their forms, rare ones counting more."""
         wanted = set(self.words(query))
         holders = {word: self._searcher.doc_freq("body", word) for word in wanted}
-        weights = {word: math.log(1 + (self.nodes - held + 0.5) / (held + 0.5)) for word, held in holders.items()}
-        whole = sum(weights.values()) or 1.0
-        return [sum(weights[word] for word in wanted.intersection(self.words(text))) / whole for text in texts]
+        return shares({word: rarity(self.nodes, held) for word, held in holders.items()}, map(self.words, texts))
 
     @reading("the text index")
     def search(
@@ -172,7 +170,7 @@ class TextIndex:
     def _words_query(self, text: str, name_weight: float) -> tantivy.Query | None:
         from tantivy import Occur, Query
 
-        counts = self._kept(text)
+        counts = kept(self.words(text))
 
         terms = [
             (Occur.Should, Query.boost_query(Query.term_query(self._schema, field, word, "freq"), boost * count))
@@ -184,14 +182,7 @@ class TextIndex:
 
     def unread(self, text: str) -> int:
         """How many different words of a query a search leaves out because it is too long."""
-        return max(len(set(self.words(text))) - _MOST_WORDS, 0)
-
-    def _kept(self, text: str) -> list[tuple[str, int]]:
-        """The words of a query with their counts; what a query is put in front of must not push out its words."""
-        counts = Counter(self.words(text))
-        first = list(counts.items())[:_FIRST_WORDS]
-        others = Counter(dict(list(counts.items())[_FIRST_WORDS:]))
-        return first + others.most_common(_MOST_WORDS - _FIRST_WORDS)
+        return unread(self.words(text))
 
     def _range(self, first: int, end: int) -> tantivy.Query:
         from tantivy import FieldType, Query
@@ -230,11 +221,38 @@ class TextIndex:
             depth *= 8
 
 
+def kept(words: Sequence[str]) -> list[tuple[str, int]]:
+    """The words of a query that are searched, with their counts.
+
+    What a query is put in front of must not push out its words.
+    """
+    counts = Counter(words)
+    first = list(counts.items())[:_FIRST_WORDS]
+    others = Counter(dict(list(counts.items())[_FIRST_WORDS:]))
+    return first + others.most_common(_MOST_WORDS - _FIRST_WORDS)
+
+
+def unread(words: Sequence[str]) -> int:
+    """How many different words of a query ``kept`` leaves out."""
+    return max(len(set(words)) - _MOST_WORDS, 0)
+
+
+def rarity(nodes: int, holders: int) -> float:
+    """What BM25 counts a word that so many of the nodes have (its inverse document frequency)."""
+    return math.log(1 + (nodes - holders + 0.5) / (holders + 0.5))
+
+
+def shares(weights: Mapping[str, float], texts: Iterable[Sequence[str]]) -> list[float]:
+    """How much of weighted words each text has, from 0 to 1."""
+    whole = math.fsum(weights.values()) or 1.0
+    return [math.fsum(weights[word] for word in weights.keys() & words) / whole for words in texts]
+
+
 @reading("the text index")
 def open(folder: Path) -> TextIndex:
     """Open a built index, which may be read-only. Raises DataError where it is missing, damaged or too new."""
     try:
-        meta = json.loads((folder / _META).read_bytes())
+        meta = json.loads((folder / META).read_bytes())
         version, language, type_start = int(meta["format"]), str(meta["language"]), list(meta["type_start"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder}: not a text index: {error!r}") from error
@@ -250,7 +268,7 @@ def open(folder: Path) -> TextIndex:
         try:
             index = Index.open(str(links))
             index.config_reader("manual")
-            return TextIndex(index, _analyzer(language), type_start, spelled if version > 1 else str)
+            return TextIndex(index, analyzer(language), type_start, spelled if version > 1 else str)
         except (ValueError, OSError) as error:
             raise DataError(f"{folder}: {error}") from error
 
@@ -295,7 +313,8 @@ def _schema() -> tantivy.Schema:
     return builder.build()
 
 
-def _analyzer(language: str) -> tantivy.TextAnalyzer:
+def analyzer(language: str) -> tantivy.TextAnalyzer:
+    """What makes words of texts; ``language`` names its stemmer, "" is none."""
     from tantivy import Filter, TextAnalyzerBuilder, Tokenizer
 
     builder = TextAnalyzerBuilder(Tokenizer.simple()).filter(Filter.remove_long(_LONGEST_WORD))

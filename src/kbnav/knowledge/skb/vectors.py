@@ -41,6 +41,40 @@ _Rows = slice | npt.NDArray[np.int64]
 _log = logging.getLogger(__name__)
 
 
+class Queries:
+    """The encoder that the queries of an index need, and the vectors of the last ones; safe for threads."""
+
+    def __init__(self, name: str, folder: Path, encoder: Encoder | None) -> None:
+        """``name`` is of the encoder that made the vectors; ``folder`` has what it fitted. Raises UsageError."""
+        if encoder is not None and encoder.name != name:
+            raise UsageError(f"{folder}: made by the encoder {name}; {encoder.name} cannot search it")
+        self.name = name
+        self._folder, self._encoder = folder, encoder
+        self._embedded = lru_cache(_EMBEDDED)(self._embed)
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder queries need; lsa, trained ones and those with weights of their own are loaded when first needed.
+
+        Raises UsageError for others.
+        """
+        if self._encoder is None:
+            kind = self.name.partition(":")[0]
+            if kind not in ("lsa", "trained", *encoders.WITH_WEIGHTS):
+                raise UsageError(f"{self._folder}: made by the encoder {self.name}, which must be given to search")
+            self._encoder = LSA.load(self._folder) if kind == "lsa" else encoders.load(self.name)
+        return self._encoder
+
+    def embed(self, text: str) -> Vectors:
+        """The vector [d] of a query, read-only. Raises as ``encoder`` and as its ``encode``."""
+        return self._embedded(text)
+
+    def _embed(self, text: str) -> Vectors:
+        vector: Vectors = encode_queries(self.encoder, [text])[0]
+        vector.flags.writeable = False
+        return vector
+
+
 class VectorIndex:
     """An open index; safe to share between threads. Use ``open`` of this module."""
 
@@ -64,8 +98,7 @@ class VectorIndex:
         self._approximate_folder, self._graph = approximate, graph
         self._int8 = int8
         self._folder = folder
-        self._encoder = encoder
-        self._embedded = lru_cache(_EMBEDDED)(self._embed)
+        self._queries = Queries(encoder_name, folder, encoder)
 
     @property
     def count(self) -> int:
@@ -89,27 +122,12 @@ class VectorIndex:
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder queries need; lsa, trained ones and those with weights of their own are loaded when first needed.
-
-        Raises UsageError for others.
-        """
-        if self._encoder is None:
-            kind = self.encoder_name.partition(":")[0]
-            if kind not in ("lsa", "trained", *encoders.WITH_WEIGHTS):
-                raise UsageError(
-                    f"{self._folder}: made by the encoder {self.encoder_name}, which must be given to search"
-                )
-            self._encoder = LSA.load(self._folder) if kind == "lsa" else encoders.load(self.encoder_name)
-        return self._encoder
+        """See ``Queries``."""
+        return self._queries.encoder
 
     def embed(self, text: str) -> Vectors:
         """The vector [d] of a query, read-only. Raises as ``encoder`` and as its ``encode``."""
-        return self._embedded(text)
-
-    def _embed(self, text: str) -> Vectors:
-        vector: Vectors = encode_queries(self.encoder, [text])[0]
-        vector.flags.writeable = False
-        return vector
+        return self._queries.embed(text)
 
     def search(
         self,
@@ -250,8 +268,6 @@ def open(
         int8 = _open_quantized(folder, shape, meta.get("quantized"))
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder}: not a vector index: {error!r}") from error
-    if encoder is not None and encoder.name != name:
-        raise UsageError(f"{folder}: made by the encoder {name}; {encoder.name} cannot search it")
     return VectorIndex(vectors, name, folder, encoder, content=content, approximate=approximate, graph=graph, int8=int8)
 
 

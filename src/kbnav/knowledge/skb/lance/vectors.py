@@ -1,0 +1,136 @@
+"""Vectors in a table of LanceDB: found there, exactly, and compared once more with the query's as the local index does.
+
+LanceDB adds up in another order, which moves a cosine by a few millionths: a search asks for some more than are wanted,
+and for more again until those that are left are clearly worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from kbnav.encoders import Encoder, Vectors
+from kbnav.errors import DamagedKB, UsageError
+from kbnav.knowledge.skb.damage import reading
+from kbnav.knowledge.skb.lance.tables import NUMBER, Table, column, filters
+from kbnav.knowledge.skb.parts import Hit, Range
+from kbnav.knowledge.skb.vectors import Queries
+
+_MORE = 16  # candidates beyond what is wanted, at first
+_CLOSE = 1e-5  # how far two ways to add up a cosine may be apart
+_AT_ONCE = 10_000  # rows read at once by their numbers
+
+
+class LanceVectors:
+    """See ``VectorSearch``."""
+
+    def __init__(self, nodes: Table, part: str, dimensions: int, type_start: Sequence[int], queries: Queries) -> None:
+        self._table, self._column, self._queries = nodes, column(part), queries
+        self._type_start = type_start
+        self.dimensions = dimensions
+        self.count = type_start[-1]
+        self.encoder_name = queries.name
+
+    @property
+    def encoder(self) -> Encoder:
+        """See ``VectorSearch``."""
+        return self._queries.encoder
+
+    def open_all(self) -> None:
+        """See ``VectorSearch``; there is nothing more to open."""
+
+    def embed(self, text: str) -> Vectors:
+        """See ``VectorSearch``."""
+        return self._queries.embed(text)
+
+    @reading("the index of vectors")
+    def rows(self, nodes: npt.NDArray[np.integer]) -> Vectors:
+        """See ``VectorSearch``."""
+        different, places = np.unique(np.asarray(nodes, np.int64), return_inverse=True)
+        found = np.zeros((len(different), self.dimensions), np.float32)
+        for first in range(0, len(different), _AT_ONCE):
+            part = different[first : first + _AT_ONCE]
+            rows = self._table.take_offsets(part.tolist()).select([NUMBER, self._column]).to_arrow()
+            numbers = rows[NUMBER].to_numpy()
+            order = np.argsort(numbers)
+            if not np.array_equal(numbers[order], part):
+                raise DamagedKB("the rows of the table of nodes are not in the order of their numbers")
+            found[first : first + len(part)] = self._matrix(rows)[order]
+        return found[places]
+
+    def search(
+        self,
+        text: str,
+        *,
+        limit: int = 20,
+        ranges: Sequence[Range] | None = None,
+        among: Collection[int] | None = None,
+        exact: bool = False,
+    ) -> list[Hit]:
+        """See ``VectorSearch``."""
+        return self.nearest(self.embed(text), limit=limit, ranges=ranges, among=among, exact=exact)
+
+    @reading("the index of vectors")
+    def nearest(
+        self,
+        vector: Vectors,
+        *,
+        limit: int = 20,
+        ranges: Sequence[Range] | None = None,
+        among: Collection[int] | None = None,
+        exact: bool = False,  # noqa: ARG002 - it always is
+    ) -> list[Hit]:
+        """See ``VectorSearch``."""
+        if vector.shape != (self.dimensions,):
+            raise UsageError(f"vectors have {self.dimensions} numbers, the query's has {vector.shape[-1]}")
+        query = np.asarray(vector, dtype=np.float32)
+        if limit < 1:
+            return []
+        if among is not None:
+            nodes = np.unique(np.fromiter(among, np.int64, len(among)))
+            if ranges is not None:
+                inside = [(nodes >= first) & (nodes < end) for first, end in ranges]
+                nodes = nodes[np.any([np.zeros(len(nodes), bool), *inside], axis=0)]
+            return _best(nodes, np.vecdot(self.rows(nodes), query), limit)
+        hits: list[Hit] = []
+        for where in filters(self._type_start, ranges, None, 0):
+            hits += self._top(query, where, limit)
+        return hits
+
+    def scorer(self, vector: Vectors) -> Callable[[npt.NDArray[np.integer]], Vectors]:
+        """See ``VectorSearch``; vectors are read when a node is first asked for."""
+        query = np.asarray(vector, dtype=np.float32)
+        known = np.full(self.count, np.nan, np.float32)
+
+        def score(nodes: npt.NDArray[np.integer]) -> Vectors:
+            new = np.unique(nodes[np.isnan(known[nodes])])
+            for first in range(0, len(new), _AT_ONCE):
+                part = new[first : first + _AT_ONCE]
+                known[part] = np.vecdot(self.rows(part), query)
+            found: Vectors = known[nodes]
+            return found
+
+        return score
+
+    def _top(self, query: Vectors, where: str, limit: int) -> list[Hit]:
+        depth = limit + _MORE
+        while True:
+            asked = self._table.search(query, vector_column_name=self._column).distance_type("dot").limit(depth)
+            asked = asked.select([NUMBER, "_distance", self._column])
+            found = (asked.where(where, prefilter=True) if where else asked).to_arrow()
+            hits = _best(found[NUMBER].to_numpy(), np.vecdot(self._matrix(found), query), limit)
+            if found.num_rows < depth or hits[-1][1] > 1 - max(found["_distance"].to_pylist()) + _CLOSE:
+                return hits
+            depth *= 4
+
+    def _matrix(self, rows: Table) -> Vectors:
+        values = rows[self._column].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        matrix: Vectors = np.asarray(values, np.float32).reshape(-1, self.dimensions)
+        return matrix
+
+
+def _best(numbers: npt.NDArray[np.integer], scores: Vectors, limit: int) -> list[Hit]:
+    order = np.lexsort((numbers, -scores))[:limit]
+    return list(zip(numbers[order].tolist(), scores[order].tolist(), strict=True))

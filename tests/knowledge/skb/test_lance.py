@@ -1,0 +1,191 @@
+"""An SKB on LanceDB answers as the same SKB in a folder does; the local store is what is compared with."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kbnav import systems
+from kbnav.errors import DataError, UnknownId, UsageError
+from kbnav.knowledge.bundled import bundled_skb
+from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.importers.tables import TableSource
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.lance.build import write
+from kbnav.knowledge.skb.lance.store import LanceStore
+from kbnav.knowledge.skb.lance.tables import connect
+from kbnav.knowledge.skb.lance.text import counted_length
+from kbnav.knowledge.skb.store import SKB
+from kbnav.settings import Settings
+
+QUESTION = "Which instrument made by somebody from Little Mew has a love letter hidden in it?"
+
+
+@pytest.fixture(scope="module")
+def local(demo_home: Path) -> Iterator[SKB]:
+    with SKB.open(bundled_skb(demo_home)) as skb:
+        yield skb
+
+
+@pytest.fixture(scope="module")
+def tables(local: SKB, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("lance") / "demo"
+    write(local, str(place))
+    return place
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def lance(tables: Path, cache: Path) -> Iterator[SKB]:
+    with SKB(LanceStore.open(str(tables), cache)) as skb:
+        yield skb
+
+
+@pytest.fixture(scope="module")
+def queries(local: SKB) -> list[str]:
+    """The demo's question, some names, and words picked from some documents."""
+    chance = random.Random(7)
+    some = chance.sample(range(local.meta.nodes), 2)
+    documents = [local.nodes.text(node).split() for node in some]
+    picked = [" ".join(chance.sample(words, min(6, len(words)))) for words in documents]
+    return [QUESTION, "nosuchword", *(local.nodes.label(node) for node in some[:1]), *picked]
+
+
+def filters(skb: SKB) -> list[dict[str, object]]:
+    first, last = (skb.type_range(skb.type_names[place]) for place in (0, -1))
+    return [
+        {},
+        {"limit": 3},
+        {"limit": 1_000},
+        {"ranges": [first]},
+        {"ranges": [first, last], "limit": 5},
+        {"ranges": [(5, 60), (100, 140)]},
+        {"ranges": []},
+        {"among": range(0, skb.meta.nodes, 7)},
+        {"among": range(0, skb.meta.nodes, 3), "ranges": [first]},
+        {"among": []},
+    ]
+
+
+def test_nodes_documents_and_edges_are_those_of_the_folder(local: SKB, lance: SKB):
+    assert lance.meta == local.meta
+    assert list(lance.documents) == list(local.documents)
+    for node in range(0, local.meta.nodes, 9):
+        assert lance.documents[node] == local.documents[node]
+        assert (lance.id(node), lance.nodes.label(node)) == (local.id(node), local.nodes.label(node))
+        assert lance.number(local.id(node)) == node
+        assert lance.graph.neighbors(node).tolist() == local.graph.neighbors(node).tolist()
+    with pytest.raises(UnknownId):
+        lance.number("nobody")
+
+
+def test_texts_are_found_in_the_same_order_with_every_filter(local: SKB, lance: SKB, queries: list[str]):
+    assert local.text is not None
+    assert lance.text is not None
+    for query in queries:
+        for given in (*filters(local), {"name_weight": 0.0}):
+            wanted, found = local.text.search(query, **given), lance.text.search(query, **given)
+            assert [node for node, _ in found] == [node for node, _ in wanted], (query, given)
+            assert [score for _, score in found] == pytest.approx([score for _, score in wanted], rel=1e-5)
+        assert lance.text.holders(query) == local.text.holders(query)
+        texts = [local.nodes.text(node) for node in range(5)]
+        assert lance.text.shares(query, texts) == pytest.approx(local.text.shares(query, texts))
+
+
+def test_vectors_are_found_in_the_same_order_with_every_filter(local: SKB, lance: SKB, queries: list[str]):
+    assert local.vectors is not None
+    assert lance.vectors is not None
+    for query in queries:
+        for given in filters(local):
+            assert lance.vectors.search(query, **given) == local.vectors.search(query, **given), (query, given)
+    nodes = np.array([3, 200, 3, 17])
+    assert (lance.vectors.rows(nodes) == local.vectors.rows(nodes)).all()
+    asked = local.vectors.embed(QUESTION)
+    assert lance.vectors.scorer(asked)(nodes) == pytest.approx(local.vectors.scorer(asked)(nodes))
+    with pytest.raises(UsageError, match="numbers"):
+        lance.vectors.nearest(asked[:-1])
+
+
+def test_texts_longer_than_their_counted_length_come_in_the_local_order(tmp_path: Path):
+    """Of two texts that both count as of 40 words the local index says a draw, where LanceDB sees the shorter first."""
+    filler = [f"w{number}" for number in range(60)]
+    rows = [f"long,reel {' '.join(filler[:40])}", f"short,reel {' '.join(filler[:39])}"]
+    rows += [f"n{number},reel {' '.join(filler[: number % 50])}" for number in range(60)]
+    (tmp_path / "n.csv").write_text("\n".join(["id,text", *rows]))
+    source = TableSource([tmp_path / "n.csv"], [])
+    build(source, tmp_path / "s.skb", Options(vectors=False, sparql=False))
+    with SKB.open(tmp_path / "s.skb") as local:
+        write(local, str(tmp_path / "tables"))
+        with SKB(LanceStore.open(str(tmp_path / "tables"), tmp_path / "cache")) as lance:
+            assert local.text is not None
+            assert lance.text is not None
+            for limit in (1, 5, 60):
+                wanted, found = local.text.search("reel", limit=limit), lance.text.search("reel", limit=limit)
+                assert [node for node, _ in found] == [node for node, _ in wanted]
+                assert [score for _, score in found] == pytest.approx([score for _, score in wanted], rel=1e-5)
+
+
+def test_lengths_are_counted_in_ever_larger_steps():
+    assert [counted_length(words) for words in (0, 40, 41, 42, 57, 59, 60, 95)] == [0, 40, 40, 42, 56, 56, 60, 88]
+
+
+@pytest.fixture
+def both(demo_home: Path, tables: Path, cache: Path) -> Iterator[tuple[SkbKB, SkbKB]]:
+    """The knowledge base in its folder, and in tables."""
+    with (
+        closing(SkbKB(SKB.open(bundled_skb(demo_home)))) as kb,
+        closing(SkbKB(SKB(LanceStore.open(str(tables), cache)))) as other,
+    ):
+        yield kb, other
+
+
+def test_tools_and_retrievers_run_on_it_unchanged(both: tuple[SkbKB, SkbKB], tmp_path: Path):
+    kb, other = both
+    assert other.capabilities == kb.capabilities
+    assert other.state() == kb.state()
+    assert other.search_entities("Little Mew") == kb.search_entities("Little Mew")
+    assert other.search_entities(QUESTION) == kb.search_entities(QUESTION)
+    found = kb.search_entities("Little Mew").entities[0].id
+    assert other.get_entry(found) == kb.get_entry(found)
+    mine, its = (one.vector_query(QUESTION) for one in (kb, other))
+    assert its.ids == mine.ids
+    query = "SELECT ?s WHERE { ?s ?p ?o } ORDER BY ?s LIMIT 3"
+    assert other.execute_query(query).rows == kb.execute_query(query).rows
+    settings = Settings(home=tmp_path, model="offline")
+    for name in ("vss", "bm25", "rrf", "graph-rank", "multi-vss"):
+        mine, its = (systems.build(name, one, settings).retrieve(QUESTION, 10) for one in (kb, other))
+        assert its.ids == mine.ids, name
+        assert its.ids, name
+
+
+def test_another_build_in_the_same_place_does_not_disturb_a_reader(local: SKB, tmp_path: Path):
+    place = str(tmp_path / "tables")
+    write(local, place)
+    with SKB(LanceStore.open(place, tmp_path / "cache")) as reader:
+        write(local, place)
+        connect(place).open_table("nodes").delete("number < 100")
+        assert reader.documents[3] == local.documents[3]
+
+
+def test_what_is_no_skb_or_damaged_is_named(local: SKB, tables: Path, tmp_path: Path):
+    with pytest.raises(UsageError, match="not an SKB on LanceDB"):
+        LanceStore.open(str(tmp_path / "nothing"), tmp_path / "cache")
+    copy = tmp_path / "copy"
+    write(local, str(copy))
+    files = connect(str(copy)).open_table("files")
+    files.update(where="name = 'graph/out-nodes.npy'", values={"content": b"other"})
+    row = connect(str(copy)).open_table("builds").to_arrow()["build"][0].as_py()
+    changed = row.replace(f'"files": {files.version - 1}', f'"files": {files.version}')
+    assert changed != row
+    connect(str(copy)).create_table("builds", [{"build": changed}], mode="overwrite")
+    with pytest.raises(DataError, match=r"graph/out-nodes\.npy: its content is not what was written"):
+        LanceStore.open(str(copy), tmp_path / "cache2")
