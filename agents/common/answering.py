@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from kbnav.agents.common.state import LIMITS
 from kbnav.agents.common.writers import plain_answer
 from kbnav.agents.machine import State
 from kbnav.answers import AnswerTable
@@ -19,8 +20,6 @@ from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import QUERY
 from kbnav.trajectory import Call, Outcome, Status, Step, Turn, Usage
 
-LIMITS = ("time limit", "cost limit")
-"""Stops after which nothing more is asked, of a model or a service: what is there is given."""
 _NO_WORDS = "The sentence could not be written; the rows are the answer."
 _LOOKS = re.compile(r"^\s*(?:(?:PREFIX|BASE)\b[^\n]*\s+)*(?:CONSTRUCT|DESCRIBE)\b", re.IGNORECASE)
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kbnav.agents.common.answering import LIMITS, Writer
+from kbnav.agents.common.answering import Writer
+from kbnav.agents.common.state import LIMITS
 from kbnav.agents.common.writers import plain_ranking
 from kbnav.agents.machine import State
 from kbnav.answers import Absence, Ranked, Ranking

@@ -10,6 +10,8 @@ from kbnav.settings import Budget
 from kbnav.tools.observation import Context
 from kbnav.trajectory import NO_TOOL, Call, Outcome, Step, Stop, Turn, Understood, Usage
 
+LIMITS = ("time limit", "cost limit")
+"""Stops after which nothing more is asked, of a model or a service: what is there is given."""
 Update = dict[str, Any]
 """What a node changes of the state."""
 

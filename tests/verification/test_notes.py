@@ -23,6 +23,7 @@ from kbnav.notes import Note, Notes, Solved, read_notes, write_notes
 from kbnav.session import ask
 from kbnav.settings import Settings
 from kbnav.trajectory import Outcome, Run
+from tests.verification.parts import property_lines, statement
 
 LIKE = Solved(question="Which elements did Pierre Curie discover?", query="SELECT ?x { ?x wdt:P61 wd:Q37463 }")
 UNLIKE = Solved(question="Who painted Guernica?", query="SELECT ?x { wd:Q175036 wdt:P170 ?x }")
@@ -76,34 +77,8 @@ def replace_off(one: Solved) -> Solved:
     return one.model_copy(update={"off": 'he said "no"'})
 
 
-def statement(number: int, unit: str, *, direct: bool) -> list[str]:
-    """A length of an item, in a unit, that the direct predicate may not reach."""
-    wd, ont, node = "http://www.wikidata.org", "http://wikiba.se/ontology#", f"{number}-{unit}"
-    item = f"<{wd}/entity/Q{1000 + number}>"
-    made, value = f"<{wd}/entity/statement/Q{node}>", f"<{wd}/value/{node}>"
-    amount = f'"{number}"^^<http://www.w3.org/2001/XMLSchema#decimal>'
-    rdf = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
-    lines = [
-        f"{item} <{wd}/prop/P2043> {made} .",
-        f"{made} {rdf} <{ont}Statement> .",
-        f"{made} <{ont}rank> <{ont}NormalRank> .",
-        f"{made} <{wd}/prop/statement/P2043> {amount} .",
-        f"{made} <{wd}/prop/statement/value/P2043> {value} .",
-        f"{value} <{ont}quantityAmount> {amount} .",
-        f"{value} <{ont}quantityUnit> <{wd}/entity/{unit}> .",
-    ]
-    return [*lines, *([f"{item} <{wd}/prop/direct/P2043> {amount} ."] if direct else [])]
-
-
 def test_traps_are_found_by_looking(tmp_path):
-    wd, ont = "http://www.wikidata.org", "http://wikiba.se/ontology#"
-    lines = [
-        f'<{wd}/entity/P2043> <http://www.w3.org/2000/01/rdf-schema#label> "length"@en .',
-        f"<{wd}/entity/P2043> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <{ont}Property> .",
-        f"<{wd}/entity/P2043> <{ont}propertyType> <{ont}Quantity> .",
-        f"<{wd}/entity/P2043> <{ont}directClaim> <{wd}/prop/direct/P2043> .",
-        f"<{wd}/entity/P2043> <{ont}claim> <{wd}/prop/P2043> .",
-    ]
+    wd, lines = "http://www.wikidata.org", property_lines()
     for number in range(20):
         lines += statement(number, "Q11573" if number < 14 else "Q3710", direct=number >= 6)
     for number in range(12):

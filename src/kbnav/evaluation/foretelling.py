@@ -15,7 +15,7 @@ from kbnav.settings import OFFLINE, Settings
 from kbnav.systems import usual_agent
 from kbnav.trajectory import Usage
 
-PUBLISHED = Usage(prompt=17_551, completion=508, calls=8)
+PUBLISHED = Usage(prompt=17_604, completion=509, cached=13_488, calls=8)
 """Means of a question of ``spinach``: the published SPINACH runs on QALD-10, by ``python benchmarks/cost.py``."""
 _FEW = 5
 """Questions whose mean is better than that of other runs."""
