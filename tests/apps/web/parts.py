@@ -177,7 +177,7 @@ def served_process(
 ) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """``kbnav serve`` as a process of its own, or another server; its address. What is left of it is killed."""
     process = subprocess.Popen(
-        [sys.executable, "-c", "from kbnav.apps.cli import main; main()", command, "--port", "0", *arguments],
+        [sys.executable, "-c", "from kbnav.apps.cli import main; main()", *command.split(), "--port", "0", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
