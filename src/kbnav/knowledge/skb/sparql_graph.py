@@ -126,11 +126,16 @@ class SparqlGraph(Graph):
         raise AttributeError(name)
 
     def _row(self, node: int, direction: Literal["out", "in"], relation: int | None) -> Row:
-        triple = f"{self._iri(node)} ?r ?n" if direction == "out" else f"?n ?r {self._iri(node)}"
-        kinds = self._any() if relation is None else self._iris[relation]
-        rows = self._asked(f"SELECT ?n ?r {{ VALUES ?r {{ {kinds} }} {triple} }}")
+        # Any predicate, and what is none of the relations left out here: engines look up a list of them one by one.
+        kind = "?r" if relation is None else self._iris[relation]
+        triple = f"{self._iri(node)} {kind} ?n" if direction == "out" else f"?n {kind} {self._iri(node)}"
+        rows = self._asked(f"SELECT ?n{' ?r' if relation is None else ''} {{ {triple} }}")
+        if relation is None:
+            rows = [row for row in rows if row[1] and row[1].value in self._numbers]
+            relations = np.array([self._numbers[row[1].value] for row in rows if row[1]], self._dtype)
+        else:
+            relations = np.full(len(rows), relation, self._dtype)
         nodes = self._found(rows)
-        relations = np.array([self._numbers[row[1].value] for row in rows if row[1]], self._dtype)
         order = np.lexsort((nodes, relations))
         return Row(nodes[order], relations[order])
 
