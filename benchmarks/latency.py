@@ -59,8 +59,9 @@ def main() -> None:
         cpu = np.zeros_like(wall)
         for number, question in enumerate(asked):
             for place, system in enumerate(built.values()):
+                own = question + " " * place  # the SKB keeps vectors of texts that it has met: nobody finds another's
                 begun = time.perf_counter(), time.process_time()
-                system.retrieve(question, K)
+                system.retrieve(own, K)
                 wall[place, number], cpu[place, number] = time.perf_counter() - begun[0], time.process_time() - begun[1]
     print(f"\n{chosen.kb}, {len(asked) - 1} questions\n\n| system | searches | ms | 10 % under | processor ms |")
     print("|---|---|---:|---:|---:|")
