@@ -1,6 +1,6 @@
 """How long a question takes each retrieval system on one SKB (STaRK, Table 9).
 
-    python -m benchmarks.latency FOLDER --kb debian [--questions 20] [--trained TRAINED]
+    python -m benchmarks.latency FOLDER --kb debian [--on all] [--questions 20] [--trained TRAINED]
 
 ``FOLDER`` and ``TRAINED`` are as in ``benchmarks.retrieval_tables``, and so are the rows. A question is asked of all
 systems in turn before the next one is asked, so that what else the machine does weighs on all alike; one question more
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +29,13 @@ K = 100
 """Nodes that are asked for."""
 
 
-def systems(folder: Path, kb: SkbKB, name: str, trained: Path | None) -> dict[tuple[str, str], Retriever]:
+def systems(
+    folder: Path, kb: SkbKB, name: str, tables: Sequence[str], trained: Path | None
+) -> dict[tuple[str, str], Retriever]:
     """The systems that can run, by their table and row; others are named on standard error."""
     found: dict[tuple[str, str], Retriever] = {}
-    for table, rows in TABLES.items():
-        for row in rows:
+    for table in tables:
+        for row in TABLES[table]:
             if row == AGENT or "-without-" in row:
                 continue
             try:
@@ -48,13 +51,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kb", required=True)
+    parser.add_argument("--on", action="append", choices=TABLES, help="repeatable; default: all")
     parser.add_argument("--questions", type=int, default=20)
     parser.add_argument("--trained", type=Path)
     chosen = parser.parse_args()
     dataset = load_file("jsonl", chosen.folder / "questions" / f"{chosen.kb}.jsonl")
     asked = [one.text() for one in dataset.questions[: chosen.questions + 1]]
     with SKB.open(chosen.folder / f"{chosen.kb}.skb") as skb:
-        built = systems(chosen.folder, SkbKB(skb), chosen.kb, chosen.trained)
+        built = systems(chosen.folder, SkbKB(skb), chosen.kb, chosen.on or list(TABLES), chosen.trained)
         wall = np.zeros((len(built), len(asked)))
         cpu = np.zeros_like(wall)
         for number, question in enumerate(asked):
