@@ -61,13 +61,13 @@ engine-test: .venv-engines/.ready  ## queries rewritten for SPARQL engines, run 
 	.venv-engines/bin/python -m pip install --quiet --no-deps -e .
 	touch $@
 
-deploy-test: .venv-deploy/.ready  ## the files of deploy/, and two servers behind nginx of which one is killed; needs nginx and postgresql
+deploy-test: .venv-deploy/.ready  ## the files of deploy/, and two servers behind nginx of which one is killed; an SKB on S3; needs nginx and postgresql
 	.venv-deploy/bin/python -m pytest -q tests/deploy
 
 .venv-deploy/.ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv-deploy
 	.venv-deploy/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
-	.venv-deploy/bin/python -m pip install --quiet kubernetes-validate==1.37.0 podman-compose==1.6.0 ray==2.60.0
+	.venv-deploy/bin/python -m pip install --quiet kubernetes-validate==1.37.0 'moto[server]==5.2.5' podman-compose==1.6.0 ray==2.60.0
 	.venv-deploy/bin/python -m pip install --quiet --no-deps -e .
 	touch $@
 

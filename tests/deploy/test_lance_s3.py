@@ -1,0 +1,64 @@
+"""An SKB in tables on an S3 server, moto's, is asked as the same SKB in its folder is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
+
+from kbnav.errors import UsageError
+from kbnav.knowledge.bundled import bundled_skb
+from kbnav.knowledge.skb.lance.build import write
+from kbnav.knowledge.skb.lance.store import LanceStore
+from kbnav.knowledge.skb.store import SKB
+from tests.engines.engines import free_port
+
+QUESTION = "Which instrument made by somebody from Little Mew has a love letter hidden in it?"
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of an empty bucket; what it asks for is in the environment."""
+    url = f"http://127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "moto.server", "-p", url.rpartition(":")[2]]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _created(f"{url}/kbnav")
+        given = {"ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret", "REGION": "us-east-1", "ENDPOINT": url}
+        for name, value in {**given, "ALLOW_HTTP": "true"}.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        yield "s3://kbnav"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _created(bucket: str) -> None:
+    """Make a bucket, once the server answers."""
+    with requests.Session() as http:
+        http.mount("http://", HTTPAdapter(max_retries=Retry(connect=12, backoff_factor=0.1, backoff_max=5)))
+        http.put(bucket, timeout=30).raise_for_status()
+
+
+def test_the_answers_are_those_of_the_folder(bucket: str, demo_home: Path, tmp_path: Path):
+    with pytest.raises(UsageError, match="not an SKB on LanceDB"):
+        LanceStore.open(f"{bucket}/demo", tmp_path)
+    with SKB.open(bundled_skb(demo_home)) as local:
+        write(local, f"{bucket}/demo")
+        with SKB(LanceStore.open(f"{bucket}/demo", tmp_path)) as lance:
+            assert list(lance.documents) == list(local.documents)
+            assert lance.text is not None
+            assert local.text is not None
+            assert lance.vectors is not None
+            assert local.vectors is not None
+            for given in ({}, {"ranges": [local.type_range("instrument")]}, {"among": range(0, 200, 3)}):
+                words, its = (skb.text.search(QUESTION, **given) for skb in (local, lance))
+                assert [node for node, _ in its] == [node for node, _ in words]
+                assert lance.vectors.search(QUESTION, **given) == local.vectors.search(QUESTION, **given)
+            assert (tmp_path / local.meta.data / "graph" / "out-nodes.npy").is_file()
