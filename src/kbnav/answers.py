@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from kbnav.errors import BadResponse
 
@@ -62,6 +62,11 @@ class Term(NamedTuple):
         if kind == "boolean":
             return self.value in ("true", "1")
         return self.entity_id or self.value
+
+
+def node_term(node: str) -> Term:
+    """The IRI of an SKB's node, by its id."""
+    return Term("uri", SKB_NODE + quote(node, safe=""))
 
 
 Cell = Term | None

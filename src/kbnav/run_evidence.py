@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kbnav.agents.common.ranking import looked_at
-from kbnav.answers import AnswerTable
+from kbnav.answers import AnswerTable, node_term
 from kbnav.errors import KbnavError
 from kbnav.knowledge.base import KnowledgeBase, asked_by
 from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Provenance, provenance
-from kbnav.knowledge.skb.evidence import node_evidence, node_term
-from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.trajectory import Fact, Run
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.skb.kb import SkbKB
 
 FIRST = range(MOST_ROWS)
 """The rows that are looked at where none are named."""
@@ -29,18 +31,26 @@ def run_evidence(kb: KnowledgeBase, run: Run, rows: Sequence[int] = FIRST) -> Pr
     None where the answer has neither a query nor a ranking. What fails ends nothing: ``failed`` says why.
     """
     outcome = run.outcome
-    if outcome.ranking is not None and isinstance(kb, SkbKB):
-        nodes = [one.id for one in outcome.ranking.nodes]
-        chosen = [nodes[number] for number in rows if 0 <= number < len(nodes)][:MOST_ROWS]
-        starts = {start for step in run.steps for start in looked_at(step.call.arguments)}
-        starts |= {step.nodes[0] for step in run.path if step.call.tool == "search_entities" and step.nodes}
-        try:
-            return _with_generated(node_evidence(kb, chosen, starts - {*nodes}, run.question), chosen, run)
-        except KbnavError as error:
-            return Provenance(failed=str(error))
+    if outcome.ranking is not None:
+        from kbnav.knowledge.skb.kb import SkbKB  # it brings NumPy, which an answer of a query does not need
+
+        if isinstance(kb, SkbKB):
+            return _ranking_evidence(kb, run, [one.id for one in outcome.ranking.nodes], rows)
     if not outcome.query or outcome.table is None:
         return None
     return query_evidence(kb, outcome.query, outcome.table, rows, run.language)
+
+
+def _ranking_evidence(kb: SkbKB, run: Run, nodes: Sequence[str], rows: Sequence[int]) -> Provenance:
+    from kbnav.knowledge.skb.evidence import node_evidence
+
+    chosen = [nodes[number] for number in rows if 0 <= number < len(nodes)][:MOST_ROWS]
+    starts = {start for step in run.steps for start in looked_at(step.call.arguments)}
+    starts |= {step.nodes[0] for step in run.path if step.call.tool == "search_entities" and step.nodes}
+    try:
+        return _with_generated(node_evidence(kb, chosen, starts - {*nodes}, run.question), chosen, run)
+    except KbnavError as error:
+        return Provenance(failed=str(error))
 
 
 def query_evidence(

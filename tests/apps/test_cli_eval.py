@@ -152,7 +152,7 @@ def test_reports_and_dataset_statistics_are_written_where_they_are_asked_for(kbn
         ([*RUN, "--out", "a", "--without", "get_entries"], "no tool get_entries to leave out"),
         ([*RUN, "--out", "a", "--only", "none.txt"], "none.txt: cannot be read"),
         ([*RUN, "--out", "a", "--gold", "gold"], "gold/mini.jsonl: cannot be read"),
-        ([*RUN, "--out", "a", "--model", "gpt-4o", "--max-cost", "1"], "--max-cost needs the price of gpt-4o"),
+        ([*RUN, "--out", "a", "--model", "our-own", "--max-cost", "1"], "--max-cost needs the price of our-own"),
         (["run", "--dataset", "qald-11", "--out", "a"], "no dataset 'qald-11'"),
         (["run", "spinach-dvE", "--out", "a"], "did you mean 'spinach-dev'?"),
         (["run", "--out", "a"], "name one dataset"),

@@ -93,13 +93,13 @@ def test_a_sweep_runs_each_value_and_prints_them_side_by_side(kbnav, tmp_path):
 
 
 def test_agents_that_name_their_answer_are_scored_by_macro_f1_too(kbnav, tmp_path):
-    # Two questions: Keeper and Little Auk are named for both. Gold {Keeper}: F1 2/3; gold of two others: 0.
+    # Keeper is named for both questions. Of the first it is the gold answer: F1 1; that of the second are others: 0.
     asked = [("1", ["ship:keeper"]), ("2", ["ship:heron", "ship:gannet"])]
     lines = [json.dumps({"id": name, "question": QUESTION, "nodes": nodes}) for name, nodes in asked]
     (tmp_path / "q.jsonl").write_text("\n".join(lines) + "\n")
     code, out, _ = kbnav("eval", "run", "--system", "pasemiqa", "--dataset", "q.jsonl", "--kb", "demo", "--out", "r")
     assert code == 0
-    assert "f1         33.33" in out
+    assert "f1         50.00" in out
     code, out, _ = kbnav("eval", "run", "--system", "bm25", "--dataset", "q.jsonl", "--kb", "demo", "--out", "b")
     assert "mrr" in out
     assert "f1 " not in out

@@ -93,9 +93,9 @@ def test_questions_are_grouped_by_the_templates_they_were_made_from(kbnav: Cli):
 
 def test_train_show_eval_and_answer_by_what_was_trained(kbnav: Cli, sets: Path):
     train = ("programs", "train", "--kb", "demo", "train.jsonl", "--validation", "val.jsonl", "--out", "made")
-    code, _, err = kbnav(*train, "--model", "gpt-5", "--max-cost", "1")
+    code, _, err = kbnav(*train, "--model", "our-own", "--max-cost", "1")
     assert code == 2
-    assert "--max-cost needs the price of gpt-5" in err
+    assert "--max-cost needs the price of our-own" in err
     assert "there are contrast, memory" in kbnav(*train, "--without", "sense")[2]
     assert "there are auto, model, paths, words" in kbnav(*train, "--grouping", "luck")[2]
     code, out, err = kbnav(*train, "--groups", "1", "--steps", "2", "--batch", "4")

@@ -126,10 +126,11 @@ class _RecordedPolicy:
 
     def __call__(self, state: State, context: Context) -> Reply:  # noqa: ARG002 - part of the protocol
         """The next turn. Raises ServiceError where the model failed, or where the recording has no further turn."""
+        read = self._outcome.understood
         if self._turns:
-            return Reply(self._turns.pop(0))
+            return Reply(self._turns.pop(0), understood=read)
         if self._outcome.stop == "refusal":
-            return Reply(refusal=self._outcome.note)
+            return Reply(refusal=self._outcome.note, understood=read)
         used_up = self._outcome.stop in ("step budget", "action budget") and room(state, self._budget) <= 0
         if self._outcome.stop == "gave up" or used_up:
             return Reply()

@@ -188,10 +188,11 @@ def test_an_open_skb_keeps_its_data_until_it_is_closed(tmp_path: Path) -> None:
     build(small(tmp_path, 5), path, BARE)
     with SKB.open(path) as old:
         build(small(tmp_path, 7), path, BARE)
-        assert old.data.is_dir()
+        data = Path(old.place) / old.meta.data
+        assert data.is_dir()
         assert len(list(old.documents)) == 5
     build(small(tmp_path, 9), path, BARE)
-    assert not old.data.exists()
+    assert not data.exists()
 
 
 FULL_DISK = """

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
-from urllib.parse import quote
 
 from pydantic import TypeAdapter
 
-from kbnav.answers import SKB_NODE, AnswerTable, Cell, Ranking, Term
+from kbnav.answers import AnswerTable, Cell, Ranking, Term, node_term
 
 MOST_ROWS = 100_000
 """Rows of one result that are kept."""
@@ -167,7 +166,7 @@ def _as_table(ranking: Ranking) -> AnswerTable:
     rows = tuple(
         (
             Term("literal", str(record["rank"]), _XSD + "integer"),
-            Term("uri", SKB_NODE + quote(record["id"], safe="")),
+            node_term(record["id"]),
             Term("literal", str(record["type"])),
             Term("literal", format(record["score"], ".4g"), _XSD + "decimal"),
             *([Term("literal", record["basis"] or "answer")] if based else []),

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
-from urllib.parse import quote
 
-from kbnav.answers import SKB_NODE, Term
+from kbnav.answers import Term, node_term
 from kbnav.knowledge.evidence import Evidence, Provenance
 from kbnav.knowledge.skb.graph import WAYS, Graph
 from kbnav.knowledge.skb.kb import SkbKB
@@ -87,8 +86,3 @@ def _edges(kb: SkbKB, one: int, other: int, named: dict[str, str]) -> list[Evide
             named[name] = name.replace("_", " ")
             found.append(Evidence(node_term(source), name, node_term(target)))
     return found
-
-
-def node_term(node: str) -> Term:
-    """The IRI of a node, by its id."""
-    return Term("uri", SKB_NODE + quote(node, safe=""))
