@@ -20,7 +20,7 @@ from kbnav.apps.web.logs import AsJson
 from kbnav.apps.web.metrics import SHARED, open_metrics
 from kbnav.errors import UsageError
 from kbnav.settings import Price, Web
-from tests.apps.web.parts import MARIE, Explorer, Server, Visit, served_process, web_settings
+from tests.apps.web.parts import MARIE, Explorer, Server, Visit, web_settings
 from tests.models.stub import Canned
 
 TOKEN = "a-token-for-prometheus"
@@ -100,19 +100,6 @@ def test_metrics_need_their_own_token(server: Server, fresh_home: Path):
 def test_a_token_that_is_short_is_refused():
     with pytest.raises(UsageError, match="metrics_token is shorter than 16"):
         open_metrics(Web(metrics_token="short"))
-
-
-def test_worker_processes_count_together(fresh_home: Path, database: str):
-    settings = {"KBNAV_WEB__DATABASE": database, "KBNAV_WEB__WORKERS": "2", "KBNAV_WEB__METRICS_TOKEN": TOKEN}
-    with served_process(fresh_home, "--kb", "mini", environment=settings) as (url, process):
-        visit = Visit(url)
-        for _ in range(6):
-            visit.answered(visit.session(), MARIE)
-        labels = {"kb": "mini", "system": "spinach", "model": "offline", "status": "done"}
-        assert value(url, "kbnav_questions_total", **labels) == 6
-        assert value(url, "kbnav_questions_at_work") == 0
-        process.terminate()
-        process.wait(60)
 
 
 def test_the_log_has_json_objects(server: Server, caplog: pytest.LogCaptureFixture):
