@@ -20,7 +20,7 @@ from kbnav.apps.web.logs import AsJson
 from kbnav.apps.web.metrics import SHARED, open_metrics
 from kbnav.errors import UsageError
 from kbnav.settings import Price, Web
-from tests.apps.web.parts import MARIE, Explorer, Server, Visit, web_settings
+from tests.apps.web.parts import MARIE, Explorer, Server, Visit, until, web_settings
 from tests.models.stub import Canned
 
 TOKEN = "a-token-for-prometheus"
@@ -105,6 +105,7 @@ def test_a_token_that_is_short_is_refused():
 def test_the_log_has_json_objects(server: Server, caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.INFO, logger="kbnav.web"):
         requests.get(f"{server.url}/ready?secret=1", timeout=60)
+        until(lambda: any("/ready" in one.getMessage() for one in caplog.records))  # told once the reply is sent
     (record,) = [one for one in caplog.records if "/ready" in one.getMessage()]
     said = json.loads(AsJson().format(record))
     assert {"method": "GET", "route": "/ready", "status": 200, "level": "INFO"}.items() <= said.items()

@@ -48,6 +48,17 @@ class Job:
 
         return estimate(skb, wanted, wording, self.casting, most=self.most, prices=known_prices(settings))
 
+    def _check_prices(self, settings: Settings) -> None:
+        """Raise UsageError where the cost is limited and a model has no price."""
+        from kbnav.errors import UsageError
+        from kbnav.evaluation.synthesis.crew import price_of
+        from kbnav.models.prices import known_prices
+
+        casting, prices = self.casting, known_prices(settings)
+        for model in (casting.extract, casting.fuse, casting.rewrite, *casting.verify):
+            if self.max_cost is not None and price_of(model, prices) is None:
+                raise UsageError(f"--max-cost needs the price of {model}: set prices.{model} in kbnav.toml")
+
     def run(
         self,
         skb: SKB,
@@ -61,17 +72,13 @@ class Job:
 
         Raises UsageError, StopRun.
         """
-        from kbnav.errors import UsageError
         from kbnav.evaluation.synthesis.crew import open_crew
         from kbnav.evaluation.synthesis.pipeline import synthesize_with_models
 
-        expected = self.estimate(skb, wanted, wording, settings)
-        if self.max_cost is not None and any(one.dollars is None for one in expected):
-            nameless = next(one.model for one in expected if one.dollars is None)
-            raise UsageError(f"--max-cost needs the price of {nameless}: set prices.{nameless} in kbnav.toml")
-        for line in estimate_lines(expected):
-            print(line, file=sys.stderr)
+        self._check_prices(settings)
         crew = open_crew(self.casting, settings, out.with_name(f"{out.name.removesuffix('.jsonl')}.replies.sqlite"))
+        for line in estimate_lines(self.estimate(skb, wanted, wording, settings)):
+            print(line, file=sys.stderr)
 
         def enough() -> bool:
             return self.max_cost is not None and (crew.dollars or 0.0) >= self.max_cost
