@@ -83,10 +83,10 @@ def test_the_settings_in_the_manifests_are_settings(monkeypatch: pytest.MonkeyPa
 
 
 def test_probes_ask_routes_that_exist():
-    pages = (ROOT / "src/kbnav/apps/web/routes/pages.py").read_text()
+    routes = "".join(file.read_text() for file in (ROOT / "src/kbnav/apps/web/routes").glob("*.py"))
     probed = {container()[probe]["httpGet"]["path"] for probe in ("readinessProbe", "livenessProbe")}
     assert probed == {"/ready", "/health"}
-    assert all(f'@router.get("{path}")' in pages for path in probed)
+    assert all(f'@router.get("{path}")' in routes for path in probed)
 
 
 def test_nginx_reads_its_file(tmp_path: Path):
