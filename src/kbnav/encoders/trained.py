@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,7 +28,7 @@ EXPORTED, SIDES = "exported.json", ("query", "document")
 _AT_ONCE = 64
 
 
-class _Loaded:
+class _Loaded(ABC):
     """A model in a trained folder."""
 
     kind: Kind
@@ -53,8 +54,9 @@ class _Loaded:
         return cls(cls._read(folder / MODEL), folder, card)
 
     @classmethod
+    @abstractmethod
     def _read(cls, folder: Path) -> Any:
-        raise NotImplementedError
+        """The model in a folder, as its kind is read."""
 
     def _encoded(self, encode: Any, texts: Sequence[str]) -> Any:
         with self._lock:

@@ -10,7 +10,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from kbnav.apps.absence_words import absence_text
@@ -18,6 +17,7 @@ from kbnav.apps.console import labelled_query, spent_words
 from kbnav.apps.evidence import answer_table, closing_lines, row_lines
 from kbnav.apps.sharing.crate import Told, metadata
 from kbnav.citation import asked_with, citation, knowledge_base, link_of
+from kbnav.html_files import inside, shortened, template
 from kbnav.knowledge.sparql.words.query import answer_in_words
 from kbnav.tools.show import cell_text
 from kbnav.trajectory import Run
@@ -100,25 +100,15 @@ def _shown(one: Told, query_page: str) -> Shown:
 
 @cache
 def _template() -> Template:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("kbnav.apps.sharing"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"shorten": _shorten, "arguments": _arguments}
-    return environment.get_template("shared.html")
+    return template("kbnav.apps.sharing", "shared.html", shorten=_shorten, arguments=_arguments)
 
 
 def _file(name: str) -> str:
-    return (resources.files("kbnav.apps.sharing") / "templates" / name).read_text(encoding="utf-8")
+    return inside("kbnav.apps.sharing", name)
 
 
 def _shorten(text: str) -> str:
-    return text if len(text) <= CHARACTERS else f"{text[:CHARACTERS]}… ({len(text) - CHARACTERS:,} more characters)"
+    return shortened(text, CHARACTERS)
 
 
 def _arguments(arguments: dict[str, Any]) -> list[tuple[str, str]]:

@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING
 
 from kbnav.answers import AnswerTable, Cell, Ranking
@@ -21,6 +20,7 @@ from kbnav.evaluation.records import GoldAnswer
 from kbnav.evaluation.report.classes import CLASSES
 from kbnav.evaluation.report.data import QuestionResult, Report, metric_name
 from kbnav.evaluation.report.side_by_side import Grouped
+from kbnav.html_files import inside, shortened, template
 from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
 from kbnav.trajectory import Run
 
@@ -72,21 +72,11 @@ def html_report(
 
 @cache
 def _template() -> Template:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("kbnav.evaluation.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"shorten": _shorten, "number": _number, "metric": metric_name}
-    return environment.get_template("report.html")
+    return template("kbnav.evaluation.report", "report.html", shorten=_shorten, number=_number, metric=metric_name)
 
 
 def _file(name: str) -> str:
-    return (resources.files("kbnav.evaluation.report") / "templates" / name).read_text(encoding="utf-8")
+    return inside("kbnav.evaluation.report", name)
 
 
 @dataclass(frozen=True)
@@ -199,7 +189,7 @@ def _cell(cell: Cell, table: AnswerTable, right: frozenset[object]) -> ShownCell
 
 
 def _shorten(text: str, width: int = CHARACTERS) -> str:
-    return text if len(text) <= width else f"{text[:width]}… ({len(text) - width:,} more characters)"
+    return shortened(text, width)
 
 
 def _number(value: float) -> str:

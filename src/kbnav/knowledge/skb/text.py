@@ -147,12 +147,7 @@ class TextIndex:
         among: Collection[int] | None = None,
         name_weight: float = NAME_WEIGHT,
     ) -> list[Hit]:
-        """The best ``limit`` nodes that share a word with the query; equal scores by number.
-
-        ``query`` is plain text: it has no operators. ``ranges`` keeps the nodes in any of the ranges (a node type is
-        one), ``among`` the nodes given; scores are those of a search without a filter. With a ``name_weight`` of 0 a
-        node is one document, in which its name stands as any other words do.
-        """
+        """See ``TextSearch``."""
         words = self._words_query(query, name_weight)
         if words is None or limit < 1 or ranges == [] or (among is not None and not among):
             return []
