@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.skb.opening import is_tables, open_store
 from kbnav.settings import Endpoints, Settings, SparqlSource, kb_names
 from kbnav.suggest import did_you_mean
 
@@ -38,7 +39,8 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[Knowledge
     """Open ``settings.kb`` and close it afterwards; ``queries`` run at once where they run on this machine.
 
     ``wikidata`` is live, ``wikidata-qlever`` too, with the queries sent to QLever's public service; ``mini`` is the
-    bundled mirror, ``demo`` the bundled SKB; a folder is an SKB's or a mirror's; a name of ``settings.sparql`` is that
+    bundled mirror, ``demo`` the bundled SKB; a folder is an SKB's or a mirror's, an address of an object store an
+    SKB's, in either case with ``@3`` behind it for version 3 of one on LanceDB; a name of ``settings.sparql`` is that
     endpoint, and a URL that of a Wikibase, a served mirror or a SPARQL endpoint; several names with `` + `` between,
     all of them together.
     Mirrors given as folders are served on the loopback address meanwhile, so that the client is the same everywhere.
@@ -57,7 +59,7 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[Knowledge
     elif name.startswith(("http://", "https://")):
         with closing(_at_url(settings, name)) as kb:
             yield kb
-    elif name == "demo" or is_skb(Path(name)):
+    elif name == "demo" or is_tables(name) or is_skb(Path(name)):
         with closing(_skb(settings, queries)) as kb:
             yield kb
     else:
@@ -92,7 +94,10 @@ def _together(settings: Settings, names: Sequence[str], queries: int) -> Iterato
 def short_names(names: Sequence[str]) -> dict[str, str]:
     """What knowledge bases are called among others: a folder's own name, a URL's host; whole where two are alike."""
     short = {
-        name: urlsplit(name).netloc.rpartition("@")[2] if "://" in name else Path(name).name or name for name in names
+        name: urlsplit(name).netloc.rpartition("@")[2]
+        if "://" in name and not is_tables(name)
+        else Path(name).name or name
+        for name in names
     }
     alike = list(short.values())
     return {name: one if alike.count(one) == 1 else name for name, one in short.items()}
@@ -201,8 +206,8 @@ def is_skb(folder: Path) -> bool:
 def _skb(settings: Settings, queries: int) -> SkbKB:
     from kbnav.knowledge.bundled import bundled_skb
 
-    folder = bundled_skb(settings.home) if settings.kb == "demo" else Path(settings.kb)
-    return _open_skb(settings, folder, queries)
+    place = str(bundled_skb(settings.home)) if settings.kb == "demo" else settings.kb
+    return _open_skb(settings, place, queries)
 
 
 def _name_index(settings: Settings, folder: str) -> SkbKB | None:
@@ -213,24 +218,28 @@ def _name_index(settings: Settings, folder: str) -> SkbKB | None:
         return None
     if not is_skb(Path(folder) / INDEX):
         raise UsageError(f"{folder} has no name index: `kbnav endpoint index URL --out {folder}` makes it")
-    return _open_skb(settings.model_copy(update={"skb_graph": ""}), Path(folder) / INDEX)
+    return _open_skb(settings.model_copy(update={"skb_graph": ""}), str(Path(folder) / INDEX))
 
 
-def _open_skb(settings: Settings, folder: Path, queries: int = QUERIES) -> SkbKB:
+def _open_skb(settings: Settings, place: str, queries: int = QUERIES) -> SkbKB:
     from kbnav import encoders
     from kbnav.knowledge.skb.kb import SkbKB
-    from kbnav.knowledge.skb.schema import read_meta
     from kbnav.knowledge.skb.store import SKB
 
     if settings.verify:
         from kbnav.knowledge.skb.maintenance import check
 
-        if faults := check(folder):
-            raise DataError(f"{folder}: {'; '.join(faults[:5])}")
-    name, key = read_meta(folder).encoder, settings.api_key.get_secret_value()
+        if faults := check(place, settings.home):
+            raise DataError(f"{place}: {'; '.join(faults[:5])}")
+    store = open_store(place, settings.home)
+    name, key = store.meta.encoder, settings.api_key.get_secret_value()
     served = name.startswith("openai:")  # any other encoder is found without settings
-    encoder = encoders.load(name, base_url=settings.base_url, api_key=key) if served else None
-    skb = SKB.open(folder, encoder)
+    try:
+        encoder = encoders.load(name, base_url=settings.base_url, api_key=key) if served else None
+    except BaseException:
+        store.close()
+        raise
+    skb = SKB(store, encoder)
     closed = _walked_elsewhere(settings, skb) if settings.skb_graph else _nothing
     return SkbKB(skb, query_timeout=settings.limits.query_timeout, workers=queries, closed=closed)
 
@@ -273,7 +282,7 @@ def _served(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
         named = f", {', '.join(settings.sparql)}" if settings.sparql else ""
         raise UsageError(
             f"no knowledge base {name!r}{guess}: give wikidata, mini, demo{named}, the folder of an SKB or a mirror, "
-            "or a URL"
+            "an s3:// address, or a URL"
         )
     if not (folder / META).is_file():
         raise UsageError(

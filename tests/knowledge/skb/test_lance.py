@@ -16,10 +16,14 @@ from kbnav.knowledge.bundled import bundled_skb
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.lance import build as lance_building
+from kbnav.knowledge.skb.lance.build import build as lance_build
 from kbnav.knowledge.skb.lance.build import write
+from kbnav.knowledge.skb.lance.storage import connect
 from kbnav.knowledge.skb.lance.store import LanceStore
-from kbnav.knowledge.skb.lance.tables import connect
 from kbnav.knowledge.skb.lance.text import counted_length
+from kbnav.knowledge.skb.maintenance import check, info
+from kbnav.knowledge.skb.opening import open_store
 from kbnav.knowledge.skb.store import SKB
 from kbnav.settings import Settings
 
@@ -167,13 +171,63 @@ def test_tools_and_retrievers_run_on_it_unchanged(both: tuple[SkbKB, SkbKB], tmp
         assert its.ids, name
 
 
-def test_another_build_in_the_same_place_does_not_disturb_a_reader(local: SKB, tmp_path: Path):
-    place = str(tmp_path / "tables")
-    write(local, place)
-    with SKB(LanceStore.open(place, tmp_path / "cache")) as reader:
-        write(local, place)
-        connect(place).open_table("nodes").delete("number < 100")
-        assert reader.documents[3] == local.documents[3]
+def small(folder: Path, name: str, count: int) -> TableSource:
+    rows = [f"{name}{number},thing,{name} is number {number}" for number in range(count)]
+    (folder / f"{name}.csv").write_text("\n".join(["id,type,text", *rows]))
+    return TableSource([folder / f"{name}.csv"], [])
+
+
+def test_another_build_in_the_same_place_leaves_the_old_one_to_its_readers_and_by_its_number(tmp_path: Path):
+    place, options = str(tmp_path / "tables"), Options(vectors=False, sparql=False)
+    first = lance_build(small(tmp_path, "old", 30), place, options, home=tmp_path)
+    with SKB(open_store(place, tmp_path)) as reader:
+        second = lance_build(small(tmp_path, "new", 20), place, options, home=tmp_path)
+        assert (first.number, second.number) == (1, 2)
+        assert reader.documents[3] == {"text": "old is number 3"}
+    with SKB(open_store(place, tmp_path)) as last, SKB(open_store(f"{place}@1", tmp_path)) as kept:
+        assert (last.meta.nodes, last.documents[3]["text"]) == (20, "new is number 3")
+        assert (kept.meta.nodes, kept.documents[3]["text"]) == (30, "old is number 3")
+        assert kept.text is not None
+        assert kept.text.search("old 29", limit=1)[0][0] == 29
+    assert [(one.number, one.nodes) for one in info(place, tmp_path).versions] == [(1, 30), (2, 20)]
+    assert check(f"{place}@1", tmp_path) == check(place, tmp_path) == []
+    with pytest.raises(UsageError, match="has no version 3; there are: 1, 2"):
+        open_store(f"{place}@3", tmp_path)
+    assert not any((tmp_path / "builds").iterdir())
+
+
+class KilledError(Exception):
+    pass
+
+
+def test_a_build_that_was_killed_goes_on_and_holds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lance_building, "COMMIT", 10)
+    monkeypatch.setattr(lance_building, "ROWS", 5)
+    source, options = small(tmp_path, "it", 43), Options(vectors=False, sparql=False)
+    told: list[tuple[str, int]] = []
+
+    def killing(stage: str, done: int, _total: int) -> None:
+        told.append((stage, done))
+        if len(told) == at:
+            raise KilledError
+
+    whole = lance_build(source, str(tmp_path / "whole"), options, home=tmp_path, progress=lambda *_: None)
+    place, at, kills = str(tmp_path / "tables"), 9, 0
+    while True:
+        told.clear()
+        try:
+            built = lance_build(source, place, options, home=tmp_path, progress=killing)
+            break
+        except KilledError:
+            kills, at = kills + 1, 6 + kills  # dies a little later each time
+            with pytest.raises(UsageError, match="not finished|no such folder"):
+                open_store(place, tmp_path)
+    assert kills > 3
+    assert (built.number, built.content, built.text) == (1, whole.content, whole.text)
+    assert check(place, tmp_path) == []
+    nodes = connect(place).open_table("nodes")
+    written = nodes.search().select(["key"]).limit(100).to_arrow()["key"].to_pylist()
+    assert written == list(range(43))
 
 
 def test_what_is_no_skb_or_damaged_is_named(local: SKB, tables: Path, tmp_path: Path):
@@ -186,6 +240,7 @@ def test_what_is_no_skb_or_damaged_is_named(local: SKB, tables: Path, tmp_path: 
     row = connect(str(copy)).open_table("builds").to_arrow()["build"][0].as_py()
     changed = row.replace(f'"files": {files.version - 1}', f'"files": {files.version}')
     assert changed != row
-    connect(str(copy)).create_table("builds", [{"build": changed}], mode="overwrite")
+    connect(str(copy)).open_table("builds").update(values={"build": changed})
+    assert check(copy, tmp_path) == ["graph/out-nodes.npy: its content is not what was written"]
     with pytest.raises(DataError, match=r"graph/out-nodes\.npy: its content is not what was written"):
         LanceStore.open(str(copy), tmp_path / "cache2")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
     from kbnav.encoders import Encoder
     from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.maintenance import Info
+    from kbnav.knowledge.skb.records import Source
     from kbnav.knowledge.skb.schema import Meta
+    from kbnav.knowledge.skb.store import Store
 
 app = Commands("Build and look after local knowledge bases: graphs whose nodes have documents.")
 NO_ENCODER = "none"
 _TUPLES = 40
 """Kinds of edges that ``info`` lists."""
+_UNFINISHED = "an unfinished build of this input is here: what it did is not done again"
 
 
 NodesOption = Annotated[
@@ -37,8 +41,25 @@ NodesOption = Annotated[
 EdgesOption = Annotated[
     list[Path] | None, typer.Option("--edges", metavar="FILE", help="Edge records, as for nodes; repeatable.")
 ]
-SkbArgument = Annotated[Path, typer.Argument(metavar="SKB", help="Folder of the SKB.")]
-AnySkbArgument = Annotated[Path, typer.Argument(metavar="SKB", help="Folder of the SKB, or demo for the bundled one.")]
+_PLACE = "Folder of the SKB, or its address such as s3://bucket/name"
+SkbArgument = Annotated[str, typer.Argument(metavar="SKB", help=f"{_PLACE}.")]
+AnySkbArgument = Annotated[str, typer.Argument(metavar="SKB", help=f"{_PLACE}; demo for the bundled one.")]
+VersionOption = Annotated[
+    int | None,
+    typer.Option("--version", metavar="NUMBER", min=1, help="Version of an SKB on LanceDB; default: the last."),
+]
+AnnOption = Annotated[
+    bool, typer.Option("--ann", help="Index the vectors for approximate search (extra ann; on LanceDB its own).")
+]
+
+
+class Kind(StrEnum):
+    """What an SKB is kept in."""
+
+    files = "files"
+    lance = "lance"
+
+
 UrlOption = Annotated[
     str | None,
     typer.Option("--base-url", metavar="URL", help="OpenAI-compatible endpoint of an encoder openai:<model>."),
@@ -47,9 +68,12 @@ UrlOption = Annotated[
 
 def build(
     out: Annotated[
-        Path,
+        str,
         typer.Option(
-            "--out", metavar="FOLDER", help="Folder of the SKB; an old one is replaced when the new is whole."
+            "--out",
+            metavar="PLACE",
+            help="Folder of the SKB, or with --store lance an address such as s3://bucket/name; an old one is replaced "
+            "when the new is whole.",
         ),
     ],
     sources: Annotated[
@@ -109,7 +133,10 @@ def build(
     relations: Annotated[
         bool, typer.Option("--relations", help="Index documents with their relations too, for kbnav retrieve.")
     ] = False,
-    ann: Annotated[bool, typer.Option("--ann", help="Index the vectors for approximate search (extra ann).")] = False,
+    ann: AnnOption = False,
+    store: Annotated[
+        Kind, typer.Option("--store", help="What it is kept in: files, or tables of LanceDB (extra lance).")
+    ] = Kind.files,
     base_url: UrlOption = None,
     language: Annotated[
         str | None,
@@ -127,8 +154,7 @@ def build(
     as_json: JsonOption = False,
 ) -> None:
     """Build an SKB. Killed, it goes on where it was when it is called again."""
-    from kbnav.knowledge.skb.build import Options, unfinished
-    from kbnav.knowledge.skb.build import build as build_skb
+    from kbnav.knowledge.skb.build import Options
 
     console = _console()
     columns = Columns(id_column, name_column, node_type, type_column, tuple(edge or ()), text_columns, split)
@@ -139,34 +165,86 @@ def build(
     options = Options(
         text=not no_text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations, ann=ann
     )
-    if unfinished(source, out, options):
-        console.print("an unfinished build of this input is here: what it did is not done again", style="dim")
-    with _can_go_on(console), Progress(console) as progress:
-        meta = build_skb(source, out, options, name=name, progress=progress)
+    made = _build_tables if store is Kind.lance else _build_files
+    meta = made(source, out, options, name, console)
     _print_losses(console, meta)
     _print_built(out, meta, as_json)
 
 
-def info(skb: AnySkbArgument, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Say what an SKB holds: types, relations, indexes, sizes, and what its build left out."""
+def _build_files(source: Source, out: str, options: Options, name: str, console: Console) -> Meta:
+    from kbnav.errors import UsageError
+    from kbnav.knowledge.skb.build import build, unfinished
+    from kbnav.knowledge.skb.opening import is_tables
+
+    if is_tables(out):
+        raise UsageError(f"{out} is a place of tables: build with --store lance, or choose a folder")
+    if unfinished(source, Path(out), options):
+        console.print(_UNFINISHED, style="dim")
+    with _can_go_on(console), Progress(console) as progress:
+        return build(source, Path(out), options, name=name, progress=progress)
+
+
+def _build_tables(source: Source, out: str, options: Options, name: str, console: Console) -> Meta:
+    from kbnav.knowledge.skb.build import unfinished
+    from kbnav.knowledge.skb.lance.build import build, work_of
+
+    home = _home()
+    work = work_of(source, out, options, home)
+    if (work / "meta.json").exists() or unfinished(source, work, options._replace(ann=False)):
+        console.print(_UNFINISHED, style="dim")
+    with _can_go_on(console), Progress(console) as progress:
+        return build(source, out, options, home=home, name=name, progress=progress).meta
+
+
+def copy(
+    skb: AnySkbArgument,
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out",
+            metavar="PLACE",
+            help="Folder for the tables, or an address such as s3://bucket/name.",
+            show_default=False,
+        ),
+    ],
+    ann: AnnOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy a built SKB into tables of LanceDB (extra lance). Killed, it goes on where it was when called again."""
+    from kbnav.knowledge.skb.lance.build import refuse_other, write
+    from kbnav.knowledge.skb.store import SKB
+
+    console = _console()
+    refuse_other(out)
+    with SKB(_opened(skb)) as opened, _can_go_on(console), Progress(console) as progress:
+        written = write(opened, out, approximate=ann, progress=progress)
+    _print_built(out, written.meta, as_json)
+
+
+def info(
+    skb: AnySkbArgument,
+    version: VersionOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what an SKB holds: types, relations, indexes, sizes, versions, and what its build left out."""
     from kbnav.knowledge.skb.maintenance import info as describe
 
-    found = describe(_folder(skb))
+    found = describe(_place(skb, version), _home())
     if as_json:
         print(json.dumps(found.record(), ensure_ascii=False, indent=1))
     else:
         _print_info(found)
 
 
-def check(skb: AnySkbArgument, as_json: JsonOption = False) -> None:
-    """Read every file of an SKB and compare it with its checksum."""
+def check(skb: AnySkbArgument, version: VersionOption = None, as_json: JsonOption = False) -> None:
+    """Read all of an SKB and compare it with its checksums."""
     from kbnav.errors import DataError
     from kbnav.knowledge.skb.maintenance import check as find_faults
 
     with Progress(_console()) as progress:
-        faults = find_faults(_folder(skb), progress=progress)
+        faults = find_faults(_place(skb, version), _home(), progress=progress)
     if as_json:
-        print_json({"skb": str(skb), "whole": not faults, "faults": [*faults]})
+        print_json({"skb": skb, "whole": not faults, "faults": [*faults]})
         raise typer.Exit(2 if faults else 0)
     if faults:
         raise DataError("\n".join([f"{skb} is damaged; build it again, or take it from a copy:", *faults]))
@@ -178,13 +256,14 @@ def export(
     rdf: Annotated[
         Path, typer.Option("--rdf", metavar="FILE", help="Turtle to write: .ttl, or .ttl.gz.", show_default=False)
     ],
+    version: VersionOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write an SKB as RDF, for a SPARQL engine: its nodes with names and short fields, and its edges."""
     from kbnav.knowledge.skb.export import export_rdf
     from kbnav.knowledge.skb.store import SKB
 
-    with SKB.open(_folder(skb)) as opened, Progress(_console()) as progress:
+    with SKB(_opened(skb, version)) as opened, Progress(_console()) as progress:
         written = export_rdf(opened, rdf, progress=progress)
     if as_json:
         print_json({"out": str(rdf), **written._asdict()})
@@ -207,11 +286,11 @@ def update(
     from kbnav.knowledge.skb.maintenance import update as update_skb
 
     console = _console()
-    only_index = not (nodes or edges) and (ann is not None or _outdated(skb))
+    only_index = not (nodes or edges) and (ann is not None or _outdated(Path(skb)))
     source = TableSource([], []) if only_index else source_of(Format.records, [], nodes or [], edges or [])
-    options = _built_with(skb, base_url)
+    options = _built_with(Path(skb), base_url)
     with _can_go_on(console), Progress(console) as progress:
-        meta = update_skb(skb, source, options if ann is None else options._replace(ann=ann), progress=progress)
+        meta = update_skb(Path(skb), source, options if ann is None else options._replace(ann=ann), progress=progress)
     _print_losses(console, meta)
     _print_built(skb, meta, as_json)
 
@@ -228,12 +307,25 @@ def _can_go_on(console: Console) -> Iterator[None]:
         raise
 
 
-def _folder(skb: Path) -> Path:
-    """The folder of an SKB that is named as for ``kbnav ask --kb``."""
+def _place(skb: str, version: int | None = None) -> str:
+    """The place of an SKB that is named as for ``kbnav ask --kb``."""
     from kbnav.knowledge.bundled import bundled_skb
+
+    if skb == "demo" and not Path(skb).exists():
+        skb = str(bundled_skb(_home()))
+    return skb if version is None else f"{skb}@{version}"
+
+
+def _opened(skb: str, version: int | None = None) -> Store:
+    from kbnav.knowledge.skb.opening import open_store
+
+    return open_store(_place(skb, version), _home())
+
+
+def _home() -> Path:
     from kbnav.settings import load_settings
 
-    return bundled_skb(load_settings().home) if str(skb) == "demo" and not skb.exists() else skb
+    return load_settings().home
 
 
 def _encoder(name: str, console: Console, base_url: str | None) -> Encoder | None:
@@ -252,7 +344,7 @@ def _encoder(name: str, console: Console, base_url: str | None) -> Encoder | Non
 def _built_with(folder: Path, base_url: str | None) -> Options:
     """The options that an SKB was built with."""
     from kbnav.knowledge.skb.build import Options
-    from kbnav.knowledge.skb.schema import read_meta
+    from kbnav.knowledge.skb.schema import has_approximate, read_meta
 
     meta = read_meta(folder)
     return Options(
@@ -261,7 +353,7 @@ def _built_with(folder: Path, base_url: str | None) -> Options:
         encoder=_encoder(meta.encoder or NO_ENCODER, _console(), base_url),
         sparql=meta.sparql,
         relations=any(name.startswith("relational-") for name in meta.files),
-        ann=_has_ann(meta),
+        ann=has_approximate(meta),
     )
 
 
@@ -270,10 +362,6 @@ def _outdated(folder: Path) -> bool:
     from kbnav.knowledge.skb.schema import META, read_meta
 
     return (folder / META).is_file() and read_meta(folder).outdated
-
-
-def _has_ann(meta: Meta) -> bool:
-    return any(name.split("/")[0].endswith("-ann") for name in meta.files)
 
 
 def _print_losses(console: Console, meta: Meta) -> None:
@@ -292,16 +380,20 @@ def _losses(meta: Meta) -> list[str]:
     return lines
 
 
-def _print_built(folder: Path, meta: Meta, as_json: bool) -> None:
+def _print_built(place: str, meta: Meta, as_json: bool) -> None:
     if as_json:
         dropped = {reason: one.count for reason, one in meta.dropped.items()}
-        print_json({"out": str(folder), "nodes": meta.nodes, "edges": meta.edges, "left_out": dropped})
+        print_json({"out": place, "nodes": meta.nodes, "edges": meta.edges, "left_out": dropped})
     else:
-        print(f"{folder}: {_size(meta)}")
+        print(f"{place}: {_size(meta)}")
 
 
 def _size(meta: Meta) -> str:
-    counts = ((meta.nodes, "node"), (meta.edges, "edge"))
+    return _counts(meta.nodes, meta.edges)
+
+
+def _counts(nodes: int, edges: int) -> str:
+    counts = ((nodes, "node"), (edges, "edge"))
     return ", ".join(f"{count:,} {what}{'s' if count != 1 else ''}" for count, what in counts)
 
 
@@ -311,12 +403,13 @@ def _print_info(found: Info) -> None:
     from kbnav.apps.console import printable
 
     meta = found.meta
-    approximate = ", approximate search" if _has_ann(meta) else ""
+    approximate = ", approximate search" if found.approximate else ""
     lines = [
         f"{meta.name}: {_size(meta)}, from {meta.source}",
         f"vectors: {meta.encoder or 'none'}{approximate}; SPARQL: {'yes' if meta.sparql else 'no'}",
         f"indexed: {'documents as STaRK renders them' if meta.indexed != 'plain' else 'names and all fields'}",
         *([found.outdated] if found.outdated else []),
+        *(f"version {one.number}, of {one.written}: {_counts(one.nodes, one.edges)}" for one in found.versions),
         f"words of the documents: {'not counted' if meta.tokens is None else f'{meta.tokens:,}'}",
         f"edges of a node on the average: {meta.average_degree:.1f}",
         f"nodes without an edge: {found.isolated:,}",
@@ -331,7 +424,11 @@ def _print_info(found: Info) -> None:
     lines += [f"  {one.source} -- {one.relation} --> {one.target}: {one.count:,}" for one in tuples[:_TUPLES]]
     if len(tuples) > _TUPLES:
         lines.append(f"  and {len(tuples) - _TUPLES} more")
-    lines += ["", "files", *(f"  {part}: {decimal(size)}" for part, size in sorted(found.bytes.items()))]
+    lines += [
+        "",
+        "tables" if found.versions else "files",
+        *(f"  {part}: {decimal(size)}" for part, size in sorted(found.bytes.items())),
+    ]
     if meta.dropped:
         lines += ["", "left out or changed by the build", *(f"  {line}" for line in _losses(meta))]
     print(printable("\n".join(lines)))
@@ -344,6 +441,7 @@ def _console() -> Console:
 
 
 app.add(build)
+app.add(copy)
 app.add(info)
 app.add(check)
 app.add(export)

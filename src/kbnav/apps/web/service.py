@@ -111,15 +111,15 @@ class Served:
 
 def served(key: str, kb: KnowledgeBase, settings: Settings, systems: tuple[SystemEntry, ...]) -> Served:
     """A knowledge base to choose, and what watches over it; of an SKB the files can be read through."""
-    check = partial(_faults, kb) if kb_kind(kb) == "skb" else None
+    check = partial(_faults, kb, settings.home) if kb_kind(kb) == "skb" else None
     return Served(key, kb, settings, systems, Guard(key, check))
 
 
-def _faults(kb: KnowledgeBase) -> list[str]:
+def _faults(kb: KnowledgeBase, home: Path) -> list[str]:
     from kbnav.knowledge.skb.kb import as_skb
     from kbnav.knowledge.skb.maintenance import check
 
-    return check(Path(as_skb(kb, "the check").skb.place))
+    return check(as_skb(kb, "the check").skb.place, home)
 
 
 def missing_labels(rows: Sequence[Row], head: AnswerTable) -> list[str]:

@@ -99,7 +99,7 @@ def build(
     try:
         with only_builder(out):
             work = out / WORK
-            state = BuildState.resume(work, _fingerprint(source, options, previous))
+            state = BuildState.resume(work, fingerprint(source, options, previous))
             job = _Job(source, options, work, state, previous, progress)
             _run(job, state)
             meta = _put_in_place(job, out, name or out.name.removesuffix(".skb"))
@@ -111,7 +111,7 @@ def build(
 
 def unfinished(source: Source, out: Path, options: Options) -> bool:
     """Whether ``build`` with these goes on behind what an earlier one, which was killed, did of the same input."""
-    return BuildState.begun(out / WORK, _fingerprint(source, options, None))
+    return BuildState.begun(out / WORK, fingerprint(source, options))
 
 
 def _run(job: _Job, state: BuildState) -> None:
@@ -355,7 +355,8 @@ def _plain(losses: Losses) -> dict[str, Any]:
     return {reason: dropped.model_dump() for reason, dropped in losses.report().items()}
 
 
-def _fingerprint(source: Source, options: Options, previous: Path | None) -> str:
+def fingerprint(source: Source, options: Options, previous: Path | None = None) -> str:
+    """Of all that a build is made of: one of the same goes on where another was killed."""
     wanted = [options.text, options.encoder_name, options.sparql, options.relations, options.ann]
     parts = [FORMAT, source.fingerprint, *wanted, previous and previous.name]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

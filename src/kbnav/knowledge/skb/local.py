@@ -11,7 +11,7 @@ from weakref import finalize
 from kbnav.errors import DataError
 from kbnav.knowledge.skb.graph import Graph
 from kbnav.knowledge.skb.nodes import Nodes
-from kbnav.knowledge.skb.schema import TRIPLES, Meta, read_meta
+from kbnav.knowledge.skb.schema import TRIPLES, Meta, has_approximate, read_meta
 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder
@@ -30,6 +30,7 @@ class LocalStore:
         """Open the build that ``meta`` names; ``open`` is what to call."""
         self.meta = meta
         self.place = str(folder)
+        self.approximate = has_approximate(meta)
         self.data = folder / meta.data
         handle = os.open(self.data, os.O_RDONLY | os.O_DIRECTORY)
         self._unlock = finalize(self, os.close, handle)
@@ -80,6 +81,14 @@ class LocalStore:
     def triples(self) -> Path:
         """See ``Store``."""
         return self.data / TRIPLES
+
+    def sizes(self) -> dict[str, int]:
+        """See ``Store``: by folder of the data."""
+        sizes: dict[str, int] = {}
+        for name, file in self.meta.files.items():
+            part = name.split("/")[0]
+            sizes[part] = sizes.get(part, 0) + file.bytes
+        return sizes
 
     def close(self) -> None:
         """See ``Store``: let go of the lock."""

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,11 +14,21 @@ import numpy.typing as npt
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.folder import file_info, tidy
+from kbnav.knowledge.skb.opening import is_tables, open_store, split_version
 from kbnav.knowledge.skb.records import EXAMPLES, EdgeArrays, EdgeRecord, Losses, NodeRecord, Source
 from kbnav.knowledge.skb.schema import Meta, Progress, Style, no_progress, read_meta
 from kbnav.knowledge.skb.store import SKB
 
 _CHUNK = 1 << 20
+
+
+class Version(NamedTuple):
+    """A build that is kept: the number that ``--version`` takes, when it was finished, and what it holds."""
+
+    number: int
+    written: str
+    nodes: int
+    edges: int
 
 
 @dataclass(frozen=True)
@@ -32,6 +42,10 @@ class Info:
     largest_degree: int
     largest_degree_node: str
     """Id of the node with the most edges."""
+    approximate: bool
+    """Whether there is an approximate index of the vectors."""
+    versions: tuple[Version, ...] = ()
+    """Of an SKB on LanceDB, the oldest first."""
     outdated: str = ""
     """Why the indexes should be built anew, and the command; empty where they are as they should be."""
 
@@ -46,34 +60,59 @@ class Info:
             "largest_degree": self.largest_degree,
             "largest_degree_node": self.largest_degree_node,
             "bytes": self.bytes,
+            **({"versions": [one._asdict() for one in self.versions]} if self.versions else {}),
             "outdated": self.outdated,
         }
 
 
-def info(path: Path) -> Info:
-    """Describe an SKB. Raises UsageError or DataError."""
-    sizes: dict[str, int] = {}
-    with SKB.open(path) as skb:
-        for name, file in skb.meta.files.items():
-            part = name.split("/")[0]
-            sizes[part] = sizes.get(part, 0) + file.bytes
+def info(place: Path | str, home: Path | None = None) -> Info:
+    """Describe an SKB, wherever it is; ``home`` as of ``open_store``. Raises as that."""
+    with SKB(open_store(str(place), home)) as skb:
         degrees = skb.graph.degrees("out") + skb.graph.degrees("in")
         largest = int(degrees.argmax()) if len(degrees) else -1
         return Info(
             meta=skb.meta,
-            bytes=sizes,
+            bytes=skb.store.sizes(),
             isolated=int((degrees == 0).sum()),
             largest_degree=int(degrees[largest]) if len(degrees) else 0,
             largest_degree_node=skb.id(largest) if len(degrees) else "",
+            approximate=skb.store.approximate,
+            versions=_versions(str(place)),
             outdated=skb.outdated,
         )
 
 
-def check(path: Path, *, progress: Progress = no_progress) -> list[str]:
-    """Read every file of an SKB and compare it with its checksum; returns the faults, none where it is whole.
+def _versions(place: str) -> tuple[Version, ...]:
+    from kbnav.knowledge.skb.lance.tables import read_builds
 
-    Raises UsageError where it is not an SKB, DataError where ``meta.json`` itself is damaged or too new.
+    if not is_tables(place):
+        return ()
+    builds = read_builds(split_version(place)[0])
+    return tuple(Version(one.number, one.written, one.meta.nodes, one.meta.edges) for one in builds)
+
+
+def check(path: Path | str, home: Path | None = None, *, progress: Progress = no_progress) -> list[str]:
+    """Read all of an SKB and compare it with its checksums; returns the faults, none where it is whole.
+
+    ``home`` as of ``open_store``. Raises UsageError where it is not an SKB, DataError where its description itself is
+    damaged or too new.
     """
+    place = str(path)
+    if is_tables(place):
+        from kbnav.knowledge.skb.lance.check import check as check_tables
+
+        faults = check_tables(*split_version(place), progress)
+    else:
+        faults = _check_files(Path(place), progress)
+    if not faults:
+        try:
+            open_store(place, home).close()
+        except DataError as error:
+            faults.append(str(error))
+    return faults
+
+
+def _check_files(path: Path, progress: Progress) -> list[str]:
     meta = read_meta(path)
     data = path / meta.data
     faults = []
@@ -88,11 +127,6 @@ def check(path: Path, *, progress: Progress = no_progress) -> list[str]:
             faults.append(f"{meta.data}/{name}: {found.bytes} bytes where {expected.bytes} were written")
         elif found != expected:
             faults.append(f"{meta.data}/{name}: its content is not what was written")
-    if not faults:
-        try:
-            SKB.open(path).close()
-        except DataError as error:
-            faults.append(str(error))
     return faults
 
 

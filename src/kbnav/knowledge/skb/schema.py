@@ -150,6 +150,11 @@ class Meta(_Frozen):
         return type_starts([kind.count for kind in self.types])
 
 
+def has_approximate(meta: Meta) -> bool:
+    """Whether a build in a folder has an approximate index of vectors."""
+    return any(name.split("/")[0].endswith("-ann") for name in meta.files)
+
+
 def schema_sha256(edges: Iterable[tuple[str, str, str]]) -> str:
     """Of the kinds of edges (source, relation, target), whatever their counts: what a training is bound to."""
     return hashlib.sha256(json.dumps(sorted(edges)).encode()).hexdigest()

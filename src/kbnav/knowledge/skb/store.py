@@ -34,6 +34,8 @@ class Store(Protocol):
     """What ``--kb`` takes."""
     nodes: Nodes
     graph: Graph
+    approximate: bool
+    """Whether there is an approximate index of the vectors."""
 
     def text(self, part: str) -> TextSearch | None:
         """A BM25 index."""
@@ -49,6 +51,10 @@ class Store(Protocol):
 
     def triples(self) -> Path:
         """The folder of the RDF view on this machine, of an SKB that has one."""
+        ...
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes by part of what is stored."""
         ...
 
     def close(self) -> None:

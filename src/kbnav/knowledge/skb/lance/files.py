@@ -13,7 +13,7 @@ from kbnav.knowledge.skb.lance.tables import Table
 from kbnav.knowledge.skb.schema import Meta
 
 PIECE = 1 << 22  # bytes
-_WHOLE = ("nodes/", "graph/", "names/", "rdf/")
+_WHOLE = ("nodes/", "graph/", "names/", "rdf/", "places/")
 _IN_TABLES = ("vectors.npy", "hashes.npy", "quantized.npy", "steps.npy")
 
 
@@ -25,17 +25,16 @@ def is_file(name: str) -> bool:
     return name.startswith(_WHOLE) or (folder in ("vectors", "relational-vectors") and rest not in _IN_TABLES)
 
 
-def pieces(data: Path, meta: Meta) -> Iterator[Any]:
-    """The files of a build as batches of the table ``files``."""
+def pieces(data: Path, name: str) -> Iterator[Any]:
+    """A file of a build as batches of the table ``files``."""
     import pyarrow as pa
 
-    for name in filter(is_file, meta.files):
-        with (data / name).open("rb") as file:
-            place = 0
-            while (part := file.read(PIECE)) or not place:
-                columns = [pa.array([name]), pa.array([place], pa.int64()), pa.array([part], pa.large_binary())]
-                yield pa.record_batch(columns, schema=schema())
-                place += 1
+    with (data / name).open("rb") as file:
+        place = 0
+        while (part := file.read(PIECE)) or not place:
+            columns = [pa.array([name]), pa.array([place], pa.int64()), pa.array([part], pa.large_binary())]
+            yield pa.record_batch(columns, schema=schema())
+            place += 1
 
 
 def schema() -> Any:

@@ -8,6 +8,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Self
 
+import numpy as np
+
 from kbnav.encoders import Encoder
 from kbnav.errors import DamagedKB, DataError
 from kbnav.knowledge.skb import names, text
@@ -15,7 +17,9 @@ from kbnav.knowledge.skb.damage import reading
 from kbnav.knowledge.skb.graph import Graph
 from kbnav.knowledge.skb.lance import tables as named
 from kbnav.knowledge.skb.lance.files import fetch
-from kbnav.knowledge.skb.lance.tables import DOCUMENT, NUMBER, Build, Table, connect, open_table, read_build
+from kbnav.knowledge.skb.lance.places import FOLDER, Places
+from kbnav.knowledge.skb.lance.storage import asking, connect, reaching
+from kbnav.knowledge.skb.lance.tables import DOCUMENT, KEY, Build, Table, open_table, read_build
 from kbnav.knowledge.skb.lance.text import LanceText
 from kbnav.knowledge.skb.lance.vectors import LanceVectors
 from kbnav.knowledge.skb.local import GRAPH, NAMES
@@ -31,8 +35,8 @@ _AT_ONCE = 1_000
 class LanceDocuments:
     """See ``Documents``."""
 
-    def __init__(self, nodes: Table, count: int) -> None:
-        self._table, self._count = nodes, count
+    def __init__(self, nodes: Table, places: Places, count: int) -> None:
+        self._table, self._places, self._count = nodes, places, count
         self._one = lru_cache(_CACHED)(lambda node: self._read([node])[0])
 
     def __len__(self) -> int:
@@ -47,8 +51,11 @@ class LanceDocuments:
 
     @reading("the documents")
     def _read(self, nodes: list[int]) -> list[str]:
-        rows = self._table.take_offsets(nodes).select([NUMBER, DOCUMENT]).to_arrow()
-        found = dict(zip(rows[NUMBER].to_pylist(), rows[DOCUMENT].to_pylist(), strict=True))
+        wanted = self._places.rows(np.array(nodes)).tolist()
+        with reaching(self._table.uri):
+            rows = self._table.take_offsets(wanted).select([KEY, DOCUMENT]).to_arrow()
+        numbers = self._places.numbers(rows[KEY].to_numpy()).tolist()
+        found = dict(zip(numbers, rows[DOCUMENT].to_pylist(), strict=True))
         return [found[node] for node in nodes]
 
     def _parse(self, line: str) -> Fields:
@@ -63,33 +70,38 @@ class LanceStore:
 
     def __init__(self, place: str, build: Build, cache: Path) -> None:
         """``open`` is what to call."""
-        self._build, self._tables = build, connect(place)
-        self.place, self.meta = place, build.meta
+        self.build, self._tables = build, connect(place)
+        self.place, self.meta, self.approximate = place, build.meta, build.approximate
         self._here = cache / build.meta.data
         self._files = open_table(self._tables, build, named.FILES)
         self._nodes = open_table(self._tables, build, named.NODES)
         meta = build.meta
-        self.nodes = Nodes(
-            self._fetched("nodes").parent, LanceDocuments(self._nodes, meta.nodes), meta.type_start, meta.alias_fields
-        )
+        moved = any(name.startswith(f"{FOLDER}/") for name in meta.files)
+        self._places = Places(meta.type_start, self._fetched(FOLDER) if moved else None)
+        documents = LanceDocuments(self._nodes, self._places, meta.nodes)
+        self.nodes = Nodes(self._fetched("nodes").parent, documents, meta.type_start, meta.alias_fields)
         self.graph = Graph(self._fetched(GRAPH), len(meta.relations))
         if (self.graph.nodes, self.graph.edges) != (meta.nodes, meta.edges):
             raise DataError(f"{place}: the graph has not as many nodes and edges as were written")
 
     @classmethod
-    def open(cls, place: str, cache: Path) -> Self:
-        """Open the build in use; what is to be mapped is fetched into ``cache``, once a build.
+    def open(cls, place: str, cache: Path, version: int | None = None) -> Self:
+        """Open the build in use, or that of a number; what is to be mapped is fetched into ``cache``, once a build.
 
-        Raises UsageError where there is none, DataError where it is damaged.
+        Raises UsageError where there is none, DataError where it is damaged, ServiceError where the object store does
+        not answer.
         """
-        return cls(place, read_build(place, connect(place)), cache)
+        build = read_build(place, version)
+        with asking(place):
+            return cls(place, build, cache)
 
     def text(self, part: str) -> LanceText | None:
         """See ``Store``."""
-        if part not in self._build.text:
+        if part not in self.build.text:
             return None
         language = json.loads((self._fetched(part) / text.META).read_bytes())["language"]
-        return LanceText(self._nodes, self._words, part, self._build.text[part], self.meta.type_start, language)
+        stats = self.build.text[part]
+        return LanceText(self._nodes, self._words, part, stats, self._places, self.meta.nodes, language)
 
     def names(self) -> names.NameIndex | None:
         """See ``Store``."""
@@ -98,21 +110,27 @@ class LanceStore:
 
     def vectors(self, part: str, encoder: Encoder | None) -> LanceVectors | None:
         """See ``Store``."""
-        if part not in self._build.vectors:
+        if part not in self.build.vectors:
             return None
         queries = Queries(self.meta.encoder, self._fetched(part), encoder)
-        return LanceVectors(self._nodes, part, self._build.vectors[part], self.meta.type_start, queries)
+        shape = (self.meta.nodes, self.build.vectors[part])
+        return LanceVectors(self._nodes, part, shape, self._places, queries, approximate=self.approximate)
 
     def triples(self) -> Path:
         """See ``Store``."""
         return self._fetched(TRIPLES)
+
+    def sizes(self) -> dict[str, int]:
+        """See ``Store``: by table."""
+        with reaching(self.place):
+            return {table.name: int(table.stats()["total_bytes"]) for table in (self._nodes, self._words, self._files)}
 
     def close(self) -> None:
         """See ``Store``; nothing is held."""
 
     @cached_property
     def _words(self) -> Table:
-        return open_table(self._tables, self._build, named.WORDS)
+        return open_table(self._tables, self.build, named.WORDS)
 
     def _fetched(self, part: str) -> Path:
         return fetch(self._files, self.meta, self._here, f"{part}/")

@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 
 from kbnav.knowledge.skb.damage import reading
-from kbnav.knowledge.skb.lance.tables import NUMBER, Table, TextStats, column, filters
+from kbnav.knowledge.skb.lance.places import Places
+from kbnav.knowledge.skb.lance.storage import reaching
+from kbnav.knowledge.skb.lance.tables import KEY, Table, TextStats, column, listed
 from kbnav.knowledge.skb.parts import NAME_WEIGHT, Hit, Range
 from kbnav.knowledge.skb.spelling import spelled
 from kbnav.knowledge.skb.text import analyzer, kept, rarity, shares, unread
@@ -51,12 +53,12 @@ class LanceText:
     """See ``TextSearch``."""
 
     def __init__(
-        self, nodes: Table, words: Table, part: str, stats: TextStats, type_start: Sequence[int], language: str
+        self, nodes: Table, words: Table, part: str, stats: TextStats, places: Places, count: int, language: str
     ) -> None:
         self._table, self._words_table, self._part, self._stats = nodes, words, part, stats
-        self._type_start = type_start
+        self._places = places
         self._analyzer = analyzer(language)
-        self.nodes = type_start[-1]
+        self.nodes = count
         counted = (stats.name_words, stats.body_words)
         self._average = {field: whole / max(self.nodes, 1) for field, whole in zip(FIELDS, counted, strict=True)}
         self._held: dict[str, tuple[int, int]] = {}
@@ -96,7 +98,7 @@ class LanceText:
         if not weights or limit < 1:
             return []
         hits: list[Hit] = []
-        for where in filters(self._type_start, ranges, among, _AMONG):
+        for where in self._places.conditions(ranges, among, _AMONG):
             hits += self._top(weights, where, limit)
         return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit]
 
@@ -116,15 +118,15 @@ class LanceText:
     def _top(self, weights: Mapping[tuple[str, str], tuple[float, float]], where: str, limit: int) -> list[Hit]:
         """The best hits under a condition; more candidates are asked for until none can be missing."""
         query, depth = self._query(weights), limit + _MORE
-        columns = [NUMBER, "_score", *(column(self._part, field) for field in FIELDS)]
+        columns = [KEY, "_score", *(column(self._part, field) for field in FIELDS)]
         while True:
             asked = self._table.search(query, query_type="fts").limit(depth).select(columns)
-            found = (asked.where(where, prefilter=True) if where else asked).to_arrow()
+            with reaching(self._table.uri):
+                found = (asked.where(where, prefilter=True) if where else asked).to_arrow()
             texts = zip(*(found[name].to_pylist() for name in columns[2:]), strict=True)
             scores = [self._score(weights, of) for of in texts]
-            hits = sorted(zip(found[NUMBER].to_pylist(), scores, strict=True), key=lambda hit: (-hit[1], hit[0]))[
-                :limit
-            ]
+            numbers = self._places.numbers(found[KEY].to_numpy()).tolist()
+            hits = sorted(zip(numbers, scores, strict=True), key=lambda hit: (-hit[1], hit[0]))[:limit]
             if found.num_rows < depth or hits[-1][1] > min(found["_score"].to_pylist()) * self._stretch:
                 return hits
             depth *= 4
@@ -166,9 +168,9 @@ class LanceText:
             if len(self._held) > _WORDS_KEPT:
                 self._held, new = {}, list(dict.fromkeys(words))
             if new:
-                listed = ", ".join("'" + word.replace("'", "''") + "'" for word in new)
-                where = f"part = '{self._part}' AND word IN ({listed})"
-                rows = self._words_table.search().where(where).limit(len(new)).to_arrow().to_pylist()
+                where = f"part = '{self._part}' AND word IN ({listed(new)})"
+                with reaching(self._table.uri):
+                    rows = self._words_table.search().where(where).limit(len(new)).to_arrow().to_pylist()
                 self._held.update(dict.fromkeys(new, (0, 0)))
                 self._held.update({row["word"]: (row["names"], row["bodies"]) for row in rows})
             return {word: self._held[word] for word in words}

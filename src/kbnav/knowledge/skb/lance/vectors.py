@@ -1,7 +1,8 @@
-"""Vectors in a table of LanceDB: found there, exactly, and compared once more with the query's as the local index does.
+"""Vectors in a table of LanceDB: found there, and compared once more with the query's as the local index does.
 
-LanceDB adds up in another order, which moves a cosine by a few millionths: a search asks for some more than are wanted,
-and for more again until those that are left are clearly worse.
+LanceDB adds up in another order, which moves a cosine by a few millionths: an exact search asks for some more than are
+wanted, and for more again until those that are left are clearly worse. Where there is an approximate index it proposes
+nodes for searches without a filter.
 """
 
 from __future__ import annotations
@@ -14,23 +15,28 @@ import numpy.typing as npt
 from kbnav.encoders import Encoder, Vectors
 from kbnav.errors import DamagedKB, UsageError
 from kbnav.knowledge.skb.damage import reading
-from kbnav.knowledge.skb.lance.tables import NUMBER, Table, column, filters
+from kbnav.knowledge.skb.lance.places import Places, inside
+from kbnav.knowledge.skb.lance.rows import matrix
+from kbnav.knowledge.skb.lance.storage import reaching
+from kbnav.knowledge.skb.lance.tables import KEY, Table, column
 from kbnav.knowledge.skb.parts import Hit, Range
 from kbnav.knowledge.skb.vectors import Queries
 
 _MORE = 16  # candidates beyond what is wanted, at first
 _CLOSE = 1e-5  # how far two ways to add up a cosine may be apart
 _AT_ONCE = 10_000  # rows read at once by their numbers
+_EF = 200  # of HNSW: candidates that a search goes on from
 
 
 class LanceVectors:
     """See ``VectorSearch``."""
 
-    def __init__(self, nodes: Table, part: str, dimensions: int, type_start: Sequence[int], queries: Queries) -> None:
+    def __init__(
+        self, nodes: Table, part: str, shape: tuple[int, int], places: Places, queries: Queries, *, approximate: bool
+    ) -> None:
         self._table, self._column, self._queries = nodes, column(part), queries
-        self._type_start = type_start
-        self.dimensions = dimensions
-        self.count = type_start[-1]
+        self._places, self._approximate = places, approximate
+        self.count, self.dimensions = shape
         self.encoder_name = queries.name
 
     @property
@@ -52,12 +58,13 @@ class LanceVectors:
         found = np.zeros((len(different), self.dimensions), np.float32)
         for first in range(0, len(different), _AT_ONCE):
             part = different[first : first + _AT_ONCE]
-            rows = self._table.take_offsets(part.tolist()).select([NUMBER, self._column]).to_arrow()
-            numbers = rows[NUMBER].to_numpy()
+            with reaching(self._table.uri):
+                rows = self._table.take_offsets(self._places.rows(part).tolist()).select([KEY, self._column]).to_arrow()
+            numbers = self._places.numbers(rows[KEY].to_numpy())
             order = np.argsort(numbers)
             if not np.array_equal(numbers[order], part):
-                raise DamagedKB("the rows of the table of nodes are not in the order of their numbers")
-            found[first : first + len(part)] = self._matrix(rows)[order]
+                raise DamagedKB("the rows of the table of nodes are not where they were written")
+            found[first : first + len(part)] = matrix(rows[self._column])[order]
         return found[places]
 
     def search(
@@ -80,7 +87,7 @@ class LanceVectors:
         limit: int = 20,
         ranges: Sequence[Range] | None = None,
         among: Collection[int] | None = None,
-        exact: bool = False,  # noqa: ARG002 - it always is
+        exact: bool = False,
     ) -> list[Hit]:
         """See ``VectorSearch``."""
         if vector.shape != (self.dimensions,):
@@ -89,13 +96,12 @@ class LanceVectors:
         if limit < 1:
             return []
         if among is not None:
-            nodes = np.unique(np.fromiter(among, np.int64, len(among)))
-            if ranges is not None:
-                inside = [(nodes >= first) & (nodes < end) for first, end in ranges]
-                nodes = nodes[np.any([np.zeros(len(nodes), bool), *inside], axis=0)]
+            nodes = inside(among, ranges)
             return _best(nodes, np.vecdot(self.rows(nodes), query), limit)
+        if ranges is None and self._approximate and not exact:
+            return self._proposed(query, limit)
         hits: list[Hit] = []
-        for where in filters(self._type_start, ranges, None, 0):
+        for where in self._places.conditions(ranges, None, 0):
             hits += self._top(query, where, limit)
         return hits
 
@@ -117,18 +123,26 @@ class LanceVectors:
     def _top(self, query: Vectors, where: str, limit: int) -> list[Hit]:
         depth = limit + _MORE
         while True:
-            asked = self._table.search(query, vector_column_name=self._column).distance_type("dot").limit(depth)
-            asked = asked.select([NUMBER, "_distance", self._column])
-            found = (asked.where(where, prefilter=True) if where else asked).to_arrow()
-            hits = _best(found[NUMBER].to_numpy(), np.vecdot(self._matrix(found), query), limit)
+            found = self._asked(query, depth, where)
+            hits = self._best_of(found, query, limit)
             if found.num_rows < depth or hits[-1][1] > 1 - max(found["_distance"].to_pylist()) + _CLOSE:
                 return hits
             depth *= 4
 
-    def _matrix(self, rows: Table) -> Vectors:
-        values = rows[self._column].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        matrix: Vectors = np.asarray(values, np.float32).reshape(-1, self.dimensions)
-        return matrix
+    def _proposed(self, query: Vectors, limit: int) -> list[Hit]:
+        """The best of those that the approximate index finds, by their own vectors."""
+        return self._best_of(self._asked(query, 2 * limit + _MORE, approximate=True), query, limit)
+
+    def _asked(self, query: Vectors, depth: int, where: str = "", *, approximate: bool = False) -> Table:
+        asked = self._table.search(query, vector_column_name=self._column).distance_type("dot").limit(depth)
+        asked = asked.ef(max(_EF, 2 * depth)) if approximate else asked.bypass_vector_index()
+        asked = asked.select([KEY, "_distance", self._column])
+        with reaching(self._table.uri):
+            return (asked.where(where, prefilter=True) if where else asked).to_arrow()
+
+    def _best_of(self, found: Table, query: Vectors, limit: int) -> list[Hit]:
+        vectors = matrix(found[self._column])
+        return _best(self._places.numbers(found[KEY].to_numpy()), np.vecdot(vectors, query), limit)
 
 
 def _best(numbers: npt.NDArray[np.integer], scores: Vectors, limit: int) -> list[Hit]:
