@@ -29,7 +29,7 @@ def is_address(place: str) -> bool:
 
 def require() -> Any:
     """The package ``lancedb``. Raises UsageError where it is not installed."""
-    os.environ.setdefault("LANCE_LOG", "error")  # else it warns of each table that it makes
+    os.environ.setdefault("LANCEDB_LOG", "error")  # else it warns of each table that it makes
     with needs("lance", "an SKB on LanceDB"):
         import lancedb
     return lancedb
