@@ -220,7 +220,7 @@ def test_a_build_that_was_killed_goes_on_and_holds_the_same(tmp_path: Path, monk
             break
         except KilledError:
             kills, at = kills + 1, 6 + kills  # dies a little later each time
-            with pytest.raises(UsageError, match="not finished|no such folder"):
+            with pytest.raises(UsageError, match=r"not finished|no such folder"):
                 open_store(place, tmp_path)
     assert kills > 3
     assert (built.number, built.content, built.text) == (1, whole.content, whole.text)
