@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test attack-test long-test kill-test train-test model-test engine-test deploy-test lint bench wheel-test bare-test cassettes site vendor picture cut release lock clean
+.PHONY: demo test slow-test attack-test long-test kill-test train-test model-test engine-test deploy-test lint bench wheel-test bare-test cassettes site vendor picture cut release lock clean
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 15) else "kbnav needs Python 3.11 to 3.14; set PYTHON")'
@@ -17,8 +17,11 @@ demo: $(READY)  ## answer a question on the bundled mirror, and one on the bundl
 	$(BIN)/kbnav ask "Which elements were discovered by Marie Curie?"
 	$(BIN)/kbnav ask --quiet --kb demo "Which instrument made by somebody from Little Mew has a love letter hidden in it?"
 
-test: $(READY)  ## every test
+test: $(READY)  ## every test but those of the targets below
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+slow-test: $(READY)  ## the tests that take too long for `make test`, but for the attacks
+	$(BIN)/python -m pytest -q -n auto --dist load -m slow --ignore tests/attack
 
 attack-test: $(READY)  ## the attacks that take too long for `make test`
 	$(BIN)/python -m pytest -q -m slow tests/attack

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from benchmarks.cost import spent
 from benchmarks.replay_spinach_runs import count, recorded_runs
 
 
+@pytest.mark.slow
 def test_every_published_run_ends_and_repeats_and_early_stops_are_rolled_back(shared_data, tmp_path):
     counts = count(recorded_runs(shared_data), tmp_path)
     assert counts["recorded runs"] == counts["runs that ended"] == 387

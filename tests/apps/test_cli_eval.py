@@ -231,6 +231,7 @@ def wait_for_answers(folder: Path, count: int, process: subprocess.Popen[str]) -
     raise AssertionError("no answers came")
 
 
+@pytest.mark.slow
 def test_a_run_killed_twice_goes_on_and_scores_as_if_it_had_not_been(kbnav, folder):
     for answered in (2, 5):
         process = begin("killed", limit=10)
@@ -261,6 +262,7 @@ def test_ctrl_c_lets_the_questions_under_way_end(folder):
     assert f"over the {len(records)} attempted" in out
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_leaves_at_once_though_a_model_does_not_answer(folder):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(120)

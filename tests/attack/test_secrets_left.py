@@ -128,6 +128,7 @@ def test_no_cassette_holds_a_key(left):
     assert os.environ["OPENAI_API_KEY"] == SECRETS["OPENAI_API_KEY"]
 
 
+@pytest.mark.slow
 def test_a_server_leaves_no_secret_in_its_files_its_log_or_its_answers(left):
     home = left / "home"
     with Echo([]) as stub:

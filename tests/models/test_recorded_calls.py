@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kbnav.models.chat import invoke, open_chat_model
 from kbnav.models.policy import parse_calls
 from kbnav.settings import Settings
@@ -27,6 +29,7 @@ def as_completion(message: dict[str, Any]) -> Canned:
     return Canned(json.dumps(document).encode())
 
 
+@pytest.mark.slow
 def test_every_recorded_call_is_read_with_its_arguments_and_its_thought(shared_data):
     messages = recorded_messages(shared_data)
     toolbox = Toolbox([look, finish], NumbersKB.capabilities)

@@ -202,6 +202,7 @@ def test_ablations_leave_out_functions_that_ask_a_model_or_see_relations_and_gro
         assert len(trained.groups) == groups
 
 
+@pytest.mark.slow
 def test_one_ctrl_c_ends_a_training_whose_model_is_silent(sets: Path, demo_home: Path):
     train = ["programs", "train", "--kb", "demo", "train.jsonl", "--validation", "val.jsonl", "--out", "stopped"]
     with silent_endpoint() as (url, asked, hung_up):

@@ -88,6 +88,7 @@ def test_a_ranking_is_written_in_every_form(form: Form):
         assert "'=A" in text.decode()
 
 
+@pytest.mark.slow
 def test_a_download_needs_no_more_memory_for_many_rows_than_for_few():
     part = next(table_result(AnswerTable(("n",), ((integer(7),),) * 200)).parts())
     result = Kept(AnswerTable(("n",)), 100_000, lambda number: [(Term(*cell),) for (cell,) in json.loads(part)])

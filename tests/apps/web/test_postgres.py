@@ -19,6 +19,7 @@ from kbnav.postgres import Rows, Run, open_postgres
 from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, until
 
 
+@pytest.mark.slow
 def test_two_servers_share_sessions_stop_each_others_runs_and_take_over_from_a_dead_one(
     fresh_home: Path, database: str
 ):
@@ -132,6 +133,7 @@ def one_waits(database: PostgresDatabase) -> bool:
     return bool(database.run("SELECT pid FROM pg_locks WHERE NOT granted"))
 
 
+@pytest.mark.slow
 def test_several_workers_serve_one_address(fresh_home: Path, database: str):
     with served_process(fresh_home, "--workers", "2", environment={"KBNAV_WEB__DATABASE": database}) as (url, process):
         visit = Visit(url)

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 
+import pytest
 import requests
 
 from tests.apps.web.parts import MARIE, Explorer, Server, Visit, served_process, web_settings
@@ -17,6 +18,7 @@ from tests.conftest import ROOT
 SESSIONS = 50
 
 
+@pytest.mark.slow
 def test_of_fifty_sessions_at_once_none_is_lost_and_none_is_mixed_up(fresh_home: Path):
     with (
         Explorer() as model,

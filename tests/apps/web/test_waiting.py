@@ -6,6 +6,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.apps.web.parts import CURIE, Explorer, Server, web_settings
 from tests.apps.web.test_page import MARIE, ask, held_server, menu, wait_for_the_end
 from tests.models.stub import Canned, ModelStub, streamed
@@ -137,6 +139,7 @@ def test_a_lost_server_is_a_banner_that_counts_its_tries(page: Page, held_server
     assert page.inner_text(".answer .text") == "Polonium and radium."
 
 
+@pytest.mark.slow
 def test_that_a_run_could_not_be_stopped_or_a_session_deleted_is_seen(page: Page, held_server: tuple[Server, Explorer]):
     server, model = held_server
 

@@ -167,6 +167,7 @@ while not last:
 """
 
 
+@pytest.mark.slow
 def test_eight_processes_read_while_it_is_replaced(tmp_path: Path) -> None:
     path, stop = tmp_path / "s.skb", tmp_path / "stop"
     build(small(tmp_path, 100, "build 100"), path, BARE)

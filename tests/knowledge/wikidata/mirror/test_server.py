@@ -138,6 +138,7 @@ def test_a_home_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None
         bundled_mirror(tmp_path / "file")
 
 
+@pytest.mark.slow
 def test_all_entity_documents_make_a_mirror_that_gives_them_back(tmp_path: Path, shared_data: Path) -> None:
     source = shared_data / "entities" / "entities.ndjson.gz"
     info = build_mirror([source], tmp_path / "mirror")
