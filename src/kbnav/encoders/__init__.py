@@ -25,18 +25,21 @@ WITH_WEIGHTS = (*MINILM, "e5")
 """Encoders that need nothing but their name."""
 
 
-def load(name: str, *, weights: Path | None = None, base_url: str = "", api_key: str = "") -> Encoder:
+def load(
+    name: str, *, weights: Path | None = None, base_url: str = "", api_key: str = "", threads: int | None = None
+) -> Encoder:
     """The encoder of a name: one of ``WITH_WEIGHTS``, or ``openai:<model>`` and the like (see the module).
 
-    ``weights`` is a folder for ``minilm``; ``base_url`` (empty: OpenAI's) and ``api_key`` are for ``openai``. An
-    ``lsa`` encoder cannot be had by name: it is fitted (``LSA.fit``) or read from an index (``LSA.load``). Raises
-    UsageError for a name or a model that is not there.
+    ``weights`` is a folder for ``minilm``, whose layers are computed on ``threads`` (None: as many as there are
+    processors); ``base_url`` (empty: OpenAI's) and ``api_key`` are for ``openai``. An ``lsa`` encoder cannot be had by
+    name: it is fitted (``LSA.fit``) or read from an index (``LSA.load``). Raises UsageError for a name or a model that
+    is not there.
     """
     kind, _, model = name.partition(":")
     if name in MINILM:
         from kbnav.encoders.minilm import MiniLM
 
-        return MiniLM.load(weights, int8="int8" in name, long="long" in name)
+        return MiniLM.load(weights, int8="int8" in name, long="long" in name, threads=threads)
     if name == "e5":
         from kbnav.encoders.e5 import E5
 

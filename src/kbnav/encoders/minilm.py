@@ -58,9 +58,13 @@ class MiniLM:
         name: str = "minilm",
         windows: int = 1,
         at_once: int = TOKENS_AT_ONCE,
+        threads: int | None = None,
     ) -> None:
-        """``windows`` is how many runs of 256 tokens of a text are read, ``at_once`` how many tokens are computed."""
-        self.name, self._at_once = name, at_once
+        """``windows`` is how many runs of 256 tokens of a text are read, ``at_once`` how many tokens are computed.
+
+        Batches are computed on ``threads``; None: as many as there are processors.
+        """
+        self.name, self._at_once, self._threads = name, at_once, threads
         self._weights = weights
         # The type of every token is 0: its embedding is added to all positions once.
         self._positions = (
@@ -72,7 +76,9 @@ class MiniLM:
         self._tokenizer.no_padding()
 
     @classmethod
-    def load(cls, folder: Path | None = None, *, int8: bool = False, long: bool = False) -> MiniLM:
+    def load(
+        cls, folder: Path | None = None, *, int8: bool = False, long: bool = False, threads: int | None = None
+    ) -> MiniLM:
         """Read the weights from ``folder``, else from the installed package, else from the model hub.
 
         With ``int8`` products are computed in 8 bits, and with ``long`` up to 16 windows of a text are read and their
@@ -99,7 +105,9 @@ class MiniLM:
         tokenizer = Tokenizer.from_file(str(files[1]))
         # In 8 bits, what is computed with a text would change its vector, and one alone takes no longer.
         at_once = 0 if int8 else TOKENS_AT_ONCE
-        return cls(weights, tokenizer, layers, name=name, windows=WINDOWS if long else 1, at_once=at_once)
+        return cls(
+            weights, tokenizer, layers, name=name, windows=WINDOWS if long else 1, at_once=at_once, threads=threads
+        )
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Mean of the last layer's token vectors, shape [len(texts), 384]; of several windows, over all their tokens.
@@ -110,7 +118,7 @@ class MiniLM:
         owners = [row for row, windows in enumerate(read) for _ in windows]
         tokens = [window.ids for windows in read for window in windows]
         batches = list(_batches([len(ids) for ids in tokens], self._at_once))
-        workers = max(1, min(os.cpu_count() or 1, len(batches)))
+        workers = max(1, min(self._threads or os.cpu_count() or 1, len(batches)))
         with one_thread(), ThreadPoolExecutor(workers) as threads:
             sums = list(threads.map(lambda rows: self._sums([tokens[row] for row in rows]), batches))
         vectors = np.zeros((len(texts), WIDTH), dtype=np.float32)

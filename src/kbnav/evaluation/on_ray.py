@@ -7,7 +7,6 @@ knowledge base and the system open for itself. What they ask of live services is
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,9 +17,9 @@ from typing import Any
 
 from kbnav.evaluation.evaluate import Build
 from kbnav.evaluation.systems import System, build_system
-from kbnav.extras import needs
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
+from kbnav.ray_cluster import connected, share_of
 from kbnav.settings import Settings
 from kbnav.trajectory import Attempt
 
@@ -99,19 +98,11 @@ def on_ray(jobs: int, workers: int | None = None) -> Iterator[Build]:
     """What builds systems whose questions a cluster answers: that of ``RAY_ADDRESS``, or one on this machine.
 
     Of ``jobs`` questions at once, each of ``workers`` has an equal share; as many as the cluster has processors unless
-    that is given. Raises UsageError where Ray is not installed.
+    that is given. Raises as ``connected``.
     """
-    with needs("ray", "--on ray"):
-        import ray
-
     with ExitStack() as stack:
-        if not ray.is_initialized():
-            ray.init(log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
-            stack.callback(ray.shutdown)
-        cluster: Any = ray  # it has types for some of its calls only
-        processors = cluster.cluster_resources().get("CPU", 1.0)
-        count = min(jobs, workers or int(processors))
-        share = min(1.0, processors / count)
+        ray = stack.enter_context(connected("--on ray"))
+        count, share = share_of(ray, workers, jobs)
 
         def build(name: str, kb: KnowledgeBase, settings: Settings) -> System:
             here = build_system(name, kb, settings)

@@ -1,16 +1,63 @@
-"""What is seen while an SKB is built."""
+"""Who builds an SKB, and what is seen while it is built."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Annotated, Self
+
+import typer
+
+from kbnav.apps.cli.arguments import Place, WorkersOption
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
+
+    from kbnav.knowledge.skb.build import Options
+
+
+@dataclass(frozen=True)
+class Builders:
+    """Who renders and embeds the texts of an SKB."""
+
+    on: Annotated[
+        Place,
+        typer.Option(
+            "--on", help="Who renders and embeds: this process, or the machines of a Ray cluster (RAY_ADDRESS)."
+        ),
+    ] = Place.here
+    workers: WorkersOption = None
+    gpus: Annotated[
+        float,
+        typer.Option(
+            "--gpus", metavar="N", min=0, help="With --on ray, GPUs of each worker that embeds, as in 1 or 0.5."
+        ),
+    ] = 0.0
+
+    @contextmanager
+    def join(self, options: Options, base_url: str | None) -> Iterator[Options]:
+        """The options of a build with its workers. Raises as ``on_ray``, and UsageError for workers of no cluster."""
+        from kbnav.errors import UsageError
+
+        if self.on is Place.here:
+            if self.workers or self.gpus:
+                raise UsageError("--workers and --gpus are of a cluster: give --on ray with them")
+            yield options
+            return
+        from functools import partial
+
+        from kbnav.knowledge.skb.on_ray import on_ray, one_thread
+        from kbnav.settings import load_settings
+
+        settings = load_settings(base_url=base_url)
+        load = partial(one_thread, base_url=settings.base_url, api_key=settings.api_key.get_secret_value())
+        with on_ray(self.workers, self.gpus, load) as workers:
+            yield options._replace(workers=workers)
 
 
 class Progress:

@@ -6,13 +6,22 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kbnav.apps.cli.arguments import WITHOUT, AskedOf, DataOption, DatasetGiven, JsonOption, WithoutOption, parts
+from kbnav.apps.cli.arguments import (
+    WITHOUT,
+    AskedOf,
+    DataOption,
+    DatasetGiven,
+    JsonOption,
+    Place,
+    WithoutOption,
+    WorkersOption,
+    parts,
+)
 from kbnav.apps.cli.scores import show_comparison
 from kbnav.apps.cli.terminal import from_csv, print_json
 
@@ -26,13 +35,6 @@ OnlyOption = Annotated[
     Path | None, typer.Option("--only", metavar="FILE", help="File with the ids of the questions, one a line.")
 ]
 RetryOption = Annotated[bool, typer.Option("--retry-failed", help="Ask failed questions again.")]
-
-
-class Place(StrEnum):
-    """Where questions are asked."""
-
-    here = "here"
-    ray = "ray"
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,7 @@ class Benchmark(AskedOf):
     on: Annotated[
         Place, typer.Option("--on", help="Who asks: this process, or the machines of a Ray cluster (RAY_ADDRESS).")
     ] = Place.here
-    workers: Annotated[
-        int | None,
-        typer.Option("--workers", metavar="N", min=1, help="Processes of the cluster; default: as its processors."),
-    ] = None
+    workers: WorkersOption = None
 
     @contextmanager
     def builder(self) -> Iterator[Build]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kbnav.apps.cli.arguments import JsonOption
-from kbnav.apps.cli.building import Progress
+from kbnav.apps.cli.building import Builders, Progress
 from kbnav.apps.cli.help import Commands
 from kbnav.apps.cli.sources import Columns, Format, source_of
 from kbnav.apps.cli.terminal import print_json
@@ -76,6 +76,7 @@ def build(
             "when the new is whole.",
         ),
     ],
+    by: Builders,
     sources: Annotated[
         list[Path] | None,
         typer.Argument(metavar="SOURCE", help="With --from rdf the files, else the folder that they are in."),
@@ -166,7 +167,8 @@ def build(
         text=not no_text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations, ann=ann
     )
     made = _build_tables if store is Kind.lance else _build_files
-    meta = made(source, out, options, name, console)
+    with by.join(options, base_url) as options:
+        meta = made(source, out, options, name, console)
     _print_losses(console, meta)
     _print_built(out, meta, as_json)
 

@@ -22,7 +22,6 @@ from kbnav.knowledge.skb.arrays import open_array
 from kbnav.knowledge.skb.folder import file_info, only_builder, prepare, remove_unused
 from kbnav.knowledge.skb.graph import Graph, write_graph
 from kbnav.knowledge.skb.intake import EdgeCollector, NodeWriter
-from kbnav.knowledge.skb.local import LocalStore
 from kbnav.knowledge.skb.nodes import Nodes
 from kbnav.knowledge.skb.records import Losses, Source
 from kbnav.knowledge.skb.resume import STATE, BuildState
@@ -43,10 +42,12 @@ from kbnav.knowledge.skb.schema import (
     type_starts,
     write_meta,
 )
-from kbnav.knowledge.skb.store import RELATIONAL_TEXT, RELATIONAL_VECTORS, SKB, VECTORS
+from kbnav.knowledge.skb.store import RELATIONAL_TEXT, RELATIONAL_VECTORS, VECTORS
+from kbnav.knowledge.skb.texts import Texts, Workers
 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder
+    from kbnav.knowledge.skb import embedding
 
 POSITIONS = "positions.npy"
 REPORT_EVERY = 10_000
@@ -65,6 +66,8 @@ class Options(NamedTuple):
     """Texts and vectors once more, of documents with their relations, as STaRK's retrieval systems search them."""
     ann: bool = False
     """Also an approximate index of all vectors, with faiss."""
+    workers: Workers | None = None
+    """Who renders and encodes the texts; None: this process. What is built is the same."""
 
     @property
     def encoder_name(self) -> str:
@@ -261,8 +264,6 @@ class _Job:
         }
 
     def _text(self) -> dict[str, Any]:
-        from kbnav.knowledge.skb.rendering import indexed_texts
-
         tokens = 0
 
         def counted(texts: Iterable[NodeText]) -> Iterator[NodeText]:
@@ -271,15 +272,11 @@ class _Job:
                 tokens += len(text.document.split())
                 yield text
 
-        with self._opened() as skb:
-            self._index_text(counted(indexed_texts(skb)), "text")
+        self._index_text(counted(self._rendered(self._texts())), "text")
         return {"tokens": tokens}
 
     def _relational_text(self) -> dict[str, Any]:
-        from kbnav.knowledge.skb.rendering import indexed_texts
-
-        with self._opened() as skb:
-            self._index_text(indexed_texts(skb, relations=True), RELATIONAL_TEXT)
+        self._index_text(self._rendered(self._texts(relations=True)), RELATIONAL_TEXT)
         return {}
 
     def _names(self) -> dict[str, Any]:
@@ -291,18 +288,20 @@ class _Job:
         return {}
 
     def _vectors(self) -> dict[str, Any]:
-        from kbnav.knowledge.skb.rendering import indexed_texts
-
-        with self._opened() as skb:
-            self._embed(lambda: indexed_texts(skb), VECTORS)
+        self._embed(self._texts(), VECTORS)
         return {}
 
     def _relational_vectors(self) -> dict[str, Any]:
-        from kbnav.knowledge.skb.rendering import indexed_texts
-
-        with self._opened() as skb:
-            self._embed(lambda: indexed_texts(skb, relations=True), RELATIONAL_VECTORS)
+        self._embed(self._texts(relations=True), RELATIONAL_VECTORS)
         return {}
+
+    def _texts(self, *, relations: bool = False) -> Texts:
+        meta = self.meta("", {}, "data-" + 12 * "0").model_copy(update={"data": WORK})
+        return Texts(self.work.parent.resolve(), meta, relations)
+
+    def _rendered(self, texts: Texts) -> Iterator[NodeText]:
+        workers = self.options.workers
+        return workers.rendered(texts) if workers else texts.rendered()
 
     def _index_text(self, texts: Iterable[NodeText], part: str) -> None:
         from kbnav.knowledge.skb import text
@@ -310,18 +309,25 @@ class _Job:
         starts = type_starts([kind.count for kind in self.types])
         text.build(texts, self._folder(part), type_start=starts, progress=self.progress)
 
-    def _embed(self, texts: Callable[[], Iterable[NodeText]], part: str) -> None:
-        from kbnav.knowledge.skb import embedding
+    def _embed(self, texts: Texts, part: str) -> None:
+        from kbnav.knowledge.skb.embedding import build
 
-        folder = self.work / part
+        folder, workers = self.work / part, self.options.workers
         folder.mkdir(exist_ok=True)  # not emptied: embedding goes on where it was
-        embedding.build(
-            texts,
+        previous = self._previous and self._previous / part
+
+        def elsewhere(encoder: Encoder, windows: Iterable[embedding.Window]) -> Iterator[embedding.Made]:
+            assert workers is not None
+            return workers.encoded(texts, encoder, folder.resolve(), windows, previous and previous.resolve())
+
+        build(
+            lambda: self._rendered(texts),
             folder,
             encoder=self.options.encoder,
-            type_start=type_starts([kind.count for kind in self.types]),
-            previous=self._previous and self._previous / part,
+            type_start=texts.meta.type_start,
+            previous=previous,
             progress=self.progress,
+            elsewhere=elsewhere if workers else None,
         )
 
     def _approximate(self, part: str) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
@@ -334,11 +340,6 @@ class _Job:
 
         if self.options.ann:
             yield ann.folder(part), run
-
-    def _opened(self) -> SKB:
-        """What is built so far, as if it were finished."""
-        meta = self.meta("", {}, "data-" + 12 * "0").model_copy(update={"data": WORK})
-        return SKB(LocalStore(self.work.parent, meta))
 
     def _rdf(self) -> dict[str, Any]:
         from kbnav.knowledge.skb import rdf

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,33 @@ from kbnav.knowledge.skb import ann, quantized, vectors
 from kbnav.knowledge.skb.schema import NodeText, Progress, no_progress
 from kbnav.knowledge.skb.vectors import FORMAT, HASHES, META, VECTORS, Hashes, mapped, mapped_hashes
 
-_WINDOW = 512  # nodes encoded before they are written: what a build that is killed loses
+WINDOW = 512
+"""Nodes encoded before they are written: what a build that is killed loses."""
+
+
+class Window(NamedTuple):
+    """Nodes that are encoded together."""
+
+    nodes: range
+    written: Hashes | None
+    """Of the texts whose vectors are written already, [nodes]; None where none are."""
+
+
+class Made(NamedTuple):
+    """What came of a window: the vectors that it lacked."""
+
+    nodes: int
+    """How many the window has."""
+    numbers: npt.NDArray[np.int64]
+    """Of the nodes whose vectors were made, [m]."""
+    hashes: Hashes
+    """Of their texts, [m]."""
+    vectors: Vectors
+    """[m, d]."""
+
+
+Elsewhere = Callable[[Encoder, Iterable[Window]], Iterator[Made]]
+"""Encodes windows as ``encode`` does, wherever it does so, and gives what came of them in any order."""
 
 
 def build(
@@ -33,25 +60,42 @@ def build(
     encoder: Encoder | None = None,
     previous: Path | None = None,
     progress: Progress = no_progress,
+    elsewhere: Elsewhere | None = None,
 ) -> None:
     """Encode every node into ``folder``, which is empty or holds a build that was cut off.
 
     ``nodes`` begins anew at each call. Vectors in ``folder`` and in ``previous``, the vector index that is being
     replaced, are used again for equal texts where they come from the same encoder. Without an encoder lsa is used: the
-    one of either folder, or a new one, fitted on the nodes.
+    one of either folder, or a new one, fitted on the nodes. What encodes them ``elsewhere`` finds their texts itself.
     """
     count = type_start[-1]
     if encoder is None:
         encoder = _lsa(nodes, folder, previous, progress)
     store = _Store.resume(folder, encoder.name, count)
-    old = _Reused.of(previous, encoder.name)
+    made: Iterator[Made]
+    if elsewhere is None:
+        old = Reused.of(previous, encoder.name)
+        windows = iter(nodes())
+        made = (encode(list(islice(windows, WINDOW)), one, encoder, old) for one in store.windows())
+    else:
+        made = elsewhere(encoder, store.windows())
     done = 0
     progress("vectors", done, count)
-    for window in _windows(nodes()):
-        store.fill(window, encoder, old)
-        done += len(window)
+    for one in made:
+        store.put(one)
+        done += one.nodes
         progress("vectors", done, count)
     store.finish()
+
+
+def encode(nodes: Sequence[NodeText], window: Window, encoder: Encoder, old: Reused) -> Made:
+    """The vectors of a window's ``nodes`` that are not written, those of texts that are known among the ``old``."""
+    hashes = np.array([_hash(node.document) for node in nodes], dtype="S16")
+    missing = np.arange(len(nodes)) if window.written is None else np.flatnonzero(window.written != hashes)
+    made = np.zeros((0, 0), np.float32)
+    if len(missing):
+        made = old.encode([nodes[place].document for place in missing.tolist()], hashes[missing], encoder)
+    return Made(len(nodes), missing + window.nodes.start, hashes[missing], made)
 
 
 def build_approximate(folder: Path, out: Path, *, progress: Progress = no_progress) -> None:
@@ -84,23 +128,22 @@ class _Store:
             return cls(folder, encoder_name, count)
         return store
 
-    def fill(self, window: Sequence[NodeText], encoder: Encoder, old: _Reused) -> None:
-        """Put the vectors of some nodes in place; the hashes are written last, so that they never promise too much."""
-        texts = [node.document for node in window]
-        hashes = np.array([_hash(text) for text in texts], dtype="S16")
-        numbers = np.array([node.number for node in window])
-        if self._hashes is not None:
-            missing = np.flatnonzero(self._hashes[numbers] != hashes)
-        else:
-            missing = np.arange(len(window))
-        if not len(missing):
+    def windows(self) -> Iterator[Window]:
+        """All nodes, window by window."""
+        for first in range(0, self._count, WINDOW):
+            end = min(first + WINDOW, self._count)
+            written = None if self._hashes is None else np.array(self._hashes[first:end])
+            yield Window(range(first, end), written)
+
+    def put(self, made: Made) -> None:
+        """Put vectors in their places; the hashes are written last, so that they never promise too much."""
+        if not len(made.numbers):
             return
-        made = old.encode([texts[place] for place in missing], hashes[missing], encoder)
         if self._vectors is None or self._hashes is None:
-            self._vectors, self._hashes = self._create(made.shape[1])
-        self._vectors[numbers[missing]] = made
+            self._vectors, self._hashes = self._create(made.vectors.shape[1])
+        self._vectors[made.numbers] = made.vectors
         _flush(self._vectors)
-        self._hashes[numbers[missing]] = hashes[missing]
+        self._hashes[made.numbers] = made.hashes
         _flush(self._hashes)
 
     def finish(self) -> None:
@@ -137,7 +180,7 @@ class _Store:
         new.replace(self._folder / META)
 
 
-class _Reused:
+class Reused:
     """Vectors that exist already, by the hash of their text."""
 
     def __init__(self, vectors: Vectors, hashes: Hashes) -> None:
@@ -146,7 +189,7 @@ class _Reused:
         self._hashes = hashes[self._order]
 
     @classmethod
-    def of(cls, folder: Path | None, encoder_name: str) -> _Reused:
+    def of(cls, folder: Path | None, encoder_name: str) -> Reused:
         """Those of a finished index of the same encoder; none where there is no such index."""
         if folder is not None and (folder / META).is_file():
             index = vectors.open(folder)
@@ -181,12 +224,6 @@ def _lsa(nodes: Callable[[], Iterable[NodeText]], folder: Path, previous: Path |
         progress("lsa", 1, 1)
     encoder.save(folder)
     return encoder
-
-
-def _windows(nodes: Iterable[NodeText]) -> Iterator[list[NodeText]]:
-    iterator = iter(nodes)
-    while window := list(islice(iterator, _WINDOW)):
-        yield window
 
 
 def _hash(text: str) -> bytes:

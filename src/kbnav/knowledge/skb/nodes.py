@@ -58,8 +58,9 @@ class Nodes:
         """A document as plain text, without the aliases in it."""
         return plain_text(fields, self._alias_fields)
 
-    def named(self) -> Iterator[tuple[NodeText, Fields]]:
-        """Every node in number order with its names, without its text, and its document."""
-        for node, fields in enumerate(self.documents):
+    def named(self, among: range | None = None) -> Iterator[tuple[NodeText, Fields]]:
+        """Nodes in number order, every one or those ``among``, with their names, without text, and their documents."""
+        some = enumerate(self.documents) if among is None else ((node, self.documents[node]) for node in among)
+        for node, fields in some:
             other = aliases(fields, self._alias_fields)
             yield NodeText(node, self.type_of(node), self.names[node], other, ""), fields

@@ -86,13 +86,13 @@ def get_rel_info(skb: SKB, node: int, relations: Sequence[str] | None = None, *,
     return f"- relations:\n{text}" if text else ""
 
 
-def indexed_texts(skb: SKB, *, relations: bool = False) -> Iterator[NodeText]:
-    """Every node in number order as the indexes are built from it, with ``relations`` at the end of its document.
+def indexed_texts(skb: SKB, *, relations: bool = False, among: range | None = None) -> Iterator[NodeText]:
+    """Nodes in number order as the indexes are built from them, with ``relations`` at the end of their documents.
 
-    Of STaRK's SKBs that is STaRK's own rendering and no more: a source's numbers and the entries that STaRK leaves out
-    are not indexed. Of others it is the names and all fields.
+    Every node, or those ``among``. Of STaRK's SKBs that is STaRK's own rendering and no more: a source's numbers and
+    the entries that STaRK leaves out are not indexed. Of others it is the names and all fields.
     """
-    for node, fields in skb.nodes.named():
+    for node, fields in skb.nodes.named(among):
         yield _indexed(skb, node, fields, relations=relations)
 
 
