@@ -24,7 +24,6 @@ def connected(use: str) -> Iterator[Any]:
     no cluster, or one of another version.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # or Ray would tell its makers about the machine
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # what matters of it comes as an exception
     with needs("ray", use):
         import ray
 

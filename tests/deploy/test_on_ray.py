@@ -53,15 +53,15 @@ def cluster() -> Iterator[Any]:
         yield build
 
 
-def workers() -> list[int]:
-    """The worker processes that have a knowledge base open; a worker's title names what it does."""
+def processes(named: str) -> list[int]:
+    """The processes of a title; a worker's names what it does."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             title = (process / "cmdline").read_bytes().decode(errors="replace")
         except OSError:
             continue
-        if title.startswith("ray::Worker"):
+        if title.startswith(named):
             found.append(int(process.name))
     return found
 
@@ -92,7 +92,7 @@ def test_the_questions_of_a_killed_worker_are_asked_again_once(tmp_path: Path, d
         running = pool.submit(evaluate, plan(dataset, settings), tmp_path / "run", build=build)
         try:
             held = [model.holding.acquire(timeout=60) for _ in QUESTIONS]
-            found = workers()
+            found = processes("ray::Worker")
             os.kill(found[0], signal.SIGKILL)
         finally:
             model.go_on.set()

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,7 @@ from kbnav.encoders.endpoint import Endpoint
 from kbnav.encoders.lsa import LSA
 from kbnav.encoders.sbert import SentenceTransformers
 from kbnav.errors import BadResponse, CredentialsError, DataError, ServiceError, UsageError
-
-Reply = tuple[int, Any]
+from tests.encoders.endpoint import Reply, Server, embeddings
 
 
 @given(arrays(np.float32, (4, 3), elements=st.floats(-1e6, 1e6, width=32)))
@@ -188,35 +185,6 @@ def test_a_missing_library_or_model_is_one_line() -> None:
 # an OpenAI-compatible endpoint
 
 
-class Server:
-    """Answers POST /embeddings by a function and keeps what it was asked."""
-
-    def __init__(self, answer: Callable[[dict[str, Any], int], Reply]) -> None:
-        self.asked: list[dict[str, Any]] = []
-        self.keys: list[str | None] = []
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                server.asked.append(body)
-                server.keys.append(self.headers["Authorization"])
-                status, reply = answer(body, len(server.asked))
-                content = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(content)))
-                self.send_header("retry-after-ms", "1")
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
-
-
 @pytest.fixture
 def serve() -> Iterator[Callable[[Callable[[dict[str, Any], int], Reply]], Server]]:
     running: list[tuple[Server, threading.Thread]] = []
@@ -233,13 +201,6 @@ def serve() -> Iterator[Callable[[Callable[[dict[str, Any], int], Reply]], Serve
         server.http.shutdown()
         thread.join()
         server.http.server_close()
-
-
-def embeddings(body: dict[str, Any], _: int = 0) -> Reply:
-    """[length of the text, 1], in reverse order, as endpoints may."""
-    data = [{"object": "embedding", "index": i, "embedding": [len(t), 1]} for i, t in enumerate(body["input"])]
-    usage = {"prompt_tokens": 1, "total_tokens": 1}
-    return 200, {"object": "list", "data": data[::-1], "model": body["model"], "usage": usage}
 
 
 Serve = Callable[[Callable[[dict[str, Any], int], Reply]], Server]

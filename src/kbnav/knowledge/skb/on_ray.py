@@ -11,7 +11,7 @@ import logging
 import pickle
 import socket
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -90,7 +90,7 @@ def _row(work: Callable[[], object]) -> Row:
     try:
         item = work()
     except MemoryError:
-        item = ServiceError(f"a worker on {socket.gethostname()} has too little memory; use fewer workers on a machine")
+        item = ServiceError(f"a worker on {socket.gethostname()} has too little memory: use fewer workers")
     except (KbnavError, OSError) as error:
         item = error
     return {"item": pickle.dumps(item)}
@@ -112,33 +112,34 @@ class OnRay:
     def rendered(self, texts: Texts) -> Iterator[NodeText]:
         """See ``Workers``."""
         starts = range(0, texts.meta.nodes, WINDOW)
-        windows = (Window(range(first, min(first + WINDOW, texts.meta.nodes)), None) for first in starts)
+        windows = [Window(range(first, min(first + WINDOW, texts.meta.nodes)), None) for first in starts]
         data = self._data(windows)
         data.context.execution_options.preserve_order = True
-        for _, nodes in self._results(self._mapped(data, Rendering, texts)):
+        for _, nodes in self._results(self._mapped(data, len(windows), Rendering, texts)):
             yield from nodes
 
     def encoded(
         self, texts: Texts, encoder: Encoder, folder: Path, windows: Iterable[Window], previous: Path | None
     ) -> Iterator[Made]:
         """See ``Workers``."""
-        data = self._data(windows)
+        all_windows = list(windows)
+        data, count = self._data(all_windows), len(all_windows)
         if self.gpus:
-            data = self._mapped(data, Rendering, texts)
+            data = self._mapped(data, count, Rendering, texts)
         load = partial(LSA.load, folder) if isinstance(encoder, LSA) else partial(self.load, encoder.name)
-        yield from self._results(self._mapped(data, Encoding, texts, load, previous, gpus=self.gpus))
+        yield from self._results(self._mapped(data, count, Encoding, texts, load, previous, gpus=self.gpus))
 
-    def _data(self, windows: Iterable[Window]) -> Any:
+    def _data(self, windows: Sequence[Window]) -> Any:
         rows = [{"item": pickle.dumps(window)} for window in windows]
         return self.ray.data.from_items(rows, override_num_blocks=max(1, min(len(rows), _BLOCKS)))
 
-    def _mapped(self, data: Any, work: type, *told: object, gpus: float = 0.0) -> Any:
+    def _mapped(self, data: Any, rows: int, work: type, *told: object, gpus: float = 0.0) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Ray has no other way yet to say how often a row is tried
             return data.map(
                 work,
                 fn_constructor_args=told,
-                concurrency=self.count,
+                concurrency=max(1, min(self.count, rows)),
                 num_cpus=self.share,
                 num_gpus=gpus or None,
                 max_task_retries=_DEATHS,

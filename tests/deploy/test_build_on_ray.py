@@ -1,0 +1,170 @@
+"""Builds of an SKB on a Ray cluster of two workers, one of which is killed; and one whose driver is killed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kbnav.encoders import load
+from kbnav.errors import ServiceError
+from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.embedding import WINDOW
+from kbnav.knowledge.skb.on_ray import on_ray, one_thread
+from kbnav.knowledge.skb.store import SKB
+from kbnav.ray_cluster import connected
+from tests.apps.web.parts import until
+from tests.deploy.test_on_ray import processes
+from tests.encoders.endpoint import Server, embeddings
+from tests.knowledge.skb.sources import small
+
+NODES = 3 * WINDOW - 10
+ENCODER = "openai:lengths"
+_NICENESS = "RAY_worker_niceness"
+pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning")
+"""Ray Data warns of its own settings."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """The address of a cluster of two processors and, so it believes, two GPUs."""
+    os.environ[_NICENESS] = "0"  # or everything else on the machine would go first
+    import ray
+
+    ray.init(num_cpus=2, num_gpus=2, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+    yield ray.get_runtime_context().gcs_address
+    ray.shutdown()
+    del os.environ[_NICENESS]
+
+
+class Endpoint(Server):
+    """Embeds by the length of a text; from some request on, replies wait until it may go on."""
+
+    def __init__(self, held_from: int) -> None:
+        super().__init__(self._answer)
+        self.held_from = held_from
+        self.held, self.go_on = threading.Semaphore(0), threading.Event()
+
+    def _answer(self, body: dict[str, Any], number: int) -> tuple[int, Any]:
+        if number >= self.held_from:
+            self.held.release()
+            self.go_on.wait(300)
+        return embeddings(body)
+
+    @property
+    def texts(self) -> int:
+        return sum(len(body["input"]) for body in self.asked)
+
+
+@contextmanager
+def endpoint(held_from: int = 10**6) -> Iterator[Endpoint]:
+    server = Endpoint(held_from)
+    thread = threading.Thread(target=server.http.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.go_on.set()
+        server.http.shutdown()
+        thread.join()
+        server.http.server_close()
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """What this process builds alone."""
+    with endpoint() as server:
+        encoder = load(ENCODER, base_url=server.url, api_key="k")
+        build(small(tmp_path, NODES), tmp_path / "here.skb", Options(sparql=False, encoder=encoder))
+    return tmp_path / "here.skb"
+
+
+def same_files(one: Path, other: Path, *parts: str) -> bool:
+    found = [{f"{file.parent.name}/{file.name}": file.read_bytes() for part in parts for file in skb.glob(
+        f"data-*/{part}/*"
+    )} for skb in (one, other)]  # fmt: skip
+    return bool(found[0]) and found[0] == found[1]
+
+
+def test_one_of_two_workers_is_killed_and_the_skb_is_the_same(cluster: str, here: Path, tmp_path: Path):
+    with (
+        endpoint(held_from=3) as server,
+        on_ray(workers=2, load=partial(one_thread, base_url=server.url, api_key="k")) as workers,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        encoder = load(ENCODER, base_url=server.url, api_key="k")
+        options = Options(sparql=False, encoder=encoder, workers=workers)
+        building = pool.submit(build, small(tmp_path, NODES), tmp_path / "there.skb", options)
+        try:
+            held = [server.held.acquire(timeout=120) for _ in range(2)]
+            found = processes("ray::MapWorker(Map(Encoding))")
+            os.kill(found[0], signal.SIGKILL)
+        finally:
+            server.go_on.set()
+        assert all(held)
+        assert len(found) == 2
+        assert building.result(240).nodes == NODES
+        assert NODES < server.texts < NODES + WINDOW, "what the dead one had of its window is asked for once more"
+    assert same_files(tmp_path / "there.skb", here, "vectors", "documents", "nodes", "graph")
+    with SKB.open(here) as one, SKB.open(tmp_path / "there.skb") as other:
+        assert one.text is not None
+        assert other.text is not None
+        assert other.text.search("node 7 first") == one.text.search("node 7 first")
+        assert other.meta.tokens == one.meta.tokens
+
+
+def test_a_build_whose_driver_is_killed_goes_on_where_it_was(cluster: str, here: Path, tmp_path: Path):
+    out = tmp_path / "there.skb"
+    command = [sys.executable, "-m", "kbnav", "skb", "build", "--on", "ray", "--workers", "2", "--out", str(out)]
+    command += ["--nodes", f"{tmp_path}/n.jsonl", "--edges", f"{tmp_path}/e.jsonl", "--encoder", ENCODER, "--no-text"]
+    command += ["--no-sparql"]
+    environment = {**os.environ, "RAY_ADDRESS": cluster, "OPENAI_API_KEY": "k"}
+    with endpoint(held_from=21) as server:  # of 24; a window takes 8
+        driver = subprocess.Popen([*command, "--base-url", server.url], env=environment, stderr=subprocess.DEVNULL)
+        try:
+            assert server.held.acquire(timeout=240)
+            until(lambda: written(out) >= WINDOW, seconds=60)
+        finally:
+            driver.kill()
+            driver.wait()
+        kept = written(out)
+    with endpoint() as server:
+        again = [*command, "--base-url", server.url, "--gpus", "1"]
+        ended = subprocess.run(again, env=environment, capture_output=True, text=True, timeout=280)
+        assert ended.returncode == 0, ended.stderr
+        assert server.texts == NODES - kept
+    assert same_files(out, here, "vectors")
+
+
+def written(out: Path) -> int:
+    """How many vectors an unfinished build has."""
+    try:
+        return int((np.load(out / "build" / "vectors" / "hashes.npy") != b"").sum())
+    except (OSError, ValueError):
+        return 0
+
+
+def test_more_gpus_than_the_cluster_has_are_refused(cluster: str):
+    with pytest.raises(ServiceError, match="has 2 GPUs, and each worker is to have 4"), on_ray(gpus=4):
+        pass
+
+
+def test_an_address_without_a_cluster_is_told_at_once(monkeypatch: pytest.MonkeyPatch):
+    import ray
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
+    with pytest.raises(ServiceError, match=r"^no Ray cluster at RAY_ADDRESS=127.0.0.1:9: .*refused$"), connected("it"):
+        pass
