@@ -38,9 +38,15 @@ def said(*arguments: str) -> str:
 def test_help_is_in_plain_words(command):
     text = said(*command, "-h")
     assert text == said(*command, "--help")
-    assert not re.search(r"<(str|int|float|bool|path|list|file)|<=|\[x|\bPath\b", text), text
+    assert not re.search(r"<(dataclasses|str|int|float|bool|path|list|file)|<=|\[x|\bPath\b", text), text
     options = re.findall(r"^  (?:-\w, )?(--[a-z-]+)(?: [^a-z ].*?)?  +(\S.*)$", text, re.MULTILINE)
     assert all(words for _, words in options)
+
+
+def test_an_option_of_a_group_of_options_without_a_default_is_asked_for():
+    result = CliRunner().invoke(app, ["train", "cross"], prog_name="kbnav")
+    assert result.exit_code == 2
+    assert "Missing option '--kb'" in result.output
 
 
 SERVERS = {("serve",), ("mcp",), ("mirror", "serve"), ("sparql", "serve"), ("eval", "view"), ("eval", "collect")}
