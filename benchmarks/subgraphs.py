@@ -57,16 +57,23 @@ def main() -> None:
         show("a subgraph", build, asked)
         nodes, edges = (np.mean([len(getattr(one, name)) for one in made]) for name in ("nodes", "sources"))
         print(f"  {nodes:.0f} nodes and {edges:.0f} edges on the average")
-        batches: list[Batch] = []
 
-        def batch(part: Sequence[tuple[str, Found]]) -> None:
-            batches.append(together([builder.build(*one) for one in part], index, len(skb.meta.relations)))
+        def put(part: Sequence[Subgraph]) -> Batch:
+            return together(part, index, len(skb.meta.relations))
 
-        parts = [asked[first : first + BATCH] for first in range(0, len(asked) - BATCH + 1, BATCH)]
-        built = _each(batch, parts)
+        def batch(part: Sequence[tuple[str, Found]]) -> Batch:
+            return put([builder.build(*one) for one in part])
+
+        built, kept = _each(batch, _parts(asked)), _each(put, _parts(made))
         print(f"  a batch of {BATCH} is built in {1e3 * built:.1f} ms of processor time: {1 / built:.1f} a second")
+        print(f"  of subgraphs that were kept, put together in {1e3 * kept:.1f} ms: {1 / kept:.1f} a second")
         if find_spec("torch") is not None:
-            _learn(skb, index.dimensions, batches, built)
+            _learn(skb, index.dimensions, [put(part) for part in _parts(made)], built)
+
+
+def _parts(items: Sequence[T]) -> list[Sequence[T]]:
+    """What ``items`` have of whole batches."""
+    return [items[first : first + BATCH] for first in range(0, len(items) - BATCH + 1, BATCH)]
 
 
 def _each(call: Callable[[T], object], items: Sequence[T], clock: Callable[[], float] = time.process_time) -> float:
@@ -83,6 +90,7 @@ def _each(call: Callable[[T], object], items: Sequence[T], clock: Callable[[], f
 def _learn(skb: SKB, dimensions: int, batches: Sequence[Batch], built: float) -> None:
     """Print how long a step of the training takes, and how it compares with ``built``, the seconds of a batch."""
     import torch
+    from torch.utils.flop_counter import FlopCounterMode
 
     from kbnav.retrieval.qagnn import tensors
     from kbnav.retrieval.qagnn_model import Network, Sizes
@@ -100,12 +108,13 @@ def _learn(skb: SKB, dimensions: int, batches: Sequence[Batch], built: float) ->
         if device == "cuda":
             torch.cuda.synchronize()
 
-    count = sum(values.numel() for values in network.parameters())
+    with FlopCounterMode(display=False) as counter:
+        step(batches[0])
     clock, of = (time.perf_counter, "") if device == "cuda" else (time.process_time, " of processor time")
     learned = _each(step, batches, clock)
     print(
-        f"  a step on {device} ({count:,} weights) takes {1e3 * learned:.1f} ms{of}: {1 / learned:.1f} a second; one "
-        f"process builds {learned / built:.1f} times as fast"
+        f"  a step on {device} takes {1e3 * learned:.1f} ms{of}: {1 / learned:.1f} a second; one process builds "
+        f"{learned / built:.1f} times as fast; its products of matrices are {counter.get_total_flops() / 1e9:.0f} GFLOP"
     )
 
 
