@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,6 +35,7 @@ from kbnav.knowledge.bundled import bundled_skb
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.lance.build import write
 from kbnav.knowledge.skb.lance.storage import s3_endpoint
+from kbnav.knowledge.skb.lance.update import index
 from kbnav.knowledge.skb.opening import open_store
 from kbnav.knowledge.skb.store import SKB
 from kbnav.settings import Settings
@@ -54,6 +56,7 @@ def main() -> None:
     parser.add_argument("--skb", default="demo")
     parser.add_argument("--s3", default="")
     parser.add_argument("--questions", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=5, help="of all searches, after which memory is measured")
     parser.add_argument("--retrievers", default=",".join(RETRIEVERS))
     parser.add_argument("--ask", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
@@ -78,11 +81,11 @@ def _compare(options: argparse.Namespace, folder: Path) -> None:
         print(f"in its folder: {_figures(local)}", flush=True)
         for place in places:
             for approximate in (False, True):
-                where = f"{place}-ann" if approximate else place
-                took = seconds(lambda to=where, ann=approximate: write(skb, to, approximate=ann))
-                kind = "approximate" if approximate else "exact"
-                print(f"{'S3' if '://' in place else 'folder'}, {kind}: written in {took:.0f} s; ", end="")
-                found = _in_a_process(options, where, folder)
+                make = index if approximate else partial(write, skb)
+                took = seconds(lambda to=place, ann=approximate, make=make: make(to, approximate=ann))
+                kind = "an approximate index, made" if approximate else "exact, written"
+                print(f"{'S3' if '://' in place else 'folder'}, {kind} in {took:.0f} s; ", end="")
+                found = _in_a_process(options, place, folder)
                 print(f"{_figures(found)}")
                 _print_likeness(local, found)
 
@@ -92,6 +95,7 @@ def _in_a_process(options: argparse.Namespace, place: str, folder: Path) -> dict
     out = folder / "found.json"
     given = ["--ask", place, "--out", str(out), "--questions", str(options.questions), "--skb", options.skb]
     command = [sys.executable, "-m", "benchmarks.skb_lance", *given, "--retrievers", options.retrievers]
+    command += ["--rounds", str(options.rounds)]
     subprocess.run(command, check=True, env={**os.environ, "KBNAV_HOME": str(folder / "home")})
     return dict(json.loads(out.read_text()))
 
@@ -120,7 +124,7 @@ def _asked(options: argparse.Namespace) -> dict[str, Any]:
             found["hits"][name], times = _timed(search, len(questions))
             found["ms"][name] = float(np.median(times))
         found["memory"] = [before, status("VmRSS")]
-        for _ in range(5):
+        for _ in range(options.rounds):
             for search in searches.values():
                 _timed(search, len(questions))
             found["memory"].append(status("VmRSS"))

@@ -12,10 +12,12 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
-from kbnav.errors import UsageError
+from kbnav.errors import CredentialsError, ServiceError, UsageError
 from kbnav.knowledge.bundled import bundled_skb
 from kbnav.knowledge.skb.lance.build import write
 from kbnav.knowledge.skb.lance.store import LanceStore
+from kbnav.knowledge.skb.lance.tables import read_build
+from kbnav.knowledge.skb.maintenance import check
 from kbnav.knowledge.skb.store import SKB
 from tests.engines.engines import free_port
 
@@ -47,8 +49,10 @@ def _created(bucket: str) -> None:
 
 
 def test_the_answers_are_those_of_the_folder(bucket: str, demo_home: Path, tmp_path: Path):
-    with pytest.raises(UsageError, match="not an SKB on LanceDB"):
+    with pytest.raises(UsageError, match="not an SKB on LanceDB: there are no tables of one"):
         LanceStore.open(f"{bucket}/demo", tmp_path)
+    with pytest.raises(UsageError, match="s3://other/demo: there is no bucket 'other' at http://127"):
+        LanceStore.open("s3://other/demo", tmp_path)
     with SKB.open(bundled_skb(demo_home)) as local:
         write(local, f"{bucket}/demo")
         with SKB(LanceStore.open(f"{bucket}/demo", tmp_path)) as lance:
@@ -62,3 +66,37 @@ def test_the_answers_are_those_of_the_folder(bucket: str, demo_home: Path, tmp_p
                 assert [node for node, _ in its] == [node for node, _ in words]
                 assert lance.vectors.search(QUESTION, **given) == local.vectors.search(QUESTION, **given)
             assert (tmp_path / local.meta.data / "graph" / "out-nodes.npy").is_file()
+
+
+def test_what_cannot_be_reached_is_said_in_a_line(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(ServiceError, match=r"^s3://kbnav/demo: http://127\.0\.0\.1:\d+ does not answer$"):
+        LanceStore.open(f"{bucket}/demo", tmp_path)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(CredentialsError, match=r"^s3://kbnav/demo: no credentials: set AWS_ACCESS_KEY_ID"):
+        LanceStore.open(f"{bucket}/demo", tmp_path)
+
+
+def test_a_build_on_s3_that_is_killed_goes_on_and_holds_the_same(bucket: str, tmp_path: Path):
+    rows = [f"n{number},thing,n{number} is a thing of the {number % 7}th kind" for number in range(60_000)]
+    (tmp_path / "n.csv").write_text("\n".join(["id,type,text", *rows]))
+    command = [sys.executable, "-m", "kbnav", "skb", "build", "--store", "lance", "--nodes", str(tmp_path / "n.csv")]
+    command += ["--encoder", "none", "--no-sparql"]
+    subprocess.run([*command, "--out", str(tmp_path / "whole")], check=True)
+    kills = 0
+    for wait in range(4, 60, 4):
+        running = subprocess.Popen([*command, "--out", f"{bucket}/killed"])
+        try:
+            assert running.wait(wait) == 0
+            break
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.wait()
+            kills += 1
+    assert kills > 0
+    whole, killed = read_build(str(tmp_path / "whole")), read_build(f"{bucket}/killed")
+    assert (killed.number, killed.content, killed.text) == (1, whole.content, whole.text)
+    assert check(f"{bucket}/killed", tmp_path) == []

@@ -286,15 +286,36 @@ def update(
     """Add, replace or delete ("deleted": true) nodes and edges, by id; or add an index, or mend old ones."""
     from kbnav.knowledge.skb.importers.tables import TableSource
     from kbnav.knowledge.skb.maintenance import update as update_skb
+    from kbnav.knowledge.skb.opening import is_tables
+    from kbnav.knowledge.skb.schema import has_approximate, read_meta
 
     console = _console()
-    only_index = not (nodes or edges) and (ann is not None or _outdated(Path(skb)))
+    only_index = not (nodes or edges) and (ann is not None or _outdated(skb))
     source = TableSource([], []) if only_index else source_of(Format.records, [], nodes or [], edges or [])
-    options = _built_with(Path(skb), base_url)
-    with _can_go_on(console), Progress(console) as progress:
-        meta = update_skb(Path(skb), source, options if ann is None else options._replace(ann=ann), progress=progress)
+    if is_tables(skb):
+        meta = _update_tables(skb, source, base_url, ann, console, only_index=only_index)
+    else:
+        meta_now = read_meta(Path(skb))
+        options = _built_with(meta_now, has_approximate(meta_now) if ann is None else ann, base_url)
+        with _can_go_on(console), Progress(console) as progress:
+            meta = update_skb(Path(skb), source, options, progress=progress)
     _print_losses(console, meta)
     _print_built(skb, meta, as_json)
+
+
+def _update_tables(
+    skb: str, source: Source, base_url: str | None, ann: bool | None, console: Console, *, only_index: bool
+) -> Meta:
+    from kbnav.knowledge.skb.lance.tables import read_build
+    from kbnav.knowledge.skb.lance.update import index, update
+
+    build = read_build(skb)
+    approximate = build.approximate if ann is None else ann
+    with Progress(console) as progress:
+        if only_index:
+            return index(skb, approximate=approximate, progress=progress).meta
+        options = _built_with(build.meta, approximate, base_url)
+        return update(skb, source, options, home=_home(), progress=progress).meta
 
 
 @contextmanager
@@ -343,26 +364,25 @@ def _encoder(name: str, console: Console, base_url: str | None) -> Encoder | Non
     return encoders.load(name, base_url=settings.base_url, api_key=settings.api_key.get_secret_value())
 
 
-def _built_with(folder: Path, base_url: str | None) -> Options:
-    """The options that an SKB was built with."""
+def _built_with(meta: Meta, ann: bool, base_url: str | None) -> Options:
+    """The options that an SKB was built with, but for its approximate index."""
     from kbnav.knowledge.skb.build import Options
-    from kbnav.knowledge.skb.schema import has_approximate, read_meta
 
-    meta = read_meta(folder)
     return Options(
         text=any(name.startswith("text/") for name in meta.files),
         vectors=bool(meta.encoder),
         encoder=_encoder(meta.encoder or NO_ENCODER, _console(), base_url),
         sparql=meta.sparql,
         relations=any(name.startswith("relational-") for name in meta.files),
-        ann=has_approximate(meta),
+        ann=ann,
     )
 
 
-def _outdated(folder: Path) -> bool:
+def _outdated(skb: str) -> bool:
     """Whether a folder is an SKB whose indexes are to be built anew."""
     from kbnav.knowledge.skb.schema import META, read_meta
 
+    folder = Path(skb)
     return (folder / META).is_file() and read_meta(folder).outdated
 
 

@@ -68,6 +68,8 @@ class Options(NamedTuple):
     """Also an approximate index of all vectors, with faiss."""
     workers: Workers | None = None
     """Who renders and encodes the texts; None: this process. What is built is the same."""
+    indexes: bool = True
+    """False: no texts and vectors, which are elsewhere; the names that go with texts are there."""
 
     @property
     def encoder_name(self) -> str:
@@ -158,9 +160,12 @@ class _Job:
         yield "graph", self._graph
         if self.options.sparql:
             yield TRIPLES, self._rdf
-        if self.options.text:
+        if self.options.text and self.options.indexes:
             yield "text", self._text
+        if self.options.text:
             yield "names", self._names
+        if not self.options.indexes:
+            return
         if self.options.vectors:
             yield VECTORS, self._vectors
             yield from self._approximate(VECTORS)
@@ -358,7 +363,8 @@ def _plain(losses: Losses) -> dict[str, Any]:
 
 def fingerprint(source: Source, options: Options, previous: Path | None = None) -> str:
     """Of all that a build is made of: one of the same goes on where another was killed."""
-    wanted = [options.text, options.encoder_name, options.sparql, options.relations, options.ann]
+    wanted: list[object] = [options.text, options.encoder_name, options.sparql, options.relations, options.ann]
+    wanted += [] if options.indexes else ["without indexes"]
     parts = [FORMAT, source.fingerprint, *wanted, previous and previous.name]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

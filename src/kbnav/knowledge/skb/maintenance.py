@@ -140,10 +140,8 @@ def update(path: Path, source: Source, options: Options, *, progress: Progress =
     ``options`` name another encoder than the SKB has.
     """
     with SKB.open(path) as skb:
-        if options.encoder_name != skb.meta.encoder:
-            has, wanted = (name or "no vectors" for name in (skb.meta.encoder, options.encoder_name))
-            raise UsageError(f"{path} was built with {has}, not {wanted}: update it with the same, or build it anew")
-        combined = _Updated(skb, source)
+        same_encoder(str(path), skb.meta, options)
+        combined = Updated(skb, source)
         # An encoder fitted on texts that are rendered otherwise now does not fit the new ones.
         previous = None if skb.meta.outdated else path / skb.meta.data
         meta = build(combined, path, options, name=skb.meta.name, previous=previous, progress=progress)
@@ -151,7 +149,14 @@ def update(path: Path, source: Source, options: Options, *, progress: Progress =
     return meta
 
 
-class _Updated:
+def same_encoder(place: str, meta: Meta, options: Options) -> None:
+    """Raise UsageError where the options of an update name another encoder than the SKB has."""
+    if options.encoder_name != meta.encoder:
+        has, wanted = (name or "no vectors" for name in (meta.encoder, options.encoder_name))
+        raise UsageError(f"{place} was built with {has}, not {wanted}: update it with the same, or build it anew")
+
+
+class Updated:
     """An SKB with the records of another source over it, as a source."""
 
     def __init__(self, skb: SKB, source: Source) -> None:

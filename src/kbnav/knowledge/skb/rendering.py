@@ -98,8 +98,13 @@ def indexed_texts(skb: SKB, *, relations: bool = False, among: range | None = No
 
 def indexed_text(skb: SKB, node: int, *, relations: bool = False) -> str:
     """What the indexes hold of one node, with ``relations`` or without."""
+    return indexed_node(skb, node, relations=relations).document
+
+
+def indexed_node(skb: SKB, node: int, *, relations: bool = False) -> NodeText:
+    """One node as ``indexed_texts`` gives it."""
     names = NodeText(node, skb.nodes.type_of(node), str(skb.nodes.names[node]), skb.nodes.aliases(node), "")
-    return _indexed(skb, names, skb.documents[node], relations=relations).document
+    return _indexed(skb, names, skb.documents[node], relations=relations)
 
 
 def _indexed(skb: SKB, node: NodeText, fields: Fields, *, relations: bool) -> NodeText:

@@ -77,8 +77,8 @@ class LanceStore:
         self._nodes = open_table(self._tables, build, named.NODES)
         meta = build.meta
         moved = any(name.startswith(f"{FOLDER}/") for name in meta.files)
-        self._places = Places(meta.type_start, self._fetched(FOLDER) if moved else None)
-        documents = LanceDocuments(self._nodes, self._places, meta.nodes)
+        self.places = Places(meta.type_start, self._fetched(FOLDER) if moved else None)
+        documents = LanceDocuments(self._nodes, self.places, meta.nodes)
         self.nodes = Nodes(self._fetched("nodes").parent, documents, meta.type_start, meta.alias_fields)
         self.graph = Graph(self._fetched(GRAPH), len(meta.relations))
         if (self.graph.nodes, self.graph.edges) != (meta.nodes, meta.edges):
@@ -101,7 +101,7 @@ class LanceStore:
             return None
         language = json.loads((self._fetched(part) / text.META).read_bytes())["language"]
         stats = self.build.text[part]
-        return LanceText(self._nodes, self._words, part, stats, self._places, self.meta.nodes, language)
+        return LanceText(self._nodes, self._words, part, stats, self.places, self.meta.nodes, language)
 
     def names(self) -> names.NameIndex | None:
         """See ``Store``."""
@@ -114,7 +114,7 @@ class LanceStore:
             return None
         queries = Queries(self.meta.encoder, self._fetched(part), encoder)
         shape = (self.meta.nodes, self.build.vectors[part])
-        return LanceVectors(self._nodes, part, shape, self._places, queries, approximate=self.approximate)
+        return LanceVectors(self._nodes, part, shape, self.places, queries, approximate=self.approximate)
 
     def triples(self) -> Path:
         """See ``Store``."""
@@ -131,6 +131,10 @@ class LanceStore:
     @cached_property
     def _words(self) -> Table:
         return open_table(self._tables, self.build, named.WORDS)
+
+    def fetched(self, name: str) -> Path:
+        """A file of the build, on this machine."""
+        return self._fetched(name.partition("/")[0]) / name.partition("/")[2]
 
     def _fetched(self, part: str) -> Path:
         return fetch(self._files, self.meta, self._here, f"{part}/")

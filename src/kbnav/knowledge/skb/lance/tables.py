@@ -80,8 +80,8 @@ class Build:
 
 
 def is_lance(place: str) -> bool:
-    """Whether a place is, by its looks, that of tables: an address, or a folder with builds."""
-    return is_address(place) or (Path(place) / f"{BUILDS}.lance").is_dir()
+    """Whether a place is, by its looks, that of tables: an address, or a folder with builds or one under way."""
+    return is_address(place) or any((Path(place) / f"{name}.lance").is_dir() for name in (BUILDS, UNFINISHED))
 
 
 def table_names(tables: Any) -> set[str]:
