@@ -120,18 +120,27 @@ def _write(path: Path, lines: Iterator[dict[str, Any]], said: Callable[[dict[str
 
 
 class Stages:
-    """What each stage of a build took, as its progress says."""
+    """What each stage of a build took, as its progress says; some of them take turns."""
 
     def __init__(self) -> None:
         self._stage, self._begin = "", time.perf_counter()
+        self._took: dict[str, float] = {}
+        self._peak: dict[str, float] = {}
 
     def __call__(self, stage: str, *_: int) -> None:
-        """Print the stage that ended, with the most memory so far."""
+        """Take down the stage that ended, with the most memory so far."""
         if stage != self._stage:
+            now = time.perf_counter()
             if self._stage:
-                took = time.perf_counter() - self._begin
-                print(f"  {self._stage}: {took:,.0f} s, peak so far {status('VmHWM'):,.0f} MiB", flush=True)
-            self._stage, self._begin = stage, time.perf_counter()
+                self._took[self._stage] = self._took.get(self._stage, 0) + now - self._begin
+                self._peak[self._stage] = status("VmHWM")
+            self._stage, self._begin = stage, now
+
+    def told(self) -> str:
+        """A line for each stage."""
+        return "\n".join(
+            f"  {name}: {took:,.0f} s, peak by its end {self._peak[name]:,.0f} MiB" for name, took in self._took.items()
+        )
 
 
 def main() -> None:
@@ -160,6 +169,7 @@ def measure(folder: Path, share: float, *, vectors: bool) -> None:
     begin, cpu, stages = time.perf_counter(), time.process_time(), Stages()
     meta = build(AmazonSource(raw), out, Options(vectors=vectors), progress=stages)
     stages("", 0, 0)
+    print(stages.told())
     took, cpu = time.perf_counter() - begin, time.process_time() - cpu
     disk = sum(file.bytes for file in meta.files.values()) / 2**30
     print(f"built: {meta.nodes:,} nodes, {meta.edges:,} edges, {meta.tokens or 0:,} words")
