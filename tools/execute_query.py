@@ -10,6 +10,7 @@ from kbnav.answers import AnswerTable
 from kbnav.errors import TellModel
 from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.sparql.diagnose import diagnose_empty, says_nothing
+from kbnav.knowledge.sparql.pitfalls import lost_values
 from kbnav.knowledge.sparql.prefixes import entity_ids
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, vocabulary_of
 from kbnav.relevance import relevance, words
@@ -68,6 +69,8 @@ def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observa
     text = table_text(table, context.shown, name=_name(context))
     if diagnose and says_nothing(query, table) and (reason := _diagnosis(context, query, table)):
         text += f"\n{reason}"
+    if diagnose:
+        text = "\n".join([text, *lost_values(query, table)])
     return Observation(text, rows=_rows_with_values(table), result=context.number if _has_rows(table) else 0)
 
 

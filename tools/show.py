@@ -311,7 +311,7 @@ def neighborhood_text(neighborhood: Neighborhood, shown: Shown, *, offset: int =
             lines.append(
                 f"By property (^: coming in): {told}{', …' if len(neighborhood.relations) > _RELATIONS else ''}."
             )
-    return "\n".join(lines)
+    return "\n".join([*lines, *([neighborhood.note] if neighborhood.note else [])])
 
 
 def ranking_text(ranking: Ranking) -> str:

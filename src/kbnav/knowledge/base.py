@@ -157,12 +157,14 @@ class Neighborhood:
     """Edges of one entity, ranked; ``total`` counts those that matched before the limit was applied.
 
     ``relations`` are their relations with how many edges each has, most first, those that come in under ``^relation``.
+    ``note`` is what else is to be known of the entity.
     """
 
     entity: Entity
     edges: tuple[Edge, ...] = ()
     total: int = 0
     relations: tuple[Share, ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True)

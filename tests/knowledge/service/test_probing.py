@@ -61,6 +61,7 @@ GRAPHDB = 'MALFORMED QUERY: Encountered " "with" "WITH "" at line 1, column 11.'
     ("ask", "name", "said", "text"),
     [
         (engine("", knows="named"), "wdqs", "Blazegraph", ""),
+        (engine("", server="kbnav", knows="named"), "kbnav", "Oxigraph, as kbnav serves it", ""),
         (engine("", meta=True, text="contains-word"), "qlever", "QLever", "qlever"),
         (engine("", meta=True), "qlever", "QLever", ""),
         (engine(VIRTUOSO, server="Virtuoso/07.20.3229 (Linux) x86_64-pc-linux-gnu"), "virtuoso", "Virtuoso", ""),

@@ -101,8 +101,14 @@ def test_the_pattern_that_shares_a_variable_with_the_one_that_fails_is_named(ask
 
 
 def test_a_part_of_wikidata_is_not_taken_for_the_whole(ask) -> None:
-    for query in ("SELECT ?x { ?x wdt:P27 wd:Q142 }", "SELECT ?x { ?x wdt:P27 wd:Q30 ; wdt:P569 ?d }"):
-        assert (diagnose_empty(query, ask, partial=True) or "").endswith("live Wikidata may have it.")
+    for pattern in (
+        "?x wdt:P27 wd:Q142",
+        "?x wdt:P27 wd:Q30 ; wdt:P569 ?d",
+        "?x wdt:P27 wd:Q30 FILTER NOT EXISTS { ?x wdt:P27 wd:Q30 }",
+    ):
+        said = diagnose_empty(f"ASK {{ {pattern} }}", ask, partial=True) or ""
+        assert said.endswith("that it lacks this proves nothing, live Wikidata may have it.")
+        assert "there is no such thing" not in said
 
 
 def test_a_count_of_nothing_is_nothing_and_a_pattern_that_matches_is_not_blamed(ask) -> None:

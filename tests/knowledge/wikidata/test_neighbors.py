@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbnav.errors import BadArguments
+from kbnav.errors import BadArguments, UnknownId
 from kbnav.knowledge.base import Edge, Entity, Value
 from kbnav.knowledge.ranking import best_relations, rank
 from kbnav.knowledge.wikidata.neighbors import FETCHED
@@ -134,3 +134,22 @@ def test_the_model_pages_through_edges_and_asks_what_the_other_end_must_have(min
     assert read(having="P61=Q5") == ["No edge of chemical element (Q11344) matches."]
     with pytest.raises(BadArguments, match="P27=Q36"):
         read(having="discovered by Curie")
+
+
+def test_what_is_only_a_value_here_shows_the_statements_that_name_it_and_says_that_it_has_no_page():
+    def lacking(asked: Asked) -> Answer:
+        if asked.path != "/w/api.php":
+            incoming = "?neighbor ?edge wd:Q1048744" in asked.params["query"]
+            edges = [{"relation": ENTITY + "P19", "neighbor": ENTITY + "Q5"}] if incoming else []
+            return rows("relation neighbor", edges)
+        if "Q1048744" in asked.params["ids"]:
+            return Answer({"entities": {"Q1048744": {"id": "Q1048744", "missing": ""}}})
+        return hub(asked)
+
+    with serving(lacking) as served, client(served.url) as opened:
+        context = Context(opened.kb, "Who was born there?", "en", prune_by_ranking(Shown()))
+        text = search_neighbors(context, "", "Q1048744").text
+        assert text.splitlines()[0] == "Q5 -- place of birth (P19) --> Q1048744"
+        assert "Q1048744 has no page of its own here" in text
+        with pytest.raises(UnknownId, match="no page for Q1048744"):
+            search_neighbors(context, "", "Q1048744", direction="out")

@@ -48,7 +48,9 @@ class _Sign:
     """Kinds of text index that it may have."""
 
 
+_NEVER = r"(?!)"
 _SIGNS = (
+    _Sign(DIALECTS["kbnav"], r"^kbnav", _NEVER),
     _Sign(DIALECTS["virtuoso"], r"virtuoso", r"^Virtuoso \w{5} Error", ("virtuoso",)),
     _Sign(DIALECTS["oxigraph"], r"oxigraph", r"^error at \d+:\d+: expected"),
     _Sign(DIALECTS["qlever"], r"qlever", r'"exception"\s*:.*"(?:resultsize|status)"', ("qlever",)),

@@ -26,7 +26,8 @@ Count = Callable[[str], int]
 
 _MAX_PROBES = 6
 _COUNTED = 1_000
-_PARTIAL = " This copy holds only a part of Wikidata: live Wikidata may have it."
+_WHOLE = ": by what is stated here, there is no such thing."
+_PARTIAL = " This copy holds only a part of Wikidata: that it lacks this proves nothing, live Wikidata may have it."
 
 
 @dataclass(frozen=True)
@@ -168,11 +169,11 @@ def _diagnosed(probes: _Probes, parts: Sequence[_Part], certain: bool, partial: 
 def _told(probes: _Probes, culprit: _Part, before: Sequence[_Part], partial: bool) -> Diagnosis:
     """What is said of the first part that leaves no rows, and of what stands before it."""
     texts = tuple(part.text for part in before)
+    elsewhere = _PARTIAL if partial else ""
     if culprit.takes_away:
-        said = f"No match: the rest of the pattern matches, but `{culprit.text}` leaves nothing of it."
+        said = f"No match: the rest of the pattern matches, but `{culprit.text}` leaves nothing of it.{elsewhere}"
         return Diagnosis(said, culprit.text, texts, takes_away=True, prologue=probes.prologue)
     alone = not before or not probes.holds([culprit])
-    elsewhere = _PARTIAL if partial else ""
     hint, instead, turned, unused = "", "", False, False
     with suppress(TellModel):
         hint, instead = _other_form(probes, culprit, before, alone)
@@ -188,7 +189,7 @@ def _told(probes: _Probes, culprit: _Part, before: Sequence[_Part], partial: boo
         said = (
             f"No match: `{culprit.text}` has matches, but none together with what stands before it (… `{partner.text}`)"
         )
-        said += f"{hint}." if hint else f": by what is stated here, there is no such thing.{elsewhere}"
+        said += f"{hint}." if hint else f".{elsewhere}" if partial else _WHOLE
     return Diagnosis(said, culprit.text, texts, culprit.pattern, alone, False, instead, turned, unused, probes.prologue)
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 from kbnav.errors import UsageError
 from kbnav.suggest import did_you_mean
 
-DialectName = Literal["wdqs", "qlever", "virtuoso", "oxigraph", "sparql11"]
+DialectName = Literal["wdqs", "kbnav", "qlever", "virtuoso", "oxigraph", "sparql11"]
 """The dialects that have a name; ``sparql11`` is the standard, for any engine that is none of the others."""
 TextIndex = Literal["", "virtuoso", "qlever", "graphdb", "jena", "stardog"]
 """The form in which an engine's text index is asked; empty: CONTAINS, which reads every label."""
@@ -71,6 +71,8 @@ def _geosparql(namespace: str) -> Mapping[GeoFunction, str]:
 GEO_WIKIDATA = _geosparql(GEOF_WIKIDATA)
 """Functions as Wikidata's query service has them."""
 
+_WIKIDATA_FUNCTIONS = frozenset({f"{_WIKIBASE}isSomeValue", f"{_WIKIBASE}decodeUri"})
+
 DIALECTS: Mapping[DialectName, Dialect] = MappingProxyType(
     {
         "wdqs": Dialect(
@@ -78,7 +80,15 @@ DIALECTS: Mapping[DialectName, Dialect] = MappingProxyType(
             "Blazegraph, as Wikidata's query service has it",
             blazegraph=True,
             geo=GEO_WIKIDATA,
-            functions=frozenset({f"{_WIKIBASE}isSomeValue", f"{_WIKIBASE}decodeUri"}),
+            functions=_WIKIDATA_FUNCTIONS,
+        ),
+        # What `kbnav sparql serve` serves: it rewrites what is written for Wikidata's service by itself.
+        "kbnav": Dialect(
+            "kbnav",
+            "Oxigraph, as kbnav serves it",
+            blazegraph=True,
+            geo=GEO_WIKIDATA,
+            functions=_WIKIDATA_FUNCTIONS,
         ),
         # docs.qlever.dev, pages on text search and GeoSPARQL, 2026: kilometres where no unit is given.
         "qlever": Dialect("qlever", "QLever", geo=_geosparql(GEOF_STANDARD), text="qlever"),

@@ -46,6 +46,10 @@ def entity_of(reply: Mapping[str, Any], asked: str) -> Mapping[str, Any]:
     return document
 
 
+NO_PAGE_OF_ITS_OWN = "{} has no page of its own here, and so no name: what is shown are statements that name it."
+"""What is said of an id that only others' statements have, as a copy of a part of Wikidata has many."""
+
+
 def no_page(entity_id: str) -> UnknownId:
     """The error for an id without a page; it may well have been seen as a value: a mirror holds a part of Wikidata."""
     return UnknownId(

@@ -34,7 +34,7 @@ from kbnav.knowledge.sparql.prefixes import add_prefixes
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA, Vocabulary
 from kbnav.knowledge.wikidata import examples, neighbors, profiles, value_search, vector
 from kbnav.knowledge.wikidata.api import ActionApi
-from kbnav.knowledge.wikidata.entities import languages, no_page, parse, references, without_unknown
+from kbnav.knowledge.wikidata.entities import NO_PAGE_OF_ITS_OWN, languages, no_page, parse, references, without_unknown
 from kbnav.knowledge.wikidata.namesakes import told_apart
 from kbnav.knowledge.wikidata.search import search
 from kbnav.knowledge.wikidata.services import QueryServices
@@ -235,9 +235,8 @@ class WikidataKB:
         code = _code(language)
         asked = self._id(entity_id)
         chosen = self._id(relation, "P") if relation else ""
-        entity = self._api.brief([asked], code).get(asked)
-        if entity is None:
-            raise no_page(asked)
+        known_as = self._api.brief([asked], code).get(asked)
+        entity = known_as or Entity(asked)
         ways: tuple[neighbors.Way, ...] = ("out", "in") if direction == "both" else (direction,)
         found = []
         for way in ways:
@@ -246,10 +245,13 @@ class WikidataKB:
                 edges = self._edges(entity.id, way, self._fitting(entity.id, way, query, code), code) + edges
             found += edges
         found = list(dict.fromkeys(found))
+        if known_as is None and not found:
+            raise no_page(asked)
         names = self._api.brief(dict.fromkeys(property_id for property_id, _, _ in found), code)
         candidates = neighbors.named(found, names)
         ranked = ranking.rank(candidates, query, limit)
-        return Neighborhood(entity, ranked, len(candidates), ranking.counted(candidates))
+        note = "" if known_as else NO_PAGE_OF_ITS_OWN.format(asked)
+        return Neighborhood(entity, ranked, len(candidates), ranking.counted(candidates), note)
 
     def _edges(self, item: str, way: neighbors.Way, relations: Sequence[str], code: str) -> list[neighbors.Found]:
         query = neighbors.edges_query(item, way, relations, languages(code))

@@ -326,10 +326,20 @@ def why_unread(question: str, language: str, has_labels: Callable[[str], bool] =
     if not has_labels(code):
         nothing = f"Next to nothing here has a name in the language of this question ({code})"
         return f"{nothing}: ask in English, or ask a model (--model)."
-    reads = f"follows questions in English best, and this one ({code}) led to nothing"
-    if code not in _LEXICONS:
-        reads = f"does not read the language of this question ({code}), only {', '.join(_LEXICONS)}"
-    return f"The offline policy {reads}: ask in English, or ask a model (--model)."
+    reads_it = f"follows questions in English best, and this one ({code}) led to nothing"
+    if not reads(code):
+        read = ", ".join(filter(reads, _LEXICONS))
+        reads_it = f"does not read the language of this question ({code}), only {read}"
+    return f"The offline policy {reads_it}: ask in English, or ask a model (--model)."
+
+
+def reads(language: str) -> bool:
+    """Whether the words of a language are known that say little, so that what is left over can be judged.
+
+    Of others only question words are known, and names are found; a word that looks like a label's is no proof there.
+    """
+    code = language.split("-")[0]
+    return code in _LEXICONS and bool(_LEXICONS[code].light)
 
 
 def lexicon(language: str) -> Lexicon:

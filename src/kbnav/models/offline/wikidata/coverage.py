@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kbnav.knowledge.sparql.words.conditions import Line
 from kbnav.knowledge.sparql.words.query import query_in_words
 from kbnav.models.offline.folding import fold
-from kbnav.models.offline.lexicon import Lexicon
+from kbnav.models.offline.lexicon import lexicon, reads
 from kbnav.models.offline.wikidata.hypotheses import Reading
 from kbnav.relevance import relevance, words
 
@@ -23,19 +23,24 @@ _TRIPLE = re.compile(r"(wd:Q\d+|\?\w+) (wdt:[^ ]+|\?link\d?) (wd:Q\d+|\?\w+|\"[^
 _ORDER = re.compile(r"ORDER BY (?:ASC|DESC)\(")
 
 
-def unused(reading: Reading, query: str) -> list[str]:
-    """Words of the question's phrases that nothing in the query stands for, in their order."""
+def unused(reading: Reading, query: str, language: str) -> list[str]:
+    """Words of the question's phrases that nothing in the query stands for, in their order.
+
+    In a ``language`` that the rules do not read, a word stands for a label only as it is spelled in it, in any ending
+    elsewhere: "открыл" (discovered) is no "место открытия" (place of discovery).
+    """
     items, properties = set(_ITEM.findall(query)), set(_PROPERTY.findall(query))
     named, labels = _stood_for(reading, items, properties)
     labels |= set(re.findall(r'"([^"]*)"', query))
     question = reading.question
     labels |= {pair[0] for pair in (question.measure, question.comparative) if pair}
     vocabulary = [fold(label) for label in labels if label]
+    spelled = {word for label in vocabulary for word in words(label)}
     left = []
     for phrase in question.phrases:
         for word in phrase.text.split():
-            known = fold(word) in named or not words(fold(word)) or any(relevance(fold(word), vocabulary))
-            if not known:
+            known = fold(word) in named or not words(fold(word)) or fold(word) in spelled
+            if not known and not (reads(language) and any(relevance(fold(word), vocabulary))):
                 left.append(word)
     return list(dict.fromkeys(left))
 
@@ -58,20 +63,21 @@ def _stood_for(reading: Reading, items: set[str], properties: set[str]) -> tuple
     return named, labels
 
 
-def leaves_too_much(reading: Reading, query: str, left: Sequence[str], lexicon: Lexicon) -> bool:
+def leaves_too_much(reading: Reading, query: str, left: Sequence[str], language: str) -> bool:
     """Whether so much of the question is left out that the query's rows are hardly its answer.
 
     That is a name; several words that say something, fewer where a relation stands for any; or one such word where the
-    rows are many, or all members of a class. That a statement is there may be said all the same.
+    rows are many, or all members of a class, or in a language that the rules do not read. That a statement is there may
+    be said all the same.
     """
-    telling = [word for word in left if fold(word) not in lexicon.light and not word.isdigit()]
+    telling = [word for word in left if fold(word) not in lexicon(language).light and not word.isdigit()]
     if not telling or query in reading.seen.true:
         return False
     capitals = [word for word in telling if word[:1].isupper() and _is_named(reading, word)]
     of_class = set(_ITEM.findall(query)) == set(_CLASS.findall(query)) and not _ORDER.search(query)
     many = reading.seen.rows.get(query, 0) > MANY
     vague = "?link" in query
-    return bool(capitals) or len(telling) > MOST_UNUSED - vague or of_class or many
+    return bool(capitals) or len(telling) > MOST_UNUSED - vague or of_class or many or not reads(language)
 
 
 def _is_named(reading: Reading, word: str) -> bool:

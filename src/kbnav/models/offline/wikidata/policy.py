@@ -10,7 +10,7 @@ from typing import Any
 from kbnav.agents.common.losses import settled
 from kbnav.agents.machine import Reply, State
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, Vocabulary
-from kbnav.models.offline.lexicon import lexicon, why_unread
+from kbnav.models.offline.lexicon import lexicon, reads, why_unread
 from kbnav.models.offline.wikidata.coverage import leaves_too_much, read_as, simpler, unused
 from kbnav.models.offline.wikidata.evidence import Evidence
 from kbnav.models.offline.wikidata.hypotheses import SURE, Focus, Hypothesis, Reading
@@ -119,11 +119,12 @@ class _Plan:
 
     def _covers(self, hypothesis: Hypothesis, reading: Reading) -> bool:
         """Whether a query reads enough of the question; how it reads it is kept."""
-        left = unused(reading, hypothesis.probe)
+        left = unused(reading, hypothesis.probe, self.language)
         read = Understood(read_as(reading, hypothesis.answer, self.language), tuple(left))
-        words = lexicon(self.language)
-        if leaves_too_much(reading, hypothesis.probe, left, words):
-            self.refused = self.refused or replace(read, instead=simpler(reading, hypothesis.probe, words.simplest))
+        if leaves_too_much(reading, hypothesis.probe, left, self.language):
+            simplest = lexicon(self.language).simplest if reads(self.language) else ""
+            instead = simpler(reading, hypothesis.probe, simplest) if simplest else ()
+            self.refused = self.refused or replace(read, instead=instead)
             return False
         self.understood = read
         return True
@@ -145,7 +146,7 @@ class _Plan:
     @property
     def why_not(self) -> str:
         """What to tell where nothing answers."""
-        if self.refused:
+        if self.refused and reads(self.language):
             return "Too many words of the question are left over for an answer."
         return why_unread(self.state["question"], self.language, self.has_labels)
 
