@@ -18,4 +18,4 @@ def search_entities(context: Context, thought: str, query: str, kind: SearchKind
     """
     limit = context.shown.entities
     result = context.kb.search_entities(query, language=context.language, limit=limit, kind=kind)
-    return Observation(search_text(result, query, context.shown))
+    return Observation(search_text(result, query, context.shown, begins=True))

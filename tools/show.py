@@ -43,8 +43,11 @@ def cut(text: str, width: int) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
-def search_text(result: SearchResult, query: str, shown: Shown) -> str:
-    """Found entities and properties, one a line, and which rung of the search found them."""
+def search_text(result: SearchResult, query: str, shown: Shown, *, begins: bool = False) -> str:
+    """Found entities and properties, one a line, and which rung of the search found them.
+
+    ``begins``: an exact match may be the beginning of a name only, which is told then.
+    """
     values = _values_text(result, query, shown)
     if result.rung == "value" and not result.values:
         nothing = f'No statement or qualifier was found with "{cut(query, shown.cell)}" in a text.'
@@ -62,13 +65,22 @@ def search_text(result: SearchResult, query: str, shown: Shown) -> str:
         lines.append(f'Nothing is named "{cut(query, shown.cell)}"; these match "{result.matched}"{without}:')
     elif result.rung == "fulltext":
         lines.append(f'Nothing is named "{cut(query, shown.cell)}"; these mention its words{without}:')
-    for entity in result.entities[: shown.entities]:
-        lines.append(_found_text(entity, shown))
     most = shown.properties if result.entities else shown.entities
-    for entity in result.properties[:most]:
-        datatype = f" [property, values: {entity.datatype}]" if entity.datatype else " [property]"
-        lines.append(_found_text(entity, shown) + datatype)
+    found = [*result.entities[: shown.entities], *result.properties[:most]]
+    text = {one.id: _found_text(one, shown) for one in found}
+    for one in result.properties:
+        datatype = f" [property, values: {one.datatype}]" if one.datatype else " [property]"
+        text[one.id] = f"{text.get(one.id, '')}{datatype}"
+    loose = [one for one in found if begins and result.rung == "exact" and not _is_named(one, query)]
+    lines += [text[one.id] for one in found if one not in loose]
+    if loose:
+        nothing = f'Nothing is named "{cut(query, shown.cell)}"; these' if len(loose) == len(found) else "These only"
+        lines += [f"{nothing} have a name that begins so:", *(text[one.id] for one in loose)]
     return "\n".join([*values, *lines])
+
+
+def _is_named(entity: Entity, query: str) -> bool:
+    return " ".join(query.split()).casefold() in (entity.label.casefold(), entity.alias.casefold())
 
 
 def _values_text(result: SearchResult, query: str, shown: Shown) -> list[str]:

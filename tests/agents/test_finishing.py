@@ -45,7 +45,10 @@ def test_finish_names_its_result_also_one_that_was_taken_back(tmp_path):
     assert asked([runs(3), runs(5), names(1)], tmp_path).outcome.query == "SELECT 3"
     run = asked([looks("a"), runs(4), looks("a"), runs(2), names(1)], tmp_path)
     assert [step.dropped for step in run.discarded] == ["rolled back", "repeat"]
-    assert (run.outcome.query, run.path[-1].observation) == ("SELECT 4", "Finished: result 1 is the answer.")
+    assert (run.outcome.query, run.path[-1].observation) == (
+        "SELECT 4",
+        "Finished: result 1 is the answer, 4 rows of `SELECT 4`.",
+    )
 
 
 def test_a_finish_that_comes_too_early_is_told_of_the_good_result_that_was_taken_back(tmp_path):
@@ -80,7 +83,7 @@ def test_a_plain_answer_has_labels_in_place_of_ids_texts_as_they_are_and_days_wi
 
 def test_a_result_that_is_not_there_is_no_end(tmp_path):
     run = asked([runs(3), runs(0), names(2), names(1)], tmp_path)
-    assert run.path[2].observation == "There is no result 2 with rows. Results with rows: 1."
+    assert run.path[2].observation == "There is no result 2 with rows. Results with rows:\n1: 3 rows of `SELECT 3`"
     assert run.outcome.query == "SELECT 3"
 
 
@@ -121,10 +124,14 @@ def test_the_budget_is_told_every_turn_and_what_to_do_at_its_end(tmp_path):
     assert texts[1].startswith(
         "<result>\nseen: b\n</result>\n\n2 of 5 actions used.\nRun your best query, then call finish"
     )
-    assert "4 of 5 actions used.\nCall finish when a result answers the question; it takes result 1" in texts[3]
+    assert (
+        "4 of 5 actions used.\nCall finish when a result answers the question; it takes result 1, 2 rows of" in texts[3]
+    )
+    assert "`SELECT 2`, unless it names another, and costs no action." in texts[3]
     assert "Run your best query" not in texts[3]
     assert (
-        "5 of 5 actions used.\nOnly finish is left: call it now, and name a result if it is not result 1." in texts[4]
+        "5 of 5 actions used.\nOnly finish is left: call it now, and name a result if it is not result 1, 2 rows of "
+        in texts[4]
     )
     assert told([looks("a"), looks("b")], tmp_path, told=False)[1] == "<result>\nseen: a\n</result>"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -54,6 +55,7 @@ def test_too_many_words_left_over_are_refused_with_a_question_that_is_answered(a
     assert outcome.status == "no answer"
     assert outcome.table is None
     assert outcome.note == "Too many words of the question are left over for an answer."
+    assert not re.search(r"\bP\d+\b", understood.text), "an id stands for its label"
     for instead in understood.instead:
         assert ask(agent, instead).outcome.status == "answered"
 

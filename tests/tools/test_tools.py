@@ -62,6 +62,17 @@ def test_search_says_when_only_a_part_of_the_phrase_matched(context):
     assert "Marie Curie (Q7186)" in text
 
 
+def test_search_tells_what_is_named_so_from_names_that_only_begin_so(context):
+    lines = use(context, "search_entities", query="date of").text.splitlines()
+    assert lines[0] == 'Nothing is named "date of"; these have a name that begins so:'
+    assert any("date of birth (P569)" in line for line in lines[1:])
+    lines = use(context, "search_entities", query="Paris").text.splitlines()
+    if "These only have a name that begins so:" in lines:
+        lines = lines[: lines.index("These only have a name that begins so:")]
+    assert lines[0].startswith("Paris (Q90)")
+    assert all(line.startswith("Paris (") or 'also "Paris"' in line for line in lines)
+
+
 def test_search_for_nothing_says_so(context):
     assert use(context, "search_entities", query="zzzzqqq").text.startswith('Nothing was found for "zzzzqqq"')
 

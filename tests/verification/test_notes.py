@@ -12,7 +12,7 @@ from kbnav.agents.common.choice import completed
 from kbnav.agents.spinach import spinach_with
 from kbnav.answers import AnswerTable, Term
 from kbnav.apps.cli.root import app
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import DataError, QueryTimeout, UsageError
 from kbnav.evaluation.learning import accepted, learn_opinions, learn_run
 from kbnav.evaluation.records import GoldAnswer, GoldInfo, QuestionRecord, RunInfo, SavedRun
 from kbnav.knowledge.base import KnowledgeBase
@@ -122,6 +122,16 @@ def test_of_an_endpoint_values_of_several_kinds_are_told():
     assert [(one.about, one.text.split()[3]) for one in found] == [("urn:price", "are"), ("urn:made", "are")]
     assert "xsd:decimal" in found[0].text
     assert "date 20, string 9" in found[1].text
+
+
+def test_a_look_that_fails_is_told_and_ends_nothing():
+    class Slow(Values):
+        def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
+            raise QueryTimeout("it took over 60 s")
+
+    told: list[str] = []
+    assert Explorer(Slow(), tell=told.append).notes() == Notes()  # type: ignore[arg-type]
+    assert told == ["One look failed, and what it would have found is missing: it took over 60 s"]
 
 
 GOOD, BAD = AnswerTable(("x",), ((Term("literal", "1"),),)), AnswerTable(("x",), ((Term("literal", "2"),),))

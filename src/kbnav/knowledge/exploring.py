@@ -6,7 +6,6 @@ Each is one rule with its queries; what a rule asks is bounded by a LIMIT on the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 
 from kbnav.answers import AnswerTable
@@ -45,13 +44,9 @@ class Explorer:
         return Notes(tuple(found))
 
     def _ask(self, query: str) -> list[dict[str, object]]:
-        """The rows; none where the query fails, which says nothing of the knowledge base."""
-        with suppress(KbnavError):
-            try:
-                return self.kb.execute_query(query).records()
-            except StopRun:
-                raise
-        return []
+        """The rows; none where the query fails, which says nothing of the knowledge base and is told."""
+        table = self._table(query)
+        return table.records() if table else []
 
     # Wikibase
 
@@ -162,7 +157,8 @@ class Explorer:
             return self.kb.execute_query(query)
         except StopRun:
             raise
-        except KbnavError:
+        except KbnavError as error:
+            self.tell(f"One look failed, and what it would have found is missing: {error}")
             return None
 
 

@@ -19,6 +19,7 @@ from kbnav.models.chat import invoke, is_cut_off, usage_of
 from kbnav.notes import NO_NOTES, Notes
 from kbnav.prompts import as_data, render
 from kbnav.settings import Budget
+from kbnav.tools.finish import described
 from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import QUERY, Toolbox
 from kbnav.trajectory import FINISH, NO_TOOL, Call, Step, Turn
@@ -192,6 +193,7 @@ class ChatPolicy:
             actions=self._budget.actions,
             left=left if self._budget.told and left <= _WARN_LEFT else None,
             last=last.result if last else None,
+            about=described(last) if last else "",
             was=was.result if was else None,
         )
 

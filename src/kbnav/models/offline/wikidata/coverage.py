@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from kbnav.knowledge.sparql.prefixes import entity_ids
 from kbnav.knowledge.sparql.words.conditions import Line
 from kbnav.knowledge.sparql.words.query import query_in_words
 from kbnav.models.offline.folding import fold
@@ -84,9 +85,15 @@ def _is_named(reading: Reading, word: str) -> bool:
     return any(phrase.named and word in phrase.text.split() for phrase in reading.question.phrases)
 
 
-def read_as(reading: Reading, query: str, language: str) -> str:
-    """How a query reads the question: its conditions in words, on one line."""
-    told = query_in_words(query, _names(reading), language, reading.words)
+def unnamed(reading: Reading, query: str) -> list[str]:
+    """The ids in a query whose labels were not seen: those that the rules know by themselves, such as P31."""
+    names = _names(reading)
+    return [one for one in entity_ids(query) if one not in names]
+
+
+def read_as(reading: Reading, query: str, language: str, more: Mapping[str, str]) -> str:
+    """How a query reads the question: its conditions in words, on one line; ``more`` are labels that were not seen."""
+    told = query_in_words(query, {**more, **_names(reading)}, language, reading.words)
     head, *more = told.lines
     return "; ".join(_on_one_line(line) for line in (*head.inner, *more))
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from kbnav.agents.common.losses import settled
 from kbnav.agents.machine import Reply, State
+from kbnav.errors import KbnavError
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, Vocabulary
 from kbnav.models.offline.lexicon import lexicon, reads, why_unread
-from kbnav.models.offline.wikidata.coverage import leaves_too_much, read_as, simpler, unused
+from kbnav.models.offline.wikidata.coverage import leaves_too_much, read_as, simpler, unnamed, unused
 from kbnav.models.offline.wikidata.evidence import Evidence
 from kbnav.models.offline.wikidata.hypotheses import SURE, Focus, Hypothesis, Reading
 from kbnav.models.offline.wikidata.linking import leftovers, searched_as
@@ -45,6 +47,7 @@ class OfflinePolicy:
         self._toolbox = toolbox
         self._words = words
         self._has_labels = lru_cache(has_labels)
+        self._known: dict[str, dict[str, str]] = {}
 
     def __call__(self, state: State, context: Context) -> Reply:
         """The first calls of the plan that were not made yet; no call where the plan is at its end."""
@@ -54,7 +57,8 @@ class OfflinePolicy:
         made = {step.call.key for step in steps}
         question = read_question(state["question"], context.language)
         seen = Evidence.of(steps)
-        plan = _Plan(question, seen, state, context.language, self._words, self._has_labels)
+        labels = partial(self._labels, context)
+        plan = _Plan(question, seen, state, context.language, self._words, self._has_labels, labels)
         for wanted in plan.turns():
             calls = [call for call in self._calls(wanted, turn) if call.key not in made]
             if calls:
@@ -63,6 +67,14 @@ class OfflinePolicy:
             given_up = (FINISH, plan.why_not, {"no_answer": True})
             return Reply(self._calls([given_up], turn), understood=plan.refused)
         return Reply(note=plan.why_not, understood=plan.respelled)
+
+    def _labels(self, context: Context, ids: Sequence[str]) -> Mapping[str, str]:
+        """Labels by id, asked for once a language; few, as the rules know few ids by themselves."""
+        known = self._known.setdefault(context.language, {})
+        if lacking := [one for one in ids if one not in known]:
+            with suppress(KbnavError):  # then the id is told
+                known |= context.kb.labels(lacking, language=context.language)
+        return known
 
     def _calls(self, wanted: Sequence[tuple[str, str, dict[str, Any]]], turn: int) -> list[Call]:
         calls = []
@@ -83,6 +95,8 @@ class _Plan:
     language: str
     words: Vocabulary
     has_labels: Callable[[str], bool]
+    labels: Callable[[Sequence[str]], Mapping[str, str]]
+    """Labels by id, for what is told and not seen."""
     understood: Understood | None = None
     """How the query that answers reads the question."""
     refused: Understood | None = None
@@ -120,7 +134,9 @@ class _Plan:
     def _covers(self, hypothesis: Hypothesis, reading: Reading) -> bool:
         """Whether a query reads enough of the question; how it reads it is kept."""
         left = unused(reading, hypothesis.probe, self.language)
-        read = Understood(read_as(reading, hypothesis.answer, self.language), tuple(left))
+        lacking = unnamed(reading, hypothesis.answer)
+        told = read_as(reading, hypothesis.answer, self.language, self.labels(lacking) if lacking else {})
+        read = Understood(told, tuple(left))
         if leaves_too_much(reading, hypothesis.probe, left, self.language):
             simplest = lexicon(self.language).simplest if reads(self.language) else ""
             instead = simpler(reading, hypothesis.probe, simplest) if simplest else ()
