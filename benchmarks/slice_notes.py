@@ -1,12 +1,14 @@
-"""Questions that the slice of Wikidata can answer, and of them a part that notes concern and a part that they do not.
+"""Questions that the slice of Wikidata can answer: those of some data sets, and a part drawn for what notes change.
 
     python -m benchmarks.slice_notes --mirror MIRROR --notes NOTES.toml --out FOLDER [--data ../shared/data] [--seed 1]
 
-Writes two data sets for ``kbnav eval run``. ``answerable.jsonl`` has every question of QALD-10, WikiWebQuestions dev
-and SPINACH dev whose gold query has rows on the slice. ``drawn.jsonl`` has 16 whose gold query names a property or
-thing that a note is about, and 8 that name none, drawn at random with ``--seed`` from those that can be asked by name
-there: each item of the query has a label, and the slice gives the published answer where one is published (SPINACH dev
-has none).
+Writes two data sets for ``kbnav eval run``; a question is in them only where its gold query has rows on the slice.
+``drawn.jsonl`` has 16 questions whose gold query names a property or thing that a note is about, in turn one of each
+note, and 8 of QALD-10, WikiWebQuestions dev and SPINACH dev that name none. Each can be asked by name there (the items
+of its query have labels), and the slice gives the published answer wherever the list of answerable questions has
+compared it. The order in which they are tried is drawn by ``--seed``. Few questions of those three meet a note, so that
+the 16 are of the training questions of QALD-7, QALD-9-plus and WikiWebQuestions too. ``answerable.jsonl`` has all of
+the three.
 """
 
 from __future__ import annotations
@@ -14,14 +16,16 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
 from benchmarks.offline_slice import BENCHMARKS, answerable
 
 from kbnav.errors import KbnavError
-from kbnav.evaluation.datasets import Question, load_dataset
+from kbnav.evaluation.datasets import load_dataset
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.diagnose import says_nothing
@@ -29,51 +33,70 @@ from kbnav.knowledge.sparql.prefixes import entity_ids
 from kbnav.notes import Notes, read_notes
 from kbnav.settings import load_settings
 
-SETS = {**BENCHMARKS, "SPINACH dev": "spinach-dev"}
-UNPUBLISHED = frozenset({"spinach-dev"})
-"""Data sets without published answers."""
+EVALUATED = {**BENCHMARKS, "SPINACH dev": "spinach-dev"}
+TRAINING = {
+    "QALD-7 train": "qald-7-train",
+    "QALD-9-plus train": "qald-9-plus-train",
+    "WikiWebQuestions train": "wikiwebquestions-train",
+}
 NOTED, OTHERS = 16, 8
+Record = Mapping[str, Any]
 
 
-def asked(kb: KnowledgeBase, data: Path) -> Iterator[dict[str, Any]]:
-    """The questions whose gold query has rows on ``kb``, each with what the slice's list says of it."""
+def questions(data: Path, sets: Mapping[str, str]) -> Iterator[Record]:
+    """The questions that the slice's list has as answerable there."""
     lists = answerable(data)
-    for listed_as, name in SETS.items():
+    for listed_as, name in sets.items():
         known = {str(one["id"]): one for one in lists[listed_as]}
         for question in load_dataset(name, data / "benchmarks").questions:
-            if question.id in known and _has_rows(kb, question):
-                yield _record(name, question, known[question.id])
+            if listed := known.get(question.id):
+                compared = listed["recall"] is not None
+                yield {
+                    "id": f"{name}-{question.id}",
+                    "question": question.text(),
+                    "sparql": question.query,
+                    "askable": bool(listed["linkable"] and (listed["exact"] or not compared)),
+                }
 
 
-def _has_rows(kb: KnowledgeBase, question: Question) -> bool:
-    try:
-        return not says_nothing(question.query, kb.execute_query(question.query))
-    except KbnavError:
-        return False
+def with_rows(kb: KnowledgeBase, some: Iterable[Record]) -> Iterator[Record]:
+    """Those whose gold query has rows."""
+    for one in some:
+        try:
+            nothing = says_nothing(one["sparql"], kb.execute_query(one["sparql"]))
+        except KbnavError:
+            continue
+        if not nothing:
+            yield one
 
 
-def _record(name: str, question: Question, listed: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "id": f"{name}-{question.id}",
-        "question": question.text(),
-        "sparql": question.query,
-        "askable": bool(listed["linkable"] and (listed["exact"] or name in UNPUBLISHED)),
-    }
-
-
-def drawn(questions: Sequence[Mapping[str, Any]], notes: Notes, seed: int) -> list[Mapping[str, Any]]:
-    """The part that notes concern and the part that they do not, in the order of the whole."""
-    about = {note.about for note in notes.notes if not note.off}
-    askable = [one for one in questions if one["askable"]]
-    noted = [one for one in askable if about & set(entity_ids(one["sparql"]))]
-    others = [one for one in askable if one not in noted]
+def drawn(kb: KnowledgeBase, data: Path, notes: Notes, seed: int) -> list[Record]:
+    """The part that notes concern, then the part that they do not."""
+    about = [note.about for note in notes.notes if not note.off]
     pick = random.Random(seed)
-    chosen = [*pick.sample(noted, min(NOTED, len(noted))), *pick.sample(others, min(OTHERS, len(others)))]
-    return [one for one in questions if one in chosen]
+    noted: dict[str, list[Record]] = defaultdict(list)
+    others = []
+    for one in questions(data, EVALUATED | TRAINING):
+        if one["askable"]:
+            named = set(entity_ids(one["sparql"]))
+            concern = next((note for note in about if note in named), "")
+            (noted[concern] if concern else others).append(one)
+    others = [one for one in others if one["id"].startswith(tuple(EVALUATED.values()))]
+    for group in (*noted.values(), others):
+        pick.shuffle(group)
+    turns = (one for one in chain.from_iterable(zip_longest(*noted.values())) if one)
+    return [*islice(with_rows(kb, turns), NOTED), *islice(with_rows(kb, others), OTHERS)]
+
+
+def write(path: Path, some: Iterable[Record]) -> None:
+    """As JSON lines, and how many they are."""
+    lines = [json.dumps(one, ensure_ascii=False) + "\n" for one in some]
+    path.write_text("".join(lines), encoding="utf-8")
+    print(f"{path}: {len(lines)} questions", flush=True)
 
 
 def main() -> None:
-    """Write the two data sets, and say how many questions each has."""
+    """Write the two data sets."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--mirror", type=Path, required=True, help="folder of a mirror of the slice")
     parser.add_argument("--notes", type=Path, required=True)
@@ -82,16 +105,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
-    with open_kb(load_settings(kb=str(chosen.mirror), model="offline", language="en", home=chosen.out / "home")) as kb:
-        questions = list(asked(kb, chosen.data))
-    notes = read_notes([chosen.notes])
-    for name, part in (("answerable", questions), ("drawn", drawn(questions, notes, chosen.seed))):
-        text = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in part)
-        (chosen.out / f"{name}.jsonl").write_text(text, encoding="utf-8")
-        about = {note.about for note in notes.notes if not note.off}
-        noted = sum(bool(about & set(entity_ids(one["sparql"]))) for one in part)
-        askable = sum(one["askable"] for one in part)
-        print(f"{name}: {len(part)} questions, {askable} can be asked by name, notes concern {noted}")
+    settings = load_settings(kb=str(chosen.mirror), model="offline", language="en", home=chosen.out / "home")
+    with open_kb(settings) as kb:
+        write(chosen.out / "drawn.jsonl", drawn(kb, chosen.data, read_notes([chosen.notes]), chosen.seed))
+        write(chosen.out / "answerable.jsonl", with_rows(kb, questions(chosen.data, EVALUATED)))
 
 
 if __name__ == "__main__":

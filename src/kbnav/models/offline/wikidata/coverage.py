@@ -91,9 +91,9 @@ def unnamed(reading: Reading, query: str) -> list[str]:
     return [one for one in entity_ids(query) if one not in names]
 
 
-def read_as(reading: Reading, query: str, language: str, more: Mapping[str, str]) -> str:
-    """How a query reads the question: its conditions in words, on one line; ``more`` are labels that were not seen."""
-    told = query_in_words(query, {**more, **_names(reading)}, language, reading.words)
+def read_as(reading: Reading, query: str, language: str, labels: Mapping[str, str]) -> str:
+    """How a query reads the question: its conditions in words, on one line; ``labels`` are those not seen."""
+    told = query_in_words(query, {**labels, **_names(reading)}, language, reading.words)
     head, *more = told.lines
     return "; ".join(_on_one_line(line) for line in (*head.inner, *more))
 
