@@ -18,6 +18,8 @@ MOST_UNUSED = 2
 may be anything stands in the query."""
 MANY = 50
 """Rows that are no answer to a question of which anything is left out."""
+_STEM = 3
+"""Letters that a name's beginning has more than, and its ending fewer than, in a language that is not read."""
 _ITEM, _PROPERTY = re.compile(r"\bwd:(Q\d+)"), re.compile(r"\b(?:wdt|p|ps|pq):(P\d+)")
 _CLASS = re.compile(r"\?answer (?:\(?wdt:P\d+(?:\|wdt:P\d+)*\)?)/wdt:P\d+\* wd:(Q\d+)")
 _TRIPLE = re.compile(r"(wd:Q\d+|\?\w+) (wdt:[^ ]+|\?link\d?) (wd:Q\d+|\?\w+|\"[^\"]*\")")
@@ -41,9 +43,15 @@ def unused(reading: Reading, query: str, language: str) -> list[str]:
     for phrase in question.phrases:
         for word in phrase.text.split():
             known = fold(word) in named or not words(fold(word)) or fold(word) in spelled
-            if not known and not (reads(language) and any(relevance(fold(word), vocabulary))):
+            alike = any(relevance(fold(word), vocabulary)) if reads(language) else _in_an_ending(fold(word), named)
+            if not known and not alike:
                 left.append(word)
     return list(dict.fromkeys(left))
+
+
+def _in_an_ending(word: str, named: set[str]) -> bool:
+    """Whether a word is one by which something was found, with a letter or two behind it: names are so searched."""
+    return any(len(one) > _STEM and one == word[: len(one)] and len(word) - len(one) < _STEM for one in named)
 
 
 def _stood_for(reading: Reading, items: set[str], properties: set[str]) -> tuple[set[str], set[str]]:
