@@ -66,16 +66,16 @@ def search_text(result: SearchResult, query: str, shown: Shown, *, begins: bool 
     elif result.rung == "fulltext":
         lines.append(f'Nothing is named "{cut(query, shown.cell)}"; these mention its words{without}:')
     most = shown.properties if result.entities else shown.entities
-    found = [*result.entities[: shown.entities], *result.properties[:most]]
-    text = {one.id: _found_text(one, shown) for one in found}
-    for one in result.properties:
+    found = [(one, _found_text(one, shown)) for one in result.entities[: shown.entities]]
+    for one in result.properties[:most]:
         datatype = f" [property, values: {one.datatype}]" if one.datatype else " [property]"
-        text[one.id] = f"{text.get(one.id, '')}{datatype}"
-    loose = [one for one in found if begins and result.rung == "exact" and not _is_named(one, query)]
-    lines += [text[one.id] for one in found if one not in loose]
-    if loose:
-        nothing = f'Nothing is named "{cut(query, shown.cell)}"; these' if len(loose) == len(found) else "These only"
-        lines += [f"{nothing} have a name that begins so:", *(text[one.id] for one in loose)]
+        found.append((one, _found_text(one, shown) + datatype))
+    loose = begins and result.rung == "exact"
+    others = [text for one, text in found if loose and not _is_named(one, query)]
+    lines += [text for one, text in found if not loose or _is_named(one, query)]
+    if others:
+        nothing = f'Nothing is named "{cut(query, shown.cell)}"; these' if len(others) == len(found) else "These only"
+        lines += [f"{nothing} have a name that begins so:", *others]
     return "\n".join([*values, *lines])
 
 
