@@ -71,7 +71,7 @@ deploy-test: .venv-deploy/.ready  ## the files of deploy/, and two servers behin
 .venv-deploy/.ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv-deploy
 	.venv-deploy/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
-	.venv-deploy/bin/python -m pip install --quiet kubernetes-validate==1.37.0 'moto[server]==5.2.5' podman-compose==1.6.0 ray==2.60.0
+	.venv-deploy/bin/python -m pip install --quiet kubernetes-validate==1.37.0 'moto[server]==5.2.5' podman-compose==1.6.0 'ray[data]==2.60.0'
 	.venv-deploy/bin/python -m pip install --quiet --no-deps -e .
 	touch $@
 
