@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test slow-test attack-test long-test kill-test train-test model-test engine-test deploy-test lint bench wheel-test bare-test cassettes site vendor picture cut release lock clean
+.PHONY: demo test slow-test attack-test long-test kill-test train-test model-test engine-test deploy-test scale-demo lint bench wheel-test bare-test cassettes site vendor picture cut release lock clean
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 15) else "kbnav needs Python 3.11 to 3.14; set PYTHON")'
@@ -74,6 +74,9 @@ deploy-test: .venv-deploy/.ready  ## the files of deploy/, and two servers behin
 	.venv-deploy/bin/python -m pip install --quiet kubernetes-validate==1.37.0 'moto[server]==5.2.5' podman-compose==1.6.0 'ray[data]==2.60.0'
 	.venv-deploy/bin/python -m pip install --quiet --no-deps -e .
 	touch $@
+
+scale-demo: .venv-deploy/.ready  ## an SKB built by Ray onto an S3 server, asked of two servers of which one is killed; SCALE=--small for the bundled demo's
+	.venv-deploy/bin/python -m deploy.scale_demo $(SCALE)
 
 lint: $(READY)  ## format, lint, types, layering
 	$(BIN)/ruff format --check .

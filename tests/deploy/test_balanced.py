@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ import requests
 
 from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, until
 from tests.deploy.balancer import balanced
+from tests.deploy.readers import followed, put
 
 READERS = 10
 
@@ -26,32 +26,6 @@ def home(base: Path, fresh_home: Path, name: str) -> Path:
         if (fresh_home / part).exists():
             (folder / part).symlink_to((fresh_home / part).resolve())
     return folder
-
-
-def followed(visit: Visit, run: str) -> list[dict[str, Any]]:
-    """The events of a run as a browser hears them: it comes again, with the last number, where it was hung up on."""
-    heard: list[dict[str, Any]] = []
-    for _ in range(400):
-        try:
-            for event in visit.events(run, heard[-1]["id"] if heard else 0):
-                if event["kind"] != "draft":
-                    heard.append(event)
-            if heard and heard[-1]["kind"] == "end":
-                return heard
-        except (requests.RequestException, AssertionError):
-            pass
-        time.sleep(0.1)
-    raise AssertionError(f"it never ended: {[event['kind'] for event in heard]}")
-
-
-def asked(visit: Visit, tries: int = 100) -> dict[str, Any]:
-    """A question put in line; whoever was refused for want of a server asks again."""
-    for _ in range(tries):
-        try:
-            return visit.ask(visit.session(), MARIE)
-        except (requests.RequestException, AssertionError, KeyError, ValueError):
-            time.sleep(0.1)
-    raise AssertionError("no server took the question")
 
 
 def serve(stack: ExitStack, folder: Path, model: Explorer, database: str, port: str = "0") -> tuple[str, Popen[str]]:
@@ -78,7 +52,7 @@ def test_a_server_is_killed_in_the_middle_of_ten_streams_and_every_reader_gets_t
         visits, runs = [], []
         for _ in range(READERS):  # three requests each, so that nginx, which goes round, gives both servers questions
             visits.append(Visit(url))
-            runs.append(asked(visits[-1])["id"])
+            runs.append(put(visits[-1], MARIE)["id"])
         for _ in range(READERS):
             assert model.holding.acquire(timeout=120)
         pool = stack.enter_context(ThreadPoolExecutor(READERS))
@@ -118,5 +92,5 @@ def _keeps_asking(url: str, times: int) -> list[str]:
 
 
 def _asks(visit: Visit) -> Iterator[str]:
-    events = followed(visit, asked(visit)["id"])
+    events = followed(visit, put(visit, MARIE)["id"])
     yield events[-1]["answer"]["text"]

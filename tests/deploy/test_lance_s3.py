@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import requests
-from requests.adapters import HTTPAdapter
-from urllib3.util import Retry
 
 from kbnav.errors import CredentialsError, ServiceError, UsageError
 from kbnav.knowledge.bundled import bundled_skb
@@ -19,7 +14,7 @@ from kbnav.knowledge.skb.lance.store import LanceStore
 from kbnav.knowledge.skb.lance.tables import read_build
 from kbnav.knowledge.skb.maintenance import check
 from kbnav.knowledge.skb.store import SKB
-from tests.engines.engines import free_port
+from tests.services import s3_server
 
 QUESTION = "Which instrument made by somebody from Little Mew has a love letter hidden in it?"
 
@@ -27,25 +22,10 @@ QUESTION = "Which instrument made by somebody from Little Mew has a love letter 
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of an empty bucket; what it asks for is in the environment."""
-    url = f"http://127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "moto.server", "-p", url.rpartition(":")[2]]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        _created(f"{url}/kbnav")
-        given = {"ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret", "REGION": "us-east-1", "ENDPOINT": url}
-        for name, value in {**given, "ALLOW_HTTP": "true"}.items():
-            monkeypatch.setenv(f"AWS_{name}", value)
-        yield "s3://kbnav"
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def _created(bucket: str) -> None:
-    """Make a bucket, once the server answers."""
-    with requests.Session() as http:
-        http.mount("http://", HTTPAdapter(max_retries=Retry(connect=12, backoff_factor=0.1, backoff_max=5)))
-        http.put(bucket, timeout=30).raise_for_status()
+    with s3_server() as (url, environment):
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        yield url
 
 
 def test_the_answers_are_those_of_the_folder(bucket: str, demo_home: Path, tmp_path: Path):

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import shutil
-import socket
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,13 +11,12 @@ import pytest
 
 from kbnav.knowledge.base import KnowledgeBase
 from tests.apps.web.parts import Server, Visit, web_settings
+from tests.services import Missing, postgresql
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 CHROMIUM = "/usr/bin/chromium"
-USER = "postgres"
-"""Who runs it where the tests are run by root, as whom PostgreSQL refuses to."""
 
 
 @pytest.fixture(scope="session")
@@ -96,26 +90,8 @@ def page(browser: Browser) -> Iterator[Page]:
 @pytest.fixture
 def database() -> Iterator[str]:
     """The URL of a PostgreSQL that is started for the test; it skips where there is none."""
-    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if not programs:
-        pytest.skip("no PostgreSQL: install Debian's package postgresql")
-    # A socket's path must be short, and the folder must be its user's.
-    folder = Path(tempfile.mkdtemp(prefix="kbnav-pg-", dir="/tmp"))
-    data, asked = folder / "data", {"cwd": "/", "check": True, "stdout": subprocess.DEVNULL}
-    if os.geteuid() == 0:
-        owner = pwd.getpwnam(USER)
-        os.chown(folder, owner.pw_uid, owner.pw_gid)
-        asked |= {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    control = str(programs[-1] / "pg_ctl")
-    subprocess.run(
-        [programs[-1] / "initdb", "-D", data, "-U", "kbnav", "--auth=trust", "--no-sync", "-E", "UTF8"], **asked
-    )
-    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
-    subprocess.run([control, "-D", data, "-w", "-l", folder / "log", "-o", options, "start"], **asked)
     try:
-        yield f"postgresql://kbnav@127.0.0.1:{port}/postgres"
-    finally:
-        subprocess.run([control, "-D", data, "-m", "immediate", "stop"], **asked)
-        shutil.rmtree(folder)
+        with postgresql() as url:
+            yield url
+    except Missing as error:
+        pytest.skip(str(error))

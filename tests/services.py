@@ -1,0 +1,71 @@
+"""Services of others that are started for tests and demonstrations, and end with them."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
+
+USER = "postgres"
+"""Who runs PostgreSQL where it is started by root, as whom it refuses to."""
+
+
+class Missing(Exception):
+    """A program that is not installed; the text says which package has it."""
+
+
+@contextmanager
+def postgresql() -> Iterator[str]:
+    """The URL of an empty PostgreSQL. Raises Missing."""
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not programs:
+        raise Missing("no PostgreSQL: install Debian's package postgresql")
+    # A socket's path must be short, and the folder must be its user's.
+    folder = Path(tempfile.mkdtemp(prefix="kbnav-pg-", dir="/tmp"))
+    data, asked = folder / "data", {"cwd": "/", "check": True, "stdout": subprocess.DEVNULL}
+    if os.geteuid() == 0:
+        owner = pwd.getpwnam(USER)
+        os.chown(folder, owner.pw_uid, owner.pw_gid)
+        asked |= {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    control = str(programs[-1] / "pg_ctl")
+    subprocess.run(
+        [programs[-1] / "initdb", "-D", data, "-U", "kbnav", "--auth=trust", "--no-sync", "-E", "UTF8"], **asked
+    )
+    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+    subprocess.run([control, "-D", data, "-w", "-l", folder / "log", "-o", options, "start"], **asked)
+    try:
+        yield f"postgresql://kbnav@127.0.0.1:{port}/postgres"
+    finally:
+        subprocess.run([control, "-D", data, "-m", "immediate", "stop"], **asked)
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def s3_server() -> Iterator[tuple[str, dict[str, str]]]:
+    """The address of an empty bucket on moto's S3 server, and what must be in the environment of those who ask it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    command = [sys.executable, "-m", "moto.server", "-p", url.rpartition(":")[2]]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        with requests.Session() as http:
+            http.mount("http://", HTTPAdapter(max_retries=Retry(connect=14, backoff_factor=0.1, backoff_max=5)))
+            http.put(f"{url}/kbnav", timeout=30).raise_for_status()
+        given = {"ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret", "REGION": "us-east-1", "ENDPOINT": url}
+        yield "s3://kbnav", {f"AWS_{name}": value for name, value in {**given, "ALLOW_HTTP": "true"}.items()}
+    finally:
+        server.terminate()
+        server.wait()
