@@ -25,6 +25,12 @@ class Missing(Exception):
     """A program that is not installed; the text says which package has it."""
 
 
+def free_port() -> int:
+    """A port of this machine on which nothing listens at this moment."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
 @contextmanager
 def postgresql() -> Iterator[str]:
     """The URL of an empty PostgreSQL. Raises Missing."""
@@ -38,8 +44,7 @@ def postgresql() -> Iterator[str]:
         owner = pwd.getpwnam(USER)
         os.chown(folder, owner.pw_uid, owner.pw_gid)
         asked |= {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     control = str(programs[-1] / "pg_ctl")
     subprocess.run(
         [programs[-1] / "initdb", "-D", data, "-U", "kbnav", "--auth=trust", "--no-sync", "-E", "UTF8"], **asked
@@ -56,9 +61,9 @@ def postgresql() -> Iterator[str]:
 @contextmanager
 def s3_server() -> Iterator[tuple[str, dict[str, str]]]:
     """The address of an empty bucket on moto's S3 server, and what must be in the environment of those who ask it."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    command = [sys.executable, "-m", "moto.server", "-p", url.rpartition(":")[2]]
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "moto.server", "-p", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         with requests.Session() as http:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from kbnav.knowledge.skb.lance.store import LanceStore
 from kbnav.knowledge.skb.lance.tables import read_build
 from kbnav.knowledge.skb.maintenance import check
 from kbnav.knowledge.skb.store import SKB
-from tests.services import s3_server
+from tests.services import free_port, s3_server
 
 QUESTION = "Which instrument made by somebody from Little Mew has a love letter hidden in it?"
 

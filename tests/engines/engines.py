@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ from pathlib import Path
 
 import pytest
 import requests
+
+from tests.services import free_port
 
 CONFIGURATION = """
 [Database]
@@ -44,12 +45,6 @@ ServerRoot={folder}
 ResultSetMaxRows={rows}
 MaxQueryExecutionTime={seconds}
 """
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float = 30.0) -> None:
