@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from io import RawIOBase
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
 from kbnav.errors import DataError, UsageError
+
+
+class Appending(Protocol):
+    """What records are appended to, one after another."""
+
+    def append(self, value: Any) -> None:
+        """Keep a dataclass for good. Raises UsageError."""
+        ...
+
+
+OpenJournal = Callable[[Path], AbstractContextManager[Appending]]
+"""Opens a file for appending, as ``open_journal`` does."""
 
 
 class Journal:
@@ -24,7 +36,11 @@ class Journal:
 
     def append(self, value: Any) -> None:
         """Write a dataclass as one line and sync it. Raises UsageError; what stood there before is kept."""
-        line = memoryview(json_line(value))
+        self.append_line(json_line(value))
+
+    def append_line(self, written: bytes) -> None:
+        """The same of a line as ``json_line`` makes it."""
+        line = memoryview(written)
         end = os.fstat(self._file.fileno()).st_size
         try:
             while line:
@@ -58,7 +74,7 @@ def open_journal(path: Path) -> Iterator[Journal]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise UsageError(f"{path} is being written by another run") from error
-        file.truncate(sum(len(line) for line in _whole_lines(path)))
+        file.truncate(sum(len(line) for line in whole_lines(path)))
         _sync_folder(path.parent)
         yield Journal(file, path)
 
@@ -66,7 +82,7 @@ def open_journal(path: Path) -> Iterator[Journal]:
 def read_journal(path: Path, kind: Any) -> list[Any]:
     """The records of a journal, dataclasses of ``kind``; it may be being written. Raises UsageError, DataError."""
     records = []
-    for number, line in enumerate(_whole_lines(path), 1):
+    for number, line in enumerate(whole_lines(path), 1):
         try:
             records.append(_adapter(kind).validate_json(line))
         except ValidationError as error:
@@ -93,8 +109,11 @@ def write_whole(path: Path, text: str) -> None:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def _whole_lines(path: Path) -> list[bytes]:
-    """The lines without a torn one at the end: one without its line break, or, after a power cut, one of garbage."""
+def whole_lines(path: Path) -> list[bytes]:
+    """The lines without a torn one at the end: one without its line break, or, after a power cut, one of garbage.
+
+    Raises UsageError.
+    """
     try:
         lines = path.read_bytes().splitlines(keepends=True)
     except OSError as error:

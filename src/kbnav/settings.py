@@ -173,6 +173,8 @@ class Settings(BaseSettings):
     """Seconds for which a kept reply of a model is given again; 0: for ever."""
     shared: SecretStr = SecretStr("")
     """URL of a PostgreSQL database in which machines keep HTTP answers, replies and limits; empty: under ``home``."""
+    journal: SecretStr = SecretStr("")
+    """URL of a PostgreSQL database that keeps the runs of evaluations besides their folders."""
 
     _chat: Any = PrivateAttr(default=None)
 

@@ -20,8 +20,9 @@ from kbnav.evaluation.giving import TOPICS, given_of_gold
 from kbnav.evaluation.records import GOLD, SCORES, RunInfo, SavedRun, read_gold, read_info, read_saved_run
 from kbnav.evaluation.runner import Ended, Limits, Progress, begin_run, check_limits, run_questions
 from kbnav.evaluation.scoring import Scores, score_run
+from kbnav.evaluation.shared_run import shared_run
 from kbnav.evaluation.systems import System, build_system, kb_state
-from kbnav.journal import json_line, write_whole
+from kbnav.journal import OpenJournal, json_line, write_whole
 from kbnav.knowledge.base import KnowledgeBase, kb_kind
 from kbnav.knowledge.open import open_kb
 from kbnav.models.prices import known_prices
@@ -120,12 +121,12 @@ def evaluate(
     check_limits(plan.limits, settings.model, list(known_prices(settings)))
     candidates = draw(choose(plan.dataset, plan.only), plan.sample, plan.seed)
     candidates = candidates if plan.answerable else candidates[: plan.limit]
-    with open_kb(settings) as kb:
+    with shared_run(settings.journal.get_secret_value(), folder) as opened, open_kb(settings) as kb:
         name = plan.system or systems.usual_agent(kb)
         options = systems.find(name).read({**_dataset_options(name, plan.dataset), **settings.options})
         settings = settings.model_copy(update={"options": options.model_dump(mode="json")})
         system = build(name, kb, settings)
-        questions = _with_gold(plan, candidates, kb, folder, stopped, on_gold)
+        questions = _with_gold(plan, candidates, kb, folder, stopped, on_gold, opened)
         if questions is None:
             return "interrupted"
         golden.refuse_unfit(list(read_gold(folder / GOLD)[1].values()), kb_kind(kb), ranks_only=system.ranks_only)
@@ -150,6 +151,7 @@ def evaluate(
             stopped=stopped,
             listener=on_progress,
             given=given,
+            opened=opened,
         )
 
 
@@ -170,6 +172,7 @@ def _with_gold(
     folder: Path,
     stopped: Callable[[], object],
     listener: golden.Listener | None,
+    opened: OpenJournal,
 ) -> list[Question] | None:
     """The questions of the run, their gold answers in its folder; None where it was stopped before all were there."""
     if plan.gold:
@@ -189,6 +192,7 @@ def _with_gold(
                 jobs=plan.jobs,
                 stopped=stopped,
                 listener=listener,
+                opened=opened,
             )
         )
         if len(answers) < len(candidates):

@@ -13,7 +13,7 @@ from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.evaluation.records import GoldAnswer, GoldInfo, read_gold
 from kbnav.evaluation.systems import kb_state
 from kbnav.evaluation.work import Patience, side_by_side
-from kbnav.journal import open_journal
+from kbnav.journal import OpenJournal, open_journal
 from kbnav.knowledge.base import KBKind, KnowledgeBase, kb_kind
 
 Listener = Callable[[int, int], None]
@@ -32,6 +32,7 @@ def collect_gold(
     stopped: Callable[[], object] = lambda: False,
     retry_failed: bool = False,
     listener: Listener | None = None,
+    opened: OpenJournal = open_journal,
 ) -> Mapping[str, GoldAnswer]:
     """Gold answers of ``questions`` by id, appended to the file ``path`` as they come; those it has are kept.
 
@@ -44,7 +45,7 @@ def collect_gold(
     done = {one.id for one in known.values() if not (retry_failed and one.error)}
     wanted = [question for question in questions if question.id not in done]
     patience = Patience()
-    with open_journal(path) as journal:
+    with opened(path) as journal:
         if not path.stat().st_size:
             journal.append(head)
         todo = []

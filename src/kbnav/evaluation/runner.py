@@ -16,7 +16,7 @@ from kbnav.evaluation.live import live_in
 from kbnav.evaluation.records import INFO, QUESTIONS, QuestionRecord, RunInfo, read_info, read_records
 from kbnav.evaluation.systems import System
 from kbnav.evaluation.work import Patience, side_by_side
-from kbnav.journal import open_journal, write_whole
+from kbnav.journal import OpenJournal, open_journal, write_whole
 from kbnav.settings import OFFLINE
 from kbnav.trajectory import Outcome, Run, to_json
 
@@ -33,11 +33,13 @@ _FREE = frozenset(
         "data",
         "endpoints",
         "home",
+        "journal",
         "kb",
         "model_endpoints",
         "model_retries",
         "model_timeout",
         "prices",
+        "shared",
         "skb_graph",
     }
 )
@@ -115,15 +117,17 @@ def run_questions(
     stopped: Callable[[], object] = lambda: False,
     listener: Callable[[Progress], None] | None = None,
     given: Mapping[str, Mapping[str, str]] | None = None,
+    opened: OpenJournal = open_journal,
 ) -> Ended:
     """Ask the system every question, text by id, that has no record yet; each record is on the disk when it is heard.
 
-    ``given`` are entities of the gold answers, labels by id, for a system that takes them; None: it is given nothing.
+    ``opened`` opens the journal. ``given`` are entities of the gold answers, labels by id, for a system that takes
+    them; None: it is given nothing.
     A failure becomes a record with its reason; with ``retry_failed`` those of earlier parts are asked again. After ten
     failures in a row the run stops. Raises StopRun, and what an answer's bug raised is a failure as well.
     """
     patience = Patience()
-    with open_journal(folder / QUESTIONS) as journal:
+    with opened(folder / QUESTIONS) as journal:
         old = read_records(folder)
         kept = {name: one for name, one in old.items() if name in questions and not (retry_failed and one.error)}
         todo = [name for name in questions if name not in kept]

@@ -74,6 +74,11 @@ class Benchmark(AskedOf):
     ] = Place.here
     workers: WorkersOption = None
 
+    journal: Annotated[
+        str | None,
+        typer.Option("--journal", metavar="URL", help="A PostgreSQL that keeps the run, too, for other machines."),
+    ] = None
+
     @contextmanager
     def builder(self) -> Iterator[Build]:
         """What builds the system where the questions are to be asked. Raises UsageError."""
@@ -89,7 +94,7 @@ class Benchmark(AskedOf):
 
     def settings(self, **more: object) -> Settings:
         """The settings under these options and ``more``. Raises UsageError."""
-        return super().settings(**{"data": self.data} | more)
+        return super().settings(**{"data": self.data, "journal": self.journal} | more)
 
     def plan(self, dataset: str, settings: Settings, system: str) -> Plan:
         """What is to be evaluated. Raises UsageError, DataError."""

@@ -1,0 +1,133 @@
+"""A run that is in PostgreSQL as well as in its folder, so that another machine can go on with it.
+
+The database has the lines of the run's journals, and ``run.json``, under the folder's path as it was given. Whoever
+runs or goes on with it holds a lock there. A line is in the database before it is in the file; when the run is taken up
+again, the one that has less gets what the other has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbnav.errors import UsageError
+from kbnav.evaluation.records import GOLD, INFO, QUESTIONS
+from kbnav.journal import Appending, Journal, OpenJournal, json_line, open_journal, whole_lines, write_whole
+from kbnav.postgres import alone, execute, open_postgres
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+_JOURNALS = (GOLD, QUESTIONS)
+_TABLE = """CREATE TABLE IF NOT EXISTS eval_journal (
+    run text, file text, number bigint, line bytea NOT NULL, PRIMARY KEY (run, file, number))"""
+
+
+@contextmanager
+def shared_run(url: str, folder: Path) -> Iterator[OpenJournal]:
+    """Take up the run of a folder from a database, and keep there what is appended to its journals.
+
+    Without a URL the run is in its folder alone. Raises UsageError where another process has the run, or where folder
+    and database have different ones.
+    """
+    if not url:
+        yield open_journal
+        return
+    with open_postgres(url, "journal") as pool:
+        from psycopg import Error
+
+        try:
+            with alone(pool), pool.connection() as connection:
+                execute(connection, _TABLE)
+            with pool.connection() as connection:
+                shared = _Shared(connection, folder)
+                shared.take_up()
+                yield shared.open
+        except Error as error:
+            said = f"the database of journal failed: {type(error).__name__}"
+            raise UsageError(f"{said}; what was answered is kept, and the same command goes on") from error
+
+
+class _Shared:
+    """The run, over the connection that holds its lock: with the lock, the right to write is lost."""
+
+    def __init__(self, connection: Connection[Any], folder: Path) -> None:
+        self._connection, self._folder, self._run = connection, folder, folder.as_posix()
+        if not execute(connection, "SELECT pg_try_advisory_lock(hashtextextended(?, 0))", [f"kbnav {self._run}"])[0][0]:
+            raise UsageError(f"{self._run} is being written by another run, as the database of journal says")
+
+    def take_up(self) -> None:
+        """Make the folder what it was where the run was left."""
+        known, path = self._lines(INFO), self._folder / INFO
+        if known and not path.exists():
+            write_whole(path, known[0].decode())
+        self._same_run(known)
+        for name in _JOURNALS:
+            if (self._folder / name).exists() or self._lines(name):
+                with open_journal(self._folder / name) as journal:
+                    self._level(journal, name)
+
+    @contextmanager
+    def open(self, path: Path) -> Iterator[Appending]:
+        """See ``open_journal``."""
+        if path.name == QUESTIONS:  # the run has begun: its questions and gold answers are settled
+            self._begin()
+        with open_journal(path) as journal:
+            yield _Both(self, journal, path.name, self._level(journal, path.name))
+
+    def _begin(self) -> None:
+        known = self._lines(INFO)
+        self._same_run(known)
+        with self._connection.transaction(), open_journal(self._folder / GOLD) as gold:
+            self._level(gold, GOLD)
+            if not known:
+                self.keep(INFO, 0, (self._folder / INFO).read_bytes())
+
+    def _same_run(self, known: Sequence[bytes]) -> None:
+        path = self._folder / INFO
+        if known and path.exists() and path.read_bytes() != known[0]:
+            raise self._differs(INFO)
+
+    def _level(self, journal: Journal, name: str) -> int:
+        """Give each what only the other has; returns how many lines there are."""
+        here, there = whole_lines(self._folder / name), self._lines(name)
+        common = min(len(here), len(there))
+        if here[:common] != there[:common]:
+            raise self._differs(name)
+        for line in there[common:]:
+            journal.append_line(line)
+        for number, line in enumerate(here[common:], common):
+            self.keep(name, number, line)
+        return max(len(here), len(there))
+
+    def _differs(self, name: str) -> UsageError:
+        said = f"{self._folder / name} is not that of the run of this name in the database of journal"
+        return UsageError(f"{said}; choose another folder")
+
+    def _lines(self, name: str) -> list[bytes]:
+        asked = "SELECT line FROM eval_journal WHERE run = ? AND file = ? ORDER BY number"
+        return [bytes(line) for (line,) in execute(self._connection, asked, [self._run, name])]
+
+    def keep(self, name: str, number: int, line: bytes) -> None:
+        """Raises ``psycopg.Error``, also where somebody else, to whom the lock went, has written that line."""
+        execute(self._connection, "INSERT INTO eval_journal VALUES (?, ?, ?, ?)", [self._run, name, number, line])
+
+
+@dataclass
+class _Both:
+    """A journal in its file and in the database."""
+
+    shared: _Shared
+    journal: Journal
+    name: str
+    lines: int
+
+    def append(self, value: Any) -> None:
+        """See ``Appending``."""
+        line = json_line(value)
+        self.shared.keep(self.name, self.lines, line)
+        self.lines += 1
+        self.journal.append_line(line)
