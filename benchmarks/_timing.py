@@ -17,17 +17,23 @@ def seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def show(what: str, call: Callable[[Any], object], items: Sequence[Any]) -> None:
-    """Print how long a call takes, in milliseconds over the items, after one call that warms up.
-
-    The quickest tenth, and the processor time of all threads, tell more where the machine is busy with other work too.
-    """
+def milliseconds(call: Callable[[Any], object], items: Sequence[Any]) -> tuple[list[float], list[float]]:
+    """What a call takes over the items by the clock and of processors, after one call that warms up."""
     call(items[0])
     took, cpu = [], []
     for item in items:
         begin = time.process_time()
         took.append(1e3 * seconds(lambda item=item: call(item)))
         cpu.append(1e3 * (time.process_time() - begin))
+    return took, cpu
+
+
+def show(what: str, call: Callable[[Any], object], items: Sequence[Any]) -> None:
+    """Print how long a call takes, in milliseconds over the items, after one call that warms up.
+
+    The quickest tenth, and the processor time of all threads, tell more where the machine is busy with other work too.
+    """
+    took, cpu = milliseconds(call, items)
     low, middle, high = np.percentile(took, [10, 50, 95])
     times = f"median {middle:.2f} ms, 10 % under {low:.2f} ms, 95 % under {high:.2f} ms"
     print(f"  {what}: {times}; CPU {np.median(cpu):.2f} ms", flush=True)

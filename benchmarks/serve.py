@@ -4,17 +4,20 @@
 
 The server runs in a process of its own on the bundled mirror, with a scripted model over HTTP that takes ``--delay``
 seconds for each reply, of which a question needs four. Each session asks one question and follows its events. Beside
-them: the same questions one after another, which is what a session alone waits.
+them: the same questions one after another, which is what a session alone waits. At the end what the databases of
+sessions and answers have grown by.
 """
 
 from __future__ import annotations
 
 import argparse
+import sqlite3
 import statistics
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +65,26 @@ def main() -> None:
         options = ("--model", "stub", "--base-url", model.base_url)
         with served_process(Path(home), *options, environment=limits) as (url, _):
             ask(url, 0)
+            before = kept(Path(home))
             alone = [ask(url, number) for number in range(5)]
             show("one after another", alone, sum(whole for _, whole in alone))
             began = time.perf_counter()
             with ThreadPoolExecutor(given.sessions) as pool:
                 together = list(pool.map(lambda number: ask(url, number), range(given.sessions)))
             show(f"{given.sessions} at once, none lost", together, time.perf_counter() - began)
+            grown = (kept(Path(home)) - before) / (len(alone) + len(together)) / 1024
+            print(f"kept in the databases: {grown:.0f} KiB a question of four replies")
+
+
+def kept(home: Path) -> int:
+    """Bytes of the databases of sessions and answers."""
+    found = 0
+    for name in ("web.sqlite", "sessions.sqlite"):
+        with closing(sqlite3.connect(home / name)) as database:
+            found += database.execute(
+                "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+            ).fetchone()[0]
+    return found
 
 
 def show(what: str, times: list[tuple[float, float]], wall: float) -> None:

@@ -102,8 +102,8 @@ class Synthetic:
     style = "plain"
     alias_fields: Sequence[str] = ()
 
-    def __init__(self, name: str) -> None:
-        self._size = SIZES[name]
+    def __init__(self, name: str, size: Size | None = None) -> None:
+        self._size = size or SIZES[name]
         self.description = self.fingerprint = f"synthetic {name}"
         self.types = list(self._size.nodes)
         self.relations = [relation for _, relation, _, _ in self._size.edges]
