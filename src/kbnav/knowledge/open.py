@@ -43,7 +43,8 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[Knowledge
     SKB's, in either case with ``@3`` behind it for version 3 of one on LanceDB; a name of ``settings.sparql`` is that
     endpoint, and a URL that of a Wikibase, a served mirror or a SPARQL endpoint; several names with `` + `` between,
     all of them together.
-    Mirrors given as folders are served on the loopback address meanwhile, so that the client is the same everywhere.
+    Mirrors given as folders are served on the loopback address meanwhile, and asked as any other service is, without a
+    connection: the client is the same everywhere.
     Raises UsageError for anything else and CredentialsError for a live use without a contact.
     """
     name = settings.kb
@@ -271,6 +272,7 @@ def _served(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
     from kbnav.knowledge.bundled import bundled_mirror
     from kbnav.knowledge.sparql.vocabulary import WIKIDATA
     from kbnav.knowledge.wikidata.kb import WikidataKB, open_http
+    from kbnav.knowledge.wikidata.mirror.nearby import nearby
     from kbnav.knowledge.wikidata.mirror.server import MirrorServer
     from kbnav.knowledge.wikidata.mirror.store import META
     from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, learn, siteinfo
@@ -295,7 +297,7 @@ def _served(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
         # A query may wait for its turn as long as it may take; the server tells the two apart, a client cannot.
         patient = limits.model_copy(update={"query_timeout": 2 * limits.query_timeout})
         placed = _at(settings, server.endpoints).model_copy(update={"limits": patient})
-        site, http = WIKIDATA_SITE, open_http(placed)
+        site, http = WIKIDATA_SITE, open_http(placed, nearby=nearby(server, server.url))
         if server.info.concept_base != WIKIDATA:
             site = learn(placed, http, siteinfo(http, placed.endpoints.api) or {"general": {}})
         with closing(WikidataKB(placed, http=http, site=site, about=about)) as kb:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlencode
@@ -69,6 +69,10 @@ class Reply:
     def text(self) -> str:
         """The body for messages and patterns, undecodable bytes replaced."""
         return self.body.decode("utf-8", "replace")
+
+
+Nearby = Callable[[Request], Reply | None]
+"""What answers requests in this process, within limits of its own; None for what goes elsewhere."""
 
 
 class Again(Exception):

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from kbnav.errors import BadResponse, CredentialsError, QueryTimeout, ServiceError
 from kbnav.knowledge.service.cache import HttpCache
-from kbnav.knowledge.service.exchange import GRACE, MAX_BODY, Again, Reply, Request
+from kbnav.knowledge.service.exchange import GRACE, MAX_BODY, Again, Nearby, Reply, Request
 from kbnav.knowledge.service.hanging_up import Line, check_the_run, hung_up_with_the_run
 from kbnav.knowledge.service.limits import Rules, Slot, Throttle
 from kbnav.knowledge.service.metering import Meter
@@ -74,8 +74,9 @@ class HttpClient:
     """Sends requests under the policy. One instance serves all threads.
 
     ``throttle`` None: no client-side limits (a mirror on this machine). ``urls`` as in ``user_agent``.
-    ``authorization`` is the header that queries are sent with, and nothing else is. ``clock``,
-    ``sleep`` and ``jitter`` (a number from 0 to 1) are arguments so that nothing has to wait in order to be observed.
+    ``authorization`` is the header that queries are sent with, and nothing else is. ``nearby`` is asked before anything
+    is sent. ``clock``, ``sleep`` and ``jitter`` (a number from 0 to 1) are arguments so that nothing has to wait in
+    order to be observed.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class HttpClient:
         urls: Sequence[str] | None = None,
         authorization: str = "",
         api_token: str = "",
+        nearby: Nearby | None = None,
         sleep: Callable[[float], None] = time.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
@@ -96,6 +98,7 @@ class HttpClient:
         self._limits = settings.limits
         self._authorization = authorization
         self._api_token, self._api = api_token, settings.endpoints.api
+        self._nearby = nearby
         self._meter: Meter | None = None
         self._cache = cache
         self._throttle = throttle
@@ -176,6 +179,9 @@ class HttpClient:
 
     def _send(self, request: Request) -> Reply:
         """The reply, whole and in time, without what the request was allowed by."""
+        if self._nearby is not None and (near := self._nearby(request)) is not None:
+            check_the_run()
+            return near
         is_query = request.service == "sparql"
         # silence is ended by the limit itself; a service that drips may take it twice
         seconds = 2 * (self._limits.query_timeout + GRACE if is_query else self._limits.request_timeout)

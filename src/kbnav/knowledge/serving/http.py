@@ -24,7 +24,8 @@ from kbnav.errors import UsageError
 MOST_CONNECTIONS = 128
 """Connections at once; further ones are told to come later."""
 PLAIN = "text/plain; charset=utf-8"
-_MAX_BODY = 1 << 20
+MOST_FORM = 1 << 20
+"""Bytes of a request's parameters."""
 _IDLE_SECONDS = 60.0
 _POLL = 0.05
 """Seconds between looks for a request to shut down: what closing waits for at most."""
@@ -217,8 +218,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not re.fullmatch(r"\d{1,12}", length, re.ASCII):
             self._refuse(411, "the request needs a Content-Length")
             return None
-        if int(length) > _MAX_BODY:
-            self._refuse(413, f"the request is larger than {_MAX_BODY} bytes")
+        if int(length) > MOST_FORM:
+            self._refuse(413, f"the request is larger than {MOST_FORM} bytes")
             return None
         body = self.rfile.read(int(length))
         kind = self.headers.get_content_type()
@@ -239,12 +240,7 @@ class _Handler(BaseHTTPRequestHandler):
         address = urlsplit(self.path)
         parameters, accept = _parameters(address.query) | form, self.headers.get("Accept", "")
         asked = Asked(unquote(address.path), parameters, accept, self._gone)
-        try:
-            reply = self.server.site.answer(asked)
-        except self.server.site.broken as error:
-            _log.debug("%s failed", self.path, exc_info=True)
-            reply = failure(500, f"the mirror failed: {type(error).__name__}: {error}")
-        self._send(reply)
+        self._send(answered(self.server.site, asked))
 
     def _gone(self) -> bool:
         try:
@@ -286,6 +282,15 @@ def _readable(connection: socket.socket) -> bool:
 
 def _parameters(text: str) -> dict[str, str]:
     return dict(parse_qsl(text, keep_blank_values=True, errors="replace"))
+
+
+def answered(site: Site, asked: Asked) -> Reply:
+    """A site's reply; an error of damaged data is one too."""
+    try:
+        return site.answer(asked)
+    except site.broken as error:
+        _log.debug("%s failed", asked.path, exc_info=True)
+        return failure(500, f"the mirror failed: {type(error).__name__}: {error}")
 
 
 def failure(status: int, text: str) -> Reply:

@@ -27,6 +27,7 @@ from kbnav.knowledge.base import (
     Stated,
 )
 from kbnav.knowledge.service.cache import HttpCache
+from kbnav.knowledge.service.exchange import Nearby
 from kbnav.knowledge.service.http import HttpClient, is_loopback, user_agent
 from kbnav.knowledge.service.limits import Throttle
 from kbnav.knowledge.service.metering import Meter
@@ -65,8 +66,10 @@ def endpoints_of(url: str) -> Endpoints:
     )
 
 
-def open_http(settings: Settings, *, url: str = "", authorization: str = "") -> HttpClient:
-    """The HTTP client for these settings, or for the one ``url`` of another service.
+def open_http(
+    settings: Settings, *, url: str = "", authorization: str = "", nearby: Nearby | None = None
+) -> HttpClient:
+    """The HTTP client for these settings, or for the one ``url`` of another service; ``nearby`` as ``HttpClient``'s.
 
     Answers are cached and requests counted under ``settings.home``, except for a mirror on this machine: it has no
     limits, and another one may have its port tomorrow. ``authorization`` is sent with queries, and what comes of them
@@ -80,7 +83,9 @@ def open_http(settings: Settings, *, url: str = "", authorization: str = "") -> 
     cache = HttpCache(settings.kept("http-cache.sqlite"), age=settings.cache_age) if cached else None
     throttle = None if all(map(is_loopback, urls)) else Throttle(settings.kept("limits.sqlite"))
     token = "" if url else settings.access_token.get_secret_value()
-    return HttpClient(settings, cache=cache, throttle=throttle, urls=urls, authorization=authorization, api_token=token)
+    return HttpClient(
+        settings, cache=cache, throttle=throttle, urls=urls, authorization=authorization, api_token=token, nearby=nearby
+    )
 
 
 class WikidataKB:
