@@ -20,14 +20,15 @@ from typing import TYPE_CHECKING, Any
 from kbnav.agents.common.agent import Agent
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.changes import Changes
-from kbnav.apps.web.drafts import EVERY, Writing
+from kbnav.apps.web.drafts import Writing
+from kbnav.apps.web.following import drafts, left
 from kbnav.apps.web.keeping import StoredResult
 from kbnav.apps.web.metrics import Metrics, Uncounted
 from kbnav.apps.web.results import result_of
 from kbnav.apps.web.service import Service, line
 from kbnav.apps.web.store import Session, Status, Store, StoredEvent, StoredRun, unguessable
 from kbnav.apps.web.telling import Tell, Teller, answer_data, failed_answer
-from kbnav.apps.web.watch import BROKEN, TICK, Live, Watch, delete_saved
+from kbnav.apps.web.watch import BROKEN, Live, Watch, delete_saved
 from kbnav.errors import Busy, DataError, KbnavError, LimitReached, NotOffered, Stopped, StopRun
 from kbnav.hearing import heard_by
 from kbnav.knowledge.service.watching import watched_by
@@ -228,8 +229,21 @@ class Runner:
                     yield event
                 if over:
                     return
-                async for draft in _drafts(live, stored, news):
+                async for draft in drafts(live, stored, news):
                     yield draft
+
+    async def ending(self, run_id: str) -> AsyncGenerator[dict[str, Any] | None]:
+        """The answer of a run once it has ended, and None now and then before; what else happens is not looked at."""
+        with self._changes.listening(run_id) as news:
+            while not self.closing.is_set():
+                news.clear()
+                found = await asyncio.to_thread(self._store.run, run_id)
+                if found is None or not found.under_way:
+                    if found and found.answer is not None:
+                        yield dict(found.answer)
+                    return
+                await left(self._live, run_id, news)
+                yield None
 
     def _since(self, run_id: str, after: int) -> tuple[list[StoredEvent], bool]:
         """The events of a run behind a number, and whether it is over: looked at first, so that none is missed."""
@@ -368,24 +382,6 @@ class Runner:
             self._changes.tell(live.run.id)
 
         return tell
-
-
-async def _drafts(live: Live | None, stored: int, news: asyncio.Event) -> AsyncGenerator[StoredEvent | None]:
-    """What a model writes for a run until more than ``stored`` events may be kept; None where nothing happens."""
-    seen = 0
-    while True:
-        try:
-            await asyncio.wait_for(news.wait(), 2 * TICK if live else TICK)
-        except TimeoutError:
-            yield None
-            return
-        if live is None or live.writing.version == seen or live.writing.stored != stored:
-            return
-        news.clear()
-        seen = live.writing.version
-        if data := live.writing.data:
-            yield StoredEvent(0, data)
-            await asyncio.sleep(EVERY)
 
 
 def _check_resumptions(told: Sequence[StoredEvent]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -16,7 +15,6 @@ from kbnav.apps.web.runner import Runner
 from kbnav.apps.web.security import Visitor
 from kbnav.apps.web.store import Session, StoredRun
 from kbnav.apps.web.texts import language_of
-from kbnav.apps.web.watch import TICK
 from kbnav.errors import Overdue, UnknownId
 
 if TYPE_CHECKING:
@@ -129,15 +127,11 @@ def sse_event(data: Mapping[str, Any] | str, number: int | None = None) -> str:
 
 
 async def finished(runner: Runner, run: StoredRun, request: Request) -> dict[str, Any]:
-    """The last event's answer; a client that hangs up meanwhile stops the run."""
-    looked = time.monotonic()
-    async with aclosing(runner.follow(run.id)) as events:
-        async for event in events:
-            if event is not None and event.data["kind"] == "end":
-                answer: dict[str, Any] = event.data["answer"]
+    """A run's answer; a client that hangs up meanwhile stops the run."""
+    async with aclosing(runner.ending(run.id)) as news:
+        async for answer in news:
+            if answer is not None:
                 return answer
-            if event is None or time.monotonic() > looked + TICK:
-                looked = time.monotonic()
-                if await request.is_disconnected():
-                    runner.stop_soon(run)
+            if await request.is_disconnected():
+                runner.stop_soon(run)
     raise HTTPException(503, "the server is shutting down")
