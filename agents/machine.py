@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 Node = Literal["think", "act", "rollback", "report"]
 
 
+def unkept(node: Node, state: State) -> None:
+    """Where nothing is kept before the end."""
+
+
 @dataclass(frozen=True)
 class Machine:
     """The nodes and the router; SPINACH sections 4.1 and 4.2 with the rules of docs/state-machine.md.
@@ -205,12 +209,17 @@ class Machine:
         graph.add_conditional_edges("act", self.route, ["think", "report"])
         graph.add_conditional_edges("rollback", self.route, ["think", "report"])
 
-    def run(self, state: State, run: RunContext) -> State:
-        """The last state of a run, without LangGraph: its import takes longer than an answer that asks no model."""
-        node: Node = "think"
+    def run(
+        self, state: State, run: RunContext, node: Node = "think", after: Callable[[Node, State], None] = unkept
+    ) -> State:
+        """The last state of a run that begins at ``node``, without LangGraph, which takes longer than its look-ups.
+
+        ``after`` is called with each node that is over and the state then.
+        """
         while True:
             update = getattr(self, node)(state, run)
             state = State(**{**state, **update})
+            after(node, state)
             if node == "report":
                 return state
             node = self.route(state)

@@ -137,7 +137,7 @@ def mini_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def mini_kb(mini_home: Path) -> Iterator[KnowledgeBase]:
-    """The bundled mirror, served and asked over HTTP."""
+    """The bundled mirror, asked in this process."""
     with open_kb(Settings(kb="mini", home=mini_home)) as kb:
         yield kb
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.machine import Event, RunContext, State, start, step_limit
+from kbnav.agents.machine import Event, Node, RunContext, State, start, step_limit, unkept
 from kbnav.answers import AnswerTable
 from kbnav.errors import UsageError
 from kbnav.language import question_language
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 Listener = Callable[[Event], None]
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+KEPT_EVERY = 0.5
+"""Seconds between checkpoints of a run that asks no model: no more than that is done again after a kill."""
 
 
 def ask(
@@ -138,9 +140,17 @@ def use(agent: Agent, tool: str, arguments: Mapping[str, Any]) -> tuple[Observat
 class Chat:
     """A session with follow-up questions; each turn knows the earlier ones with their actions and results."""
 
-    def __init__(self, agent: Agent, session_id: str, checkpointer: BaseCheckpointSaver[Any]) -> None:
-        """Open the session ``session_id``, new or old."""
+    def __init__(
+        self,
+        agent: Agent,
+        session_id: str,
+        checkpointer: BaseCheckpointSaver[Any],
+        *,
+        kept_every: float = KEPT_EVERY,
+    ) -> None:
+        """Open the session ``session_id``, new or old; ``kept_every`` is for runs that ask no model."""
         self.id = session_id
+        self._kept_every = kept_every
         self._agent = agent
         self._machine = agent.machine.graph(checkpointer)
         self._config = {"configurable": {"thread_id": session_id}}
@@ -185,8 +195,7 @@ class Chat:
 
     def _go(self, question: str, state: State | None, on_event: Listener | None, brake: Brake | None) -> Attempt:
         agent, history = self._agent, self.history
-        context = _context(agent, question, brake)
-        first = _drive(agent, self._machine, state, context, self._config, on_event)
+        first = self._first(state, _context(agent, question, brake), on_event)
 
         def once() -> Attempt:
             again = start(question, history, agent.settings.budget)
@@ -198,9 +207,37 @@ class Chat:
             chosen = found = escalated(found, attempt(agent.stronger, question, history=history, brake=brake))
         run = chosen.run
         if run.id != first.run.id:
-            taken = {"path": [*run.path], "discarded": [*run.discarded], "outcome": run.outcome}
-            self._machine.update_state(self._config, taken, as_node="report")  # type: ignore[arg-type]
+            self._keep("report", {"path": [*run.path], "discarded": [*run.discarded], "outcome": run.outcome})
         return found
+
+    def _first(self, state: State | None, context: RunContext, on_event: Listener | None) -> Attempt:
+        """One run, from ``state``, or from where it was: checkpointed after every node, or now and then.
+
+        Where no model is asked a node may take a few milliseconds, and LangGraph would take longer than all of them.
+        """
+        node, agent = "think", self._agent
+        if state is None:
+            snapshot = self._machine.get_state(self._config)  # type: ignore[arg-type]
+            node, known = snapshot.next[0], snapshot.values
+        if agent.model != OFFLINE or node not in get_args(Node):
+            return _drive(agent, self._machine, state, context, self._config, on_event)
+        if state is None:
+            state = cast("State", known)
+        else:
+            self._keep("__start__", state)
+        kept = time.monotonic()
+
+        def after(over: Node, now: State) -> None:
+            nonlocal kept
+            if over == "report" or time.monotonic() >= kept + self._kept_every:
+                self._keep(over, now)
+                kept = time.monotonic()
+
+        return _walk(agent, state, context, on_event, cast("Node", node), after)
+
+    def _keep(self, node: str, values: Mapping[str, Any]) -> None:
+        """Checkpoint what is known after a node."""
+        self._machine.update_state(self._config, dict(values), as_node=node)  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -224,9 +261,9 @@ def sqlite_sessions(home: Path, on_loss: Callable[[str], None] | None = None) ->
 
 def postgres_sessions(pool: ConnectionPool[Any]) -> BaseCheckpointSaver[Any]:
     """Chat sessions in a PostgreSQL database that several servers share; its connections are in autocommit mode."""
-    from langgraph.checkpoint.postgres import PostgresSaver
+    from kbnav.shared_sessions import SharedSessions
 
-    saver = PostgresSaver(pool, serde=serializer())
+    saver = SharedSessions(pool, serde=serializer())
     saver.setup()
     return saver
 
@@ -255,7 +292,14 @@ def turns_of(state: Mapping[str, Any]) -> list[Turn]:
     return [*state["history"], Turn.of(state["question"], state["path"], state["outcome"])]
 
 
-def _walk(agent: Agent, state: State, context: RunContext, on_event: Listener | None) -> Attempt:
+def _walk(
+    agent: Agent,
+    state: State,
+    context: RunContext,
+    on_event: Listener | None,
+    node: Node = "think",
+    after: Callable[[Node, State], None] = unkept,
+) -> Attempt:
     """Run the machine to its end by itself: where no model is asked there is nothing that LangGraph could trace."""
     began, started = time.monotonic(), datetime.now(UTC)
     over = threading.Event()
@@ -265,7 +309,7 @@ def _walk(agent: Agent, state: State, context: RunContext, on_event: Listener | 
             on_event(event)
 
     with _span(agent, context):
-        end = agent.machine.run(state, replace(context, tell=tell))
+        end = agent.machine.run(state, replace(context, tell=tell), node, after)
     over.set()
     return _attempt(agent, end, context, started, began)
 

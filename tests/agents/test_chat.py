@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
@@ -17,7 +18,7 @@ from kbnav.question import checked_question
 from kbnav.session import Chat, sqlite_sessions
 from kbnav.settings import Budget, Settings
 from kbnav.trajectory import Call, Outcome, Step, Turn, load_run
-from tests.agents.parts import agent_of, finishes, looks, runs
+from tests.agents.parts import NumbersKB, agent_of, finishes, looks, runs
 from tests.conftest import ROOT
 
 KILLED = """
@@ -50,6 +51,40 @@ def test_a_killed_session_goes_on_where_it_was(tmp_path):
     assert [step.call.tool for step in run.path] == ["look", "look", "execute_query", "finish"]
     assert agent.kb.ran == ["SELECT 2"]  # the looks were not done again
     assert len(run.outcome.table) == 2
+
+
+class Killed(BaseException):
+    """Ends a run as a kill would: nothing is concluded."""
+
+
+class Dying(NumbersKB):
+    """Ends its process, as it were, when a query runs."""
+
+    def execute_query(self, query, *, language="en"):
+        raise Killed
+
+
+@pytest.mark.parametrize("seconds", [0.0, 3600.0], ids=["kept after every node", "kept at the end"])
+def test_a_chat_without_a_model_that_is_killed_goes_on_too(tmp_path, seconds):
+    steps = [looks("a"), looks("b"), runs(2)]
+    dying = replace(agent_of(steps, tmp_path, kb=Dying()), model="offline")
+    with sqlite_sessions(tmp_path) as saver, pytest.raises(Killed):
+        Chat(dying, "s1", saver, kept_every=seconds).ask("How many?")
+    agent = replace(agent_of([finishes()] if not seconds else [*steps, finishes()], tmp_path), model="offline")
+    with sqlite_sessions(tmp_path) as saver:
+        chat = Chat(agent, "s1", saver)
+        assert (chat.unfinished, chat.history) == ("How many?", [])
+        run = chat.resume()
+        assert chat.unfinished is None
+        assert [turn.question for turn in chat.history] == ["How many?"]
+    assert [step.call.tool for step in run.path] == ["look", "look", "execute_query", "finish"]
+    assert len(run.outcome.table) == 2
+    assert agent.kb.ran == ["look a", "look b", "SELECT 2"][2 if not seconds else 0 :]
+    again = replace(agent_of([runs(3), finishes()], tmp_path), model="offline")
+    with sqlite_sessions(tmp_path) as saver:
+        chat = Chat(again, "s1", saver)
+        assert len(chat.ask("And then?").history) == 1
+        assert [turn.question for turn in chat.history] == ["How many?", "And then?"]
 
 
 def test_a_follow_up_reaches_the_policy_with_the_earlier_turns_actions_and_results(tmp_path):

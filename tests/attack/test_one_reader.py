@@ -36,12 +36,16 @@ def query(visit: Visit, text: str, name: str = "", kb: str = "mini"):
 
 def test_while_one_reader_runs_heavy_queries_anothers_question_is_answered(busy: Server):
     greedy, other = Visit(busy.url), Visit(busy.url)
+    began = time.monotonic()
+    for _ in range(3):
+        other("POST", "/api/ask", {"question": POLONIUM, "kb": "mini"}).raise_for_status()
+    alone = time.monotonic() - began
     with ThreadPoolExecutor(8) as threads:
         heavy = [threads.submit(query, greedy, HEAVY, kb=kb) for kb in ("mini", "demo") * 4]
         until(lambda: busy.app.state.parts.service.queries._jobs)
         began = time.monotonic()
         answers = [other("POST", "/api/ask", {"question": POLONIUM, "kb": "mini"}).json() for _ in range(3)]
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < max(15, 10 * alone)  # a busy machine was so before, too
         assert [(one["status"], one["text"], one["note"]) for one in answers] == [
             ("answered", "Marie Curie, Pierre Curie", "")
         ] * 3

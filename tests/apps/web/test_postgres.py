@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +13,16 @@ from pathlib import Path
 from threading import Barrier, Event
 
 import pytest
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import empty_checkpoint
 
 from kbnav.apps.web.database import PostgresDatabase
 from kbnav.apps.web.store import Store, StoredRun, unguessable
 from kbnav.postgres import Rows, Run, open_postgres
+from kbnav.session import postgres_sessions
 from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, until
+
+YEAR = 365 * 24 * 3600.0
 
 
 @pytest.mark.slow
@@ -142,3 +148,26 @@ def test_several_workers_serve_one_address(fresh_home: Path, database: str):
         assert run["answer"]["text"] == "Marie Curie, Pierre Curie"
         process.terminate()
         process.wait(60)
+
+
+def test_a_session_goes_on_from_what_was_written_last_whatever_the_servers_clocks_say(database: str):
+    with open_postgres(database) as pool:
+        sessions = postgres_sessions(pool)
+        assert sessions.get_tuple({"configurable": {"thread_id": "s"}}) is None
+        parent: RunnableConfig = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
+        for ahead, said in ((YEAR, "first"), (0.0, "second"), (1.0, "third")):
+            checkpoint = empty_checkpoint() | {"id": checkpoint_id(time.time() + ahead), "ts": said}
+            parent = sessions.put(parent, checkpoint, {}, {})  # type: ignore[arg-type]
+        for again in (sessions, postgres_sessions(pool)):
+            last = again.get_tuple({"configurable": {"thread_id": "s"}})
+            assert last is not None
+            assert last.checkpoint["ts"] == "third"
+        first = sessions.get_tuple({"configurable": {"thread_id": "s", "checkpoint_id": checkpoint["id"]}})
+        assert first is not None
+        assert first.checkpoint["ts"] == "third"
+
+
+def checkpoint_id(seconds: float) -> str:
+    """An id as LangGraph makes them at a time, whose order is that of the times."""
+    ticks = int(seconds * 1e7) + 0x01B21DD213814000
+    return str(uuid.UUID(int=(ticks >> 12) << 80 | 6 << 76 | (ticks & 0xFFF) << 64 | 1 << 63))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import threading
 from collections import OrderedDict
@@ -35,7 +37,7 @@ def nearby(site: Site, url: str, *, most: int = KEPT_BYTES) -> Nearby:
             return None
         if _CHANGING.search(request.params.get("query", "")):
             return reply(request)
-        return kept.get(request.key, lambda: reply(request))
+        return kept.get(_key(request), lambda: reply(request))
 
     def reply(request: Request) -> Reply | None:
         parameters = {name: encodable(value) for name, value in request.params.items()}
@@ -46,6 +48,12 @@ def nearby(site: Site, url: str, *, most: int = KEPT_BYTES) -> Nearby:
         return Reply(found.status, found.body, {**headers, "content-type": found.media_type}, request.url)
 
     return ask
+
+
+def _key(request: Request) -> str:
+    """By the parameters as they are: how they would be sent does not matter here."""
+    parts = [request.url, sorted(request.params.items()), request.accept]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 class _Kept:
