@@ -69,7 +69,7 @@ def test_a_build_on_s3_that_is_killed_goes_on_and_holds_the_same(bucket: str, tm
     command += ["--encoder", "none", "--no-sparql"]
     subprocess.run([*command, "--out", str(tmp_path / "whole")], check=True)
     kills = 0
-    for wait in range(4, 60, 4):
+    for wait in (4, 8, 12, 16, 200):  # the last is not killed
         running = subprocess.Popen([*command, "--out", f"{bucket}/killed"])
         try:
             assert running.wait(wait) == 0

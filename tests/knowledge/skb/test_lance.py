@@ -21,6 +21,7 @@ from kbnav.knowledge.skb.lance.build import build as lance_build
 from kbnav.knowledge.skb.lance.build import write
 from kbnav.knowledge.skb.lance.storage import connect
 from kbnav.knowledge.skb.lance.store import LanceStore
+from kbnav.knowledge.skb.lance.tables import read_builds
 from kbnav.knowledge.skb.lance.text import counted_length
 from kbnav.knowledge.skb.lance.update import update as lance_update
 from kbnav.knowledge.skb.maintenance import check, info, update
@@ -205,6 +206,7 @@ def small(folder: Path, name: str, count: int) -> TableSource:
     return TableSource([folder / f"{name}.csv"], [])
 
 
+@pytest.mark.slow
 def test_another_build_in_the_same_place_leaves_the_old_one_to_its_readers_and_by_its_number(tmp_path: Path):
     place, options = str(tmp_path / "tables"), Options(vectors=False, sparql=False)
     first = lance_build(small(tmp_path, "old", 30), place, options, home=tmp_path)
@@ -257,6 +259,7 @@ CHANGES = """\
 """
 
 
+@pytest.mark.slow
 def test_an_update_merges_into_the_rows_what_it_does_to_a_folder(tmp_path: Path):
     for name, content in {
         "n.jsonl": VILLAGE,
@@ -299,6 +302,7 @@ class KilledError(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_a_build_that_was_killed_goes_on_and_holds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(lance_building, "COMMIT", 10)
     monkeypatch.setattr(lance_building, "ROWS", 5)
@@ -327,6 +331,23 @@ def test_a_build_that_was_killed_goes_on_and_holds_the_same(tmp_path: Path, monk
     nodes = connect(place).open_table("nodes")
     written = nodes.search().select(["key"]).limit(100).to_arrow()["key"].to_pylist()
     assert written == list(range(43))
+
+
+def test_a_build_that_was_killed_once_it_was_finished_is_not_a_second_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def killed(_begun: object) -> None:
+        raise KilledError
+
+    source, options, place = small(tmp_path, "it", 5), Options(vectors=False, sparql=False), str(tmp_path / "tables")
+    with monkeypatch.context() as patched:
+        patched.setattr(lance_building.Begun, "end", killed)
+        with pytest.raises(KilledError):
+            lance_build(source, place, options, home=tmp_path, progress=lambda *_: None)
+    assert "unfinished" in connect(place).list_tables().tables
+    again = lance_build(source, place, options, home=tmp_path, progress=lambda *_: None)
+    assert (again.number, len(read_builds(place))) == (1, 1)
+    assert "unfinished" not in connect(place).list_tables().tables
 
 
 def test_what_is_no_skb_or_damaged_is_named(local: SKB, tables: Path, tmp_path: Path):

@@ -20,6 +20,7 @@ from kbnav.knowledge.skb.lance import files
 from kbnav.knowledge.skb.lance.rows import Content, Words, batch, row_schema, word_schema
 from kbnav.knowledge.skb.lance.storage import asking, connect, is_address, require
 from kbnav.knowledge.skb.lance.tables import (
+    BUILDS,
     FILES,
     KEY,
     NODES,
@@ -30,6 +31,7 @@ from kbnav.knowledge.skb.lance.tables import (
     Table,
     column,
     finish,
+    read_build,
     table_names,
 )
 from kbnav.knowledge.skb.lance.text import FIELDS
@@ -60,6 +62,9 @@ def write(skb: SKB, place: str, *, approximate: bool = False, progress: Progress
     with asking(place):
         tables = connect(place)
         begun = Begun.resume(tables, f"{skb.meta.data} {approximate}")
+        if begun.finished:  # all that was missing is that it is forgotten
+            begun.end()
+            return read_build(place)
         rows = _Rows(skb)
         nodes = _nodes(begun, rows, progress)
         index_nodes(nodes, [words.part for words in rows.words], rows.sizes, progress, approximate=approximate)
@@ -133,10 +138,10 @@ def refuse_other(place: str) -> None:
 
 
 class Begun:
-    """A build under way in tables: which it is, and the versions that tables had before it."""
+    """A build under way in tables: the versions that they had before it, and whether all but its end is done."""
 
-    def __init__(self, tables: Any, before: Mapping[str, int]) -> None:
-        self.tables, self._before = tables, before
+    def __init__(self, tables: Any, before: Mapping[str, int], *, finished: bool = False) -> None:
+        self.tables, self._before, self.finished = tables, before, finished
 
     @classmethod
     def resume(cls, tables: Any, what: str) -> Begun:
@@ -145,9 +150,9 @@ class Begun:
         if UNFINISHED in names:
             found = json.loads(tables.open_table(UNFINISHED).to_arrow()["build"][0].as_py())
             if found["what"] == what:
-                return cls(tables, found["before"])
+                return cls(tables, found["before"], finished=_finished(tables) > found["builds"])
         before = {name: tables.open_table(name).version for name in (NODES, FILES) if name in names}
-        row = [{"build": json.dumps({"what": what, "before": before})}]
+        row = [{"build": json.dumps({"what": what, "before": before, "builds": _finished(tables)})}]
         tables.create_table(UNFINISHED, row, mode="overwrite")
         return cls(tables, before)
 
@@ -162,6 +167,11 @@ class Begun:
     def end(self) -> None:
         """Forget it: it is finished."""
         self.tables.drop_table(UNFINISHED)
+
+
+def _finished(tables: Any) -> int:
+    """How many builds were finished."""
+    return int(tables.open_table(BUILDS).count_rows()) if BUILDS in table_names(tables) else 0
 
 
 class _Rows:

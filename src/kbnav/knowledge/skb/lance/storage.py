@@ -19,7 +19,15 @@ ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 _NO_KEYS = ("Failed to get AWS credentials", "CredentialsNotLoaded", "credential provider was not enabled")
 _REFUSED = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "ExpiredToken", "status: 401", "status: 403")
-_SILENT = ("kind: Connect", "ConnectError", "kind: Timeout", "operation timed out", "dns error", "status: 503")
+_SILENT = (
+    "kind: Connect",
+    "ConnectError",
+    "kind: Timeout",
+    "error sending request",
+    "operation timed out",
+    "dns error",
+    "status: 503",
+)
 
 
 def is_address(place: str) -> bool:
