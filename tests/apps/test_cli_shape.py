@@ -38,7 +38,7 @@ def said(*arguments: str) -> str:
 def test_help_is_in_plain_words(command):
     text = said(*command, "-h")
     assert text == said(*command, "--help")
-    assert not re.search(r"<(dataclasses|str|int|float|bool|path|list|file)|<=|\[x|\bPath\b", text), text
+    assert not re.search(r"<(dataclasses|str|int|float|bool|path|list|file)\b|<=|\[x|\bPath\b", text), text
     options = re.findall(r"^  (?:-\w, )?(--[a-z-]+)(?: [^a-z ].*?)?  +(\S.*)$", text, re.MULTILINE)
     assert all(words for _, words in options)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.lance.tables import is_lance
-from kbnav.knowledge.skb.local import LocalStore
-from kbnav.knowledge.skb.store import Store
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.skb.store import Store
 
 _VERSION = re.compile(r"(.+)@(\d+)")
 
@@ -44,4 +46,6 @@ def open_store(place: str, home: Path | None = None) -> Store:
         return LanceStore.open(path, cache_of(home), version)
     if version is not None and Path(path).is_dir():
         raise UsageError(f"{path} has no versions: only an SKB on LanceDB does")
+    from kbnav.knowledge.skb.local import LocalStore
+
     return LocalStore.open(Path(place))
