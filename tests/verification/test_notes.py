@@ -124,6 +124,35 @@ def test_of_an_endpoint_values_of_several_kinds_are_told():
     assert "date 20, string 9" in found[1].text
 
 
+class Amounts(Values):
+    """Heights in metres and feet, of which some have a normalized amount."""
+
+    def __init__(self, metres: int, feet: int) -> None:
+        self.normal = {"metre": metres, "foot": feet}
+
+    def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
+        assert "psn:P2044" in query
+        numbers = [(unit, str(count), str(self.normal[unit])) for unit, count in (("metre", 186), ("foot", 10))]
+        return AnswerTable(
+            ("unit", "n", "normal"), tuple(tuple(Term("literal", one) for one in row) for row in numbers)
+        )
+
+
+@pytest.mark.parametrize(
+    ("normal", "advice"),
+    [
+        ((186, 10), "compare them by p:P2044/psn:P2044/wikibase:quantityAmount, not by wdt:P2044."),
+        ((0, 0), "compare within a unit; none of 196 have a normalized amount (psn:P2044)."),
+        ((100, 0), "compare within a unit; 100 of 196 have a normalized amount (psn:P2044)."),
+    ],
+)
+def test_normalized_amounts_are_advised_where_they_are(normal: tuple[int, int], advice: str):
+    ((about, text),) = Explorer(Amounts(*normal))._units("P2044", "elevation")  # type: ignore[arg-type]
+    assert about == "P2044"
+    assert "(metre 186, foot 10)" in text
+    assert text.endswith(advice)
+
+
 def test_a_look_that_fails_is_told_and_ends_nothing():
     class Slow(Values):
         def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:

@@ -20,6 +20,7 @@ FEW = 5
 """Statements, or members, below which a trap is none."""
 _SHARE = 0.02
 _HIDDEN = 0.05
+_NORMAL = 0.9
 _RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 
@@ -89,22 +90,25 @@ class Explorer:
                 )
 
     def _units(self, name: str, label: str) -> Iterator[tuple[str, str]]:
+        """Amounts that cannot be compared as they are, and by what they can be: not every copy has normalized ones."""
         query = (
-            f"SELECT ?unit (COUNT(*) AS ?n) WHERE {{ {{ SELECT ?value WHERE {{ ?statement psv:{name} ?value }} "
-            f"LIMIT {SAMPLE} }} ?value wikibase:quantityUnit ?unit }} GROUP BY ?unit ORDER BY DESC(?n)"
+            f"SELECT ?unit (COUNT(*) AS ?n) (SUM(IF(?has, 1, 0)) AS ?normal) WHERE {{ {{ SELECT ?statement ?value "
+            f"WHERE {{ ?statement psv:{name} ?value }} LIMIT {SAMPLE} }} ?value wikibase:quantityUnit ?unit "
+            f"BIND(EXISTS {{ ?statement psn:{name}/wikibase:quantityAmount ?amount }} AS ?has) }} "
+            "GROUP BY ?unit ORDER BY DESC(?n)"
         )
         rows = self._ask(query)
-        total = sum(int(str(row["n"])) for row in rows)
+        total, normal = (sum(int(float(str(row[column] or 0))) for row in rows) for column in ("n", "normal"))
         often = [row for row in rows if int(str(row["n"])) >= max(2, _SHARE * total)]
         if len(often) > 1:
             units = ", ".join(f"{row.get('unitLabel') or row['unit']} {row['n']}" for row in often[:4])
-            yield (
-                name,
-                (
-                    f"Amounts of {label} are in several units ({units}): compare them by "
-                    f"p:{name}/psn:{name}/wikibase:quantityAmount, not by wdt:{name}."
-                ),
-            )
+            by = f"compare them by p:{name}/psn:{name}/wikibase:quantityAmount, not by wdt:{name}."
+            if normal < _NORMAL * total:
+                by = (
+                    f"ask p:{name}/psv:{name} for wikibase:quantityAmount and wikibase:quantityUnit, and compare "
+                    f"within a unit; {normal or 'none'} of {total} have a normalized amount (psn:{name})."
+                )
+            yield name, f"Amounts of {label} are in several units ({units}): {by}"
 
     def _two_ways(self, words: Vocabulary) -> Iterator[tuple[str, str]]:
         """Classes that have members as instances, and others as subclasses or by occupation."""
