@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -21,6 +22,13 @@ from kbnav.knowledge.open import open_kb
 from kbnav.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """Ctrl-C ends what tests start, also where a shell runs them in the background, which lets it be ignored."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
