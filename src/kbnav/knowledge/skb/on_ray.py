@@ -148,11 +148,13 @@ class OnRay:
     def _results(self, data: Any) -> Iterator[Any]:
         """What workers return, as it comes. Raises what they raised, and ServiceError where one died too often."""
         try:
-            for row in data.iter_rows():
-                item = pickle.loads(row["item"])
-                if isinstance(item, Exception):
-                    raise item
-                yield item
+            # Each block at once: what waits for the next one would be lost with this process.
+            for block in data.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
+                for row in block["item"].to_pylist():
+                    item = pickle.loads(row)
+                    if isinstance(item, Exception):
+                        raise item
+                    yield item
         except self.ray.exceptions.RayError as error:
             first = str(error).strip().splitlines()[0]
             raise ServiceError(f"a worker of the Ray cluster failed more than {_DEATHS} times: {first}") from error
