@@ -14,6 +14,7 @@ import typer
 from kbnav.apps.cli.arguments import JsonOption
 from kbnav.apps.cli.building import Builders, Progress
 from kbnav.apps.cli.help import Commands
+from kbnav.apps.cli.skb_told import print_built, print_info, print_losses
 from kbnav.apps.cli.sources import Columns, Format, source_of
 from kbnav.apps.cli.terminal import print_json
 
@@ -22,15 +23,12 @@ if TYPE_CHECKING:
 
     from kbnav.encoders import Encoder
     from kbnav.knowledge.skb.build import Options
-    from kbnav.knowledge.skb.maintenance import Info
     from kbnav.knowledge.skb.records import Source
     from kbnav.knowledge.skb.schema import Meta
     from kbnav.knowledge.skb.store import Store
 
 app = Commands("Build and look after local knowledge bases: graphs whose nodes have documents.")
 NO_ENCODER = "none"
-_TUPLES = 40
-"""Kinds of edges that ``info`` lists."""
 _UNFINISHED = "an unfinished build of this input is here: what it did is not done again"
 
 
@@ -169,8 +167,8 @@ def build(
     made = _build_tables if store is Kind.lance else _build_files
     with by.join(options, base_url) as options:
         meta = made(source, out, options, name, console)
-    _print_losses(console, meta)
-    _print_built(out, meta, as_json)
+    print_losses(console, meta)
+    print_built(out, meta, as_json)
 
 
 def _build_files(source: Source, out: str, options: Options, name: str, console: Console) -> Meta:
@@ -220,7 +218,7 @@ def copy(
     refuse_other(out)
     with SKB(_opened(skb)) as opened, _can_go_on(console), Progress(console) as progress:
         written = write(opened, out, approximate=ann, progress=progress)
-    _print_built(out, written.meta, as_json)
+    print_built(out, written.meta, as_json)
 
 
 def info(
@@ -235,7 +233,7 @@ def info(
     if as_json:
         print(json.dumps(found.record(), ensure_ascii=False, indent=1))
     else:
-        _print_info(found)
+        print_info(found)
 
 
 def check(skb: AnySkbArgument, version: VersionOption = None, as_json: JsonOption = False) -> None:
@@ -299,8 +297,8 @@ def update(
         options = _built_with(meta_now, has_approximate(meta_now) if ann is None else ann, base_url)
         with _can_go_on(console), Progress(console) as progress:
             meta = update_skb(Path(skb), source, options, progress=progress)
-    _print_losses(console, meta)
-    _print_built(skb, meta, as_json)
+    print_losses(console, meta)
+    print_built(skb, meta, as_json)
 
 
 def _update_tables(
@@ -384,76 +382,6 @@ def _outdated(skb: str) -> bool:
 
     folder = Path(skb)
     return (folder / META).is_file() and read_meta(folder).outdated
-
-
-def _print_losses(console: Console, meta: Meta) -> None:
-    from kbnav.apps.console import printable
-
-    for line in _losses(meta):
-        console.print(printable(line), style="yellow", highlight=False, markup=False)
-
-
-def _losses(meta: Meta) -> list[str]:
-    """What a build left out: each reason with its count and first cases."""
-    lines = []
-    for reason, dropped in meta.dropped.items():
-        cases = [*dropped.examples, "…"] if dropped.count > len(dropped.examples) else dropped.examples
-        lines.append(f"{reason}: {dropped.count:,}" + (f" ({', '.join(cases)})" if dropped.examples else ""))
-    return lines
-
-
-def _print_built(place: str, meta: Meta, as_json: bool) -> None:
-    if as_json:
-        dropped = {reason: one.count for reason, one in meta.dropped.items()}
-        print_json({"out": place, "nodes": meta.nodes, "edges": meta.edges, "left_out": dropped})
-    else:
-        print(f"{place}: {_size(meta)}")
-
-
-def _size(meta: Meta) -> str:
-    return _counts(meta.nodes, meta.edges)
-
-
-def _counts(nodes: int, edges: int) -> str:
-    counts = ((nodes, "node"), (edges, "edge"))
-    return ", ".join(f"{count:,} {what}{'s' if count != 1 else ''}" for count, what in counts)
-
-
-def _print_info(found: Info) -> None:
-    from rich.filesize import decimal
-
-    from kbnav.apps.console import printable
-
-    meta = found.meta
-    approximate = ", approximate search" if found.approximate else ""
-    lines = [
-        f"{meta.name}: {_size(meta)}, from {meta.source}",
-        f"vectors: {meta.encoder or 'none'}{approximate}; SPARQL: {'yes' if meta.sparql else 'no'}",
-        f"indexed: {'documents as STaRK renders them' if meta.indexed != 'plain' else 'names and all fields'}",
-        *([found.outdated] if found.outdated else []),
-        *(f"version {one.number}, of {one.written}: {_counts(one.nodes, one.edges)}" for one in found.versions),
-        f"words of the documents: {'not counted' if meta.tokens is None else f'{meta.tokens:,}'}",
-        f"edges of a node on the average: {meta.average_degree:.1f}",
-        f"nodes without an edge: {found.isolated:,}",
-        f"the most edges of a node: {found.largest_degree:,} ({found.largest_degree_node})",
-        "",
-        "node types",
-        *(f"  {kind.name}: {kind.count:,}" for kind in meta.types),
-        "",
-        "relations",
-    ]
-    tuples = sorted(meta.tuples, key=lambda one: -one.count)
-    lines += [f"  {one.source} -- {one.relation} --> {one.target}: {one.count:,}" for one in tuples[:_TUPLES]]
-    if len(tuples) > _TUPLES:
-        lines.append(f"  and {len(tuples) - _TUPLES} more")
-    lines += [
-        "",
-        "tables" if found.versions else "files",
-        *(f"  {part}: {decimal(size)}" for part, size in sorted(found.bytes.items())),
-    ]
-    if meta.dropped:
-        lines += ["", "left out or changed by the build", *(f"  {line}" for line in _losses(meta))]
-    print(printable("\n".join(lines)))
 
 
 def _console() -> Console:
