@@ -1,10 +1,11 @@
 """Make the four SKBs and their question sets that docs/synthesis.md speaks of.
 
     python -m benchmarks.question_sets OUT [--data ../shared/data] [--debian DEB] [--wordnet WN]
-        [--encoder lsa] [--relations] [--reworded] [--rewrite MODEL]
+        [--encoder lsa] [--relations] [--reworded] [--rewrite MODEL] [--kb wn18rr]
 
 ``DEB`` and ``WN`` are what ``examples/debian_packages.py`` and ``examples/wordnet.py`` wrote. The two are cut to a part
-that can be embedded in minutes on a few cores; Hetionet and WN18RR are taken whole. What is there already is kept; a
+that can be embedded in minutes on a few cores; what a folder's ``source.json`` says it was made of stands in the report
+of the questions. Hetionet and WN18RR are taken whole. What is there already is kept; a
 build that was killed goes on.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -34,7 +36,7 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import open_calls
 from kbnav.settings import OFFLINE, load_settings
 
-NODES, EDGES = "nodes.jsonl.gz", "edges.tsv.gz"
+NODES, EDGES, SOURCE = "nodes.jsonl.gz", "edges.tsv.gz", "source.json"
 SECTIONS = frozenset(
     [
         "comm",
@@ -106,6 +108,8 @@ def cut(source: Path, out: Path, part: Callable[[Sequence[Node], Sequence[Edge]]
     if (out / EDGES).is_file():
         return out
     out.mkdir(parents=True, exist_ok=True)
+    if (source / SOURCE).is_file():
+        shutil.copy(source / SOURCE, out)
     with gzip.open(source / NODES, "rt", encoding="utf-8") as file:
         nodes = [json.loads(line) for line in file]
     with gzip.open(source / EDGES, "rt", encoding="utf-8") as file:
@@ -152,17 +156,22 @@ def main() -> None:
     parser.add_argument("--relations", action="store_true", help="index documents with their relations as well")
     parser.add_argument("--reworded", action="store_true", help="every question in other words as well")
     parser.add_argument("--rewrite", metavar="MODEL", default=OFFLINE, help="words those; else rules do")
+    parser.add_argument("--kb", action="append", help="repeatable; default: all that there is input for")
     chosen = parser.parse_args()
     vectors = chosen.encoder != "none"
     encoder = encoders.load(chosen.encoder) if vectors and chosen.encoder != LSA else None
     options = Options(vectors=vectors, encoder=encoder, relations=chosen.relations)
     for name, folder in sources(chosen).items():
+        if chosen.kb and name not in chosen.kb:
+            continue
         skb_folder = chosen.out / f"{name}.skb"
         if not (skb_folder / "meta.json").is_file():
             build(TableSource([folder / NODES], [folder / EDGES]), skb_folder, options)
         with SKB.open(skb_folder) as skb:
             wording = load_wording(name).model_copy(update={"without_text": False})  # every question has both parts
             questions, report = synthesize(skb, Wanted(test=200, train=400, val=100), wording)
+            if (folder / SOURCE).is_file():
+                report.made_of = json.loads((folder / SOURCE).read_bytes())
             out = chosen.out / "questions" / f"{name}.jsonl"
             write_questions(out, questions, report)
             if chosen.reworded:

@@ -35,12 +35,14 @@ FUSED = "plan-fuse"
 LEARNED: Mapping[str, str] = {
     FUSED: FUSED,
     "plan-fuse-cross": FUSED,
+    "plan-fuse-both": FUSED,
     "dense": "dense",
     "late": "dense",
     "cross": "cross",
     "qagnn": "qagnn",
 }
-"""Rows of what is trained, each with its system; ``plan-fuse-cross`` has the cross-encoder as evidence."""
+"""Rows of what is trained, each with its system; ``plan-fuse-cross`` has ``cross`` as evidence, ``plan-fuse-both`` has
+``qagnn`` as well."""
 EXPANSIONS = ("prf", "hyde", "rar", "agr", "kar", *(f"kar-without-{part}" for part in sorted(PARTS)))
 
 

@@ -8,12 +8,24 @@ Packages, virtual packages, sections, maintainers, source packages and debtags a
 recommends and so on are relations. Where a dependency has alternatives, each is an edge of its own. The index itself
 has one line on each package; the long descriptions are in the translation files, and a package without one keeps its
 line.
+
+What such a machine has changes with every security update. An index that others can have as well is that of a release
+alone, which changes with a point release, a few times a year; ``OUT/source.json`` keeps what the index and the archive
+say of it, and ``--sha256`` refuses any other:
+
+    mkdir -p apt/lists/partial && echo "deb http://deb.debian.org/debian bookworm main" > apt/sources.list
+    apt-get update -o Dir::Etc::SourceList=$PWD/apt/sources.list -o Dir::Etc::SourceParts=/dev/null \
+        -o Dir::State::Lists=$PWD/apt/lists -o APT::Architecture=amd64 -o Acquire::Languages=en
+    /usr/lib/apt/apt-helper cat-file apt/lists/*_Packages* apt/lists/*Translation-en* \
+        | python examples/debian_packages.py OUT --release apt/lists/*InRelease
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import hashlib
+import io
 import json
 import re
 import sys
@@ -31,6 +43,8 @@ LINKS = {
     "Replaces": "replaces",
     "Provides": "provides",
 }
+SAID = ("Origin", "Suite", "Codename", "Version", "Date")
+"""What an archive says of itself, in its ``InRelease``."""
 KEPT = ("Version", "Homepage", "Priority", "Installed-Size", "Architecture", "Essential")
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]*")
 
@@ -109,18 +123,36 @@ def names(value: str) -> list[str]:
     return list(dict.fromkeys(match[0] for match in found if match))
 
 
+def source(release: Path | None, digest: str) -> dict[str, str]:
+    """The SHA-256 of an index, and what the archive that it is from says of itself."""
+    said: dict[str, str] = {}
+    for line in release.read_text(encoding="utf-8").splitlines() if release else ():
+        name, _, value = line.partition(": ")
+        if name in SAID:
+            said.setdefault(name.lower(), value)  # the signature that follows may have a "Version" too
+    return {**said, "sha256": digest}
+
+
 def main() -> None:
-    """Write ``nodes.jsonl.gz`` and ``edges.tsv.gz``."""
+    """Write ``nodes.jsonl.gz``, ``edges.tsv.gz`` and ``source.json``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    out = parser.parse_args().out
-    out.mkdir(parents=True, exist_ok=True)
-    nodes, edges = records(stanzas(sys.stdin))
-    with gzip.open(out / "nodes.jsonl.gz", "wt", encoding="utf-8") as file:
+    parser.add_argument("--release", type=Path, metavar="FILE", help="the archive's InRelease")
+    parser.add_argument("--sha256", metavar="HEX", help="of what is read; any other is refused")
+    chosen = parser.parse_args()
+    read = sys.stdin.buffer.read()
+    of = source(chosen.release, hashlib.sha256(read).hexdigest())
+    if chosen.sha256 and chosen.sha256 != of["sha256"]:
+        sys.exit(f"this is another index: its SHA-256 is {of['sha256']}")
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    nodes, edges = records(stanzas(io.StringIO(read.decode())))
+    with gzip.open(chosen.out / "nodes.jsonl.gz", "wt", encoding="utf-8") as file:
         file.writelines(json.dumps(node, ensure_ascii=False) + "\n" for node in nodes)
-    with gzip.open(out / "edges.tsv.gz", "wt", encoding="utf-8") as file:
+    with gzip.open(chosen.out / "edges.tsv.gz", "wt", encoding="utf-8") as file:
         file.write("source\trelation\ttarget\n")
         file.writelines("\t".join(edge) + "\n" for edge in edges)
+    (chosen.out / "source.json").write_text(json.dumps(of, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(of))
 
 
 if __name__ == "__main__":

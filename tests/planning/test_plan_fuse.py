@@ -18,7 +18,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.fuse.clauses import clauses, unnamed
-from kbnav.planning.fuse.reading import trained_reader
+from kbnav.planning.fuse.reading import open_reader
 from kbnav.planning.fuse.saved import load, save
 from kbnav.planning.fuse.telling import Telling
 from kbnav.planning.fuse.training import Trained, train
@@ -102,7 +102,7 @@ def folder(market: Market, trained: tuple[Trained, list[Asked]], tmp_path_factor
 
 
 def system(market: Market, folder: Path, **options: Any) -> PlanFuse:
-    return PlanFuse(SkbKB(market.skb), PlanFuseOptions.model_validate({"trained": str(folder), **options}))
+    return PlanFuse(SkbKB(market.skb), Settings(), PlanFuseOptions.model_validate({"trained": str(folder), **options}))
 
 
 def test_it_finds_what_a_path_and_a_word_ask_for(market: Market, folder: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_folder_is_bound_to_the_schema_and_to_its_files(market: Market, folder
         tmp_path, [{"id": "a", "type": "t", "name": "A"}, {"id": "b", "type": "t", "name": "B"}], [("a", "r", "b")]
     )
     with other, pytest.raises(UsageError, match="trained for the schema of market; that of small is another"):
-        load(folder, other)
+        load(folder, SkbKB(other), Settings())
     copy = tmp_path / "copy"
     for file in (path for path in folder.rglob("*") if path.is_file()):
         (copy / file.relative_to(folder)).parent.mkdir(parents=True, exist_ok=True)
@@ -162,7 +162,7 @@ def test_a_folder_is_bound_to_the_schema_and_to_its_files(market: Market, folder
     with pytest.raises(DataError, match="not those that were written"):
         system(market, copy)
     with pytest.raises(UsageError, match="plan-fuse must be trained first: kbnav train fuse"):
-        PlanFuse(SkbKB(market.skb), PlanFuseOptions())
+        PlanFuse(SkbKB(market.skb), Settings(), PlanFuseOptions())
 
 
 def test_the_same_questions_teach_the_same(market: Market, trained: tuple[Trained, list[Asked]]) -> None:
@@ -234,14 +234,14 @@ def test_what_a_cross_encoder_reads_is_evidence_too(market: Market, cross: Path,
     encoder = market.skb.vectors.encoder
     learned, judged, tried = [bowls(30)], [bowls(20)], bowls(20)
     hits = []
-    for name, reader in (("without", None), ("with", trained_reader(market.skb, cross)[0])):
-        found = train(market.skb, encoder, learned, judged, reader=reader)
+    for name, readers in (("without", []), ("with", [open_reader(SkbKB(market.skb), cross, Settings())])):
+        found = train(market.skb, encoder, learned, judged, readers=readers)
         save(tmp_path / name, market.skb, found, encoder, data={}, training=(), validation=(), seconds=1.0)
         fused = system(market, tmp_path / name)
         hits.append(np.mean([fused.retrieve(one.text, 1).ids[0] in one.answers for one in tried]))
     assert hits[1] > 0.9
     assert hits[1] > hits[0] + 0.2
-    assert load(tmp_path / "with", market.skb).weights.plain[-1] > 1
+    assert load(tmp_path / "with", SkbKB(market.skb), Settings()).weights.plain[-1] > 1
     (tmp_path / "with" / "model" / "cross" / MODEL / "model.onnx").write_bytes(b"")
     with pytest.raises(DataError, match="not those that were written"):
         system(market, tmp_path / "with")
@@ -257,7 +257,7 @@ def test_weights_are_not_chosen_by_what_the_cross_encoder_learned_from(
     given = ["--dataset", str(learned), "--validation", str(judged), "--cross", str(cross)]
     cli = Cli(monkeypatch, capsys)
     code, _, error = cli("train", "fuse", "--kb", str(market.skb.place), *given, "--out", str(tmp_path / "out"))
-    assert (code, "1 of the questions were used to train or choose the cross-encoder" in error) == (2, True)
+    assert (code, "1 of the questions were used to train or choose the evidence cross" in error) == (2, True)
     assert not (tmp_path / "out").exists()
 
 

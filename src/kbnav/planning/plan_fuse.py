@@ -42,14 +42,14 @@ class PlanFuse:
 
     name = "plan-fuse"
 
-    def __init__(self, kb: SkbKB, options: PlanFuseOptions) -> None:
+    def __init__(self, kb: SkbKB, settings: Settings, options: PlanFuseOptions) -> None:
         """Raises UsageError without what was trained, or where that is for another SKB; DataError if it is damaged."""
         if not options.trained:
             raise UsageError("plan-fuse must be trained first: kbnav train fuse, then --set trained=FOLDER")
         self._skb, self._options, self._folder = kb.skb, options, Path(options.trained)
         self._ranges = candidate_ranges(kb.skb, options)
-        self._card, planner, telling, self._weights, reader = load(self._folder, kb.skb)
-        self._gatherer = Gatherer(kb.skb, planner, telling, self._ranges, reader)
+        self._card, planner, telling, self._weights, readers = load(self._folder, kb, settings)
+        self._gatherer = Gatherer(kb.skb, planner, telling, self._ranges, readers)
 
     @property
     def prompts(self) -> Mapping[str, str]:
@@ -95,6 +95,6 @@ def _told(query: str, clause: Clause, plan: Plan) -> str:
     return f"{query[clause.start : clause.end]}: {', '.join(best) or 'no path'}"
 
 
-def build_plan_fuse(kb: SkbKB, settings: Settings, options: PlanFuseOptions) -> PlanFuse:  # noqa: ARG001
-    """See ``PlanFuse``; no setting concerns it."""
-    return PlanFuse(kb, options)
+def build_plan_fuse(kb: SkbKB, settings: Settings, options: PlanFuseOptions) -> PlanFuse:
+    """See ``PlanFuse``."""
+    return PlanFuse(kb, settings, options)

@@ -15,10 +15,12 @@ from kbnav.apps.cli.terminal import print_json
 
 if TYPE_CHECKING:
     from kbnav.evaluation.datasets import Dataset
+    from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.skb.store import SKB
     from kbnav.planning.fuse.reading import Reader
     from kbnav.planning.training import Asked
-    from kbnav.trained import Card, Question
+    from kbnav.settings import Settings
+    from kbnav.trained import Card
 
 _EVERY = 100
 
@@ -42,6 +44,10 @@ def fuse(
         Path | None,
         typer.Option("--cross", metavar="FOLDER", help="A cross-encoder of kbnav train cross, as evidence too."),
     ] = None,
+    qagnn: Annotated[
+        Path | None,
+        typer.Option("--qagnn", metavar="FOLDER", help="A graph network of kbnav train qagnn, as evidence too."),
+    ] = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -59,13 +65,16 @@ def fuse(
         raise UsageError(f"{out} holds something trained already; name another folder")
     begun = time.monotonic()
     with open_kb(settings) as opened:
-        skb = as_skb(opened, "kbnav train").skb
+        own = as_skb(opened, "kbnav train")
+        skb = own.skb
         learned, judged = ([find_dataset(name, settings.data) for name in names] for names in (dataset, validation))
         to_learn, to_judge = ([_asked(one, skb) for one in sets] for sets in (learned, judged))
         encoder = encoder_for(skb)
         asked, chosen_by = ([(q.id, q.text()) for one in sets for q in one.questions] for sets in (learned, judged))
-        reader, seen = _reader(cross, skb, chosen_by)
-        found = train(skb, encoder, to_learn, to_judge, _show, reader=reader)
+        folders = [one for one in (cross, qagnn) if one]
+        readers = [_reader(folder, own, settings, chosen_by) for folder in folders]
+        seen = [question for one in readers for question in (*one.card.training, *one.card.validation)]
+        found = train(skb, encoder, to_learn, to_judge, _show, readers=readers)
         card = save(
             out,
             skb,
@@ -79,21 +88,17 @@ def fuse(
     _print(out, card, as_json)
 
 
-def _reader(
-    cross: Path | None, skb: SKB, chosen_by: Sequence[tuple[str, str]]
-) -> tuple[Reader | None, Sequence[Question]]:
-    """The cross-encoder in a folder, if one is named, and the questions that it has seen.
+def _reader(folder: Path, kb: SkbKB, settings: Settings, chosen_by: Sequence[tuple[str, str]]) -> Reader:
+    """What was trained into a folder.
 
-    Raises UsageError where it learned from one that the weights are chosen by: there it looks better than it is.
+    Raises UsageError where it learned from a question that the weights are chosen by: there it looks better than it is.
     """
-    from kbnav.planning.fuse.reading import trained_reader
+    from kbnav.planning.fuse.reading import open_reader
     from kbnav.trained import refuse_seen
 
-    if cross is None:
-        return None, ()
-    reader, card = trained_reader(skb, cross)
-    refuse_seen(cross, "the cross-encoder", card.training, chosen_by)
-    return reader, (*card.training, *card.validation)
+    reader = open_reader(kb, folder, settings)
+    refuse_seen(folder, f"the evidence {reader.kind}", reader.card.training, chosen_by)
+    return reader
 
 
 def _asked(dataset: Dataset, skb: SKB) -> list[Asked]:

@@ -81,6 +81,8 @@ class Report:
     """Types and relations that the wording has words for and the SKB does not have."""
     pipeline: dict[str, Any] = field(default_factory=dict)
     """Where models made the questions: which, what they cost, and what verification found."""
+    made_of: dict[str, str] = field(default_factory=dict)
+    """What the SKB was made of, such as an archive, its date and a hash, where that is known."""
 
     def drop(self, reason: str) -> None:
         """Count one that was left out."""

@@ -33,13 +33,12 @@ KINDS = ("path", "narrow", "share", "words", "meaning", "question", "question-me
 - ``question``, ``question-meaning``: the same of the whole question, with the document and its relations;
 - ``untrained``: the score that ``graph-rank`` gives, which goes by the schema's words and short, common paths.
 
-Where a cross-encoder was trained, its word is one more, ``CROSS``.
+Where a cross-encoder or a graph network was trained, its word is one more, by the name of its kind.
 """
-CROSS = "cross"
 START = Weights((1.0, 0.3, 5.0, 2.5, 2.5, 1.5, 1.0, 1.0), (0.0,) * len(KINDS))
 """What the weights are before any training."""
 _READ = 1.0
-"""The same of ``CROSS``."""
+"""The same of what was trained to rank again."""
 _FLOOR, _NARROWEST = 0.01, 1e-7
 _REACHED, _BY_WORDS, _BY_QUESTION, _UNTRAINED = 3_000, 50, 100, 50
 """Candidates: the best nodes at the ends of paths, by the words, by the whole question, and by ``graph-rank``."""
@@ -47,14 +46,14 @@ _ENDS = 20_000
 """Nodes that a hop may lead to."""
 
 
-def kinds(*, cross: bool) -> tuple[str, ...]:
+def kinds(readers: Sequence[Reader] = ()) -> tuple[str, ...]:
     """The evidence, in the order of its columns."""
-    return (*KINDS, CROSS) if cross else KINDS
+    return (*KINDS, *(one.kind for one in readers))
 
 
-def start(*, cross: bool) -> Weights:
+def start(readers: Sequence[Reader] = ()) -> Weights:
     """The weights before any training."""
-    return Weights((*START.plain, _READ), (*START.sure, 0.0)) if cross else START
+    return Weights((*START.plain, *(_READ for _ in readers)), (*START.sure, *(0.0 for _ in readers)))
 
 
 class Plans(NamedTuple):
@@ -75,13 +74,13 @@ class Gatherer:
         planner: Planner,
         telling: Telling,
         ranges: Sequence[tuple[int, int]] | None = None,
-        reader: Reader | None = None,
+        readers: Sequence[Reader] = (),
     ) -> None:
         """``ranges`` are the nodes that may answer. Raises UsageError where the SKB has no index of texts or names."""
         if skb.text is None:
             raise UsageError(f"{skb.meta.name} was built without an index of texts, which plan-fuse needs")
         self._skb, self._planner, self._telling = skb, planner, telling
-        self._ranges, self._reader = list(ranges) if ranges else None, reader
+        self._ranges, self._readers = list(ranges) if ranges else None, readers
         self._text: TextSearch = skb.text
         self._matcher = NodeMatcher(skb, "exact")
         self._untrained = GraphRank(SkbKB(skb), GraphRankOptions())
@@ -120,10 +119,9 @@ class Gatherer:
             _scaled(untrained, among),
         ]
         found = Candidates(nodes, np.stack(columns, axis=1), plans.confidence)
-        if self._reader is None:
-            return found
-        read = self._reader.evidence(question, nodes, START.scores(found))
-        return found._replace(evidence=np.column_stack([found.evidence, read]))
+        likely = START.scores(found)
+        read = [reader.evidence(question, nodes, likely) for reader in self._readers]
+        return found._replace(evidence=np.column_stack([found.evidence, *read]))
 
     @property
     def _whole_text(self) -> TextSearch:

@@ -1,55 +1,107 @@
-"""The evidence ``cross``: what a cross-encoder that ``kbnav train cross`` trained says of question and document."""
+"""The evidence of what was trained to rank again: what a cross-encoder or a graph network says of a question's nodes.
+
+``kbnav train cross`` and ``kbnav train qagnn`` train them.
+"""
 
 from __future__ import annotations
 
 import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.planning.fuse.weighing import Floats
 from kbnav.retrieval.cross import shown
 from kbnav.retrieval.cross_model import open_scorer
-from kbnav.trained import MODEL, Card, check_files, check_schema, read_card
+from kbnav.retrieval.qagnn import QAGNNOptions, build_qagnn
+from kbnav.settings import Settings
+from kbnav.trained import CARD, MODEL, Card, check_files, check_schema, read_card
 
 READ = 50
-"""Nodes of a question that are read: the best by the weights set by hand."""
+"""Nodes of a question that a cross-encoder reads: the best by the weights set by hand."""
 _TEXTS_KEPT = 20_000
+_QUESTIONS_KEPT = 1_000
 
 
-class Reader:
-    """A cross-encoder, and the documents that it reads."""
+class Reader(ABC):
+    """Something trained, in a folder with its card."""
 
-    def __init__(self, skb: SKB, folder: Path, longest: int) -> None:
-        """``folder`` holds the model below ``model``, which reads ``longest`` tokens of question and document.
+    kind: ClassVar[str]
 
-        Raises UsageError where what runs it is not installed, DataError where it is damaged.
-        """
-        self.folder, self.longest = folder, longest
-        self._scorer = open_scorer(folder, longest)
-        self._text = lru_cache(_TEXTS_KEPT)(lambda node: shown(skb, node, longest))
+    def __init__(self, folder: Path, card: Card) -> None:
+        self.card, self._folder = card, folder
 
+    @abstractmethod
     def evidence(self, question: str, nodes: npt.NDArray[np.int64], likely: Floats) -> Floats:
-        """From 0 to 1 within the question, for the nodes that are most ``likely`` [nodes]; 0 of others."""
-        found = np.zeros(len(nodes))
-        read = np.argsort(-likely, kind="stable")[:READ]
-        if len(read):
-            scores = self._scorer.score(question, [self._text(node) for node in nodes[read].tolist()])
-            lowest, reach = scores.min(), np.ptp(scores)
-            found[read] = (scores - lowest) / reach if reach else 0.0
-        return found
+        """From 0 to 1 within the question, for those of the nodes that it scores; 0 of others.
+
+        ``likely`` [nodes] are the scores by the weights set by hand.
+        """
 
     def copy_to(self, folder: Path) -> None:
-        """Put the model into a folder of its own below this one."""
-        shutil.copytree(self.folder / MODEL, folder / MODEL)
+        """Put what was trained into a folder of its own, with its card."""
+        shutil.copytree(self._folder / MODEL, folder / MODEL)
+        shutil.copy(self._folder / CARD, folder)
 
 
-def trained_reader(skb: SKB, folder: Path) -> tuple[Reader, Card]:
-    """The cross-encoder in a folder of ``kbnav train cross``. Raises UsageError for another schema, DataError."""
-    card = read_card(folder, "cross")
-    check_schema(folder, card, skb.meta.name, skb.meta.schema_sha256)
-    check_files(folder / MODEL, card.files)
-    return Reader(skb, folder, int(card.settings["longest"])), card
+class CrossReader(Reader):
+    """A cross-encoder, and the documents that it reads."""
+
+    kind = "cross"
+
+    def __init__(self, kb: SkbKB, folder: Path, card: Card) -> None:
+        """Raises UsageError for another schema and where what runs it is missing, DataError where it is damaged."""
+        super().__init__(folder, card)
+        check_schema(folder, card, kb.skb.meta.name, kb.skb.meta.schema_sha256)
+        check_files(folder / MODEL, card.files)
+        longest = int(card.settings["longest"])
+        self._scorer = open_scorer(folder, longest)
+        self._text = lru_cache(_TEXTS_KEPT)(lambda node: shown(kb.skb, node, longest))
+
+    def evidence(self, question: str, nodes: npt.NDArray[np.int64], likely: Floats) -> Floats:
+        """See ``Reader``: the nodes that are most ``likely`` are read."""
+        read = np.argsort(-likely, kind="stable")[:READ]
+        texts = [self._text(node) for node in nodes[read].tolist()]
+        return _spread(len(nodes), read, self._scorer.score(question, texts) if texts else np.zeros(0))
+
+
+class GraphReader(Reader):
+    """A graph network, and the systems whose nodes it ranks."""
+
+    kind = "qagnn"
+
+    def __init__(self, kb: SkbKB, folder: Path, card: Card, settings: Settings) -> None:
+        """Raises UsageError for another schema or encoder and where torch is missing, DataError where it is damaged."""
+        super().__init__(folder, card)
+        self._skb, self._system = kb.skb, build_qagnn(kb, settings, QAGNNOptions(trained=str(folder)))
+        self._scores = lru_cache(_QUESTIONS_KEPT)(self._scored)  # a training asks for those of a question again
+
+    def evidence(self, question: str, nodes: npt.NDArray[np.int64], likely: Floats) -> Floats:  # noqa: ARG002
+        """See ``Reader``: the nodes that the network finds by itself have a score."""
+        scores = self._scores(question)
+        scored = np.flatnonzero(np.isin(nodes, list(scores)))
+        return _spread(len(nodes), scored, np.array([scores[node] for node in nodes[scored].tolist()]))
+
+    def _scored(self, question: str) -> Mapping[int, float]:
+        ranking = self._system.retrieve(question, self.card.pool)
+        return {self._skb.number(one.id): one.score for one in ranking.nodes}
+
+
+def open_reader(kb: SkbKB, folder: Path, settings: Settings) -> Reader:
+    """What was trained into a folder. Raises as ``CrossReader`` and ``GraphReader``."""
+    card = read_card(folder, "cross", "qagnn")
+    return CrossReader(kb, folder, card) if card.kind == "cross" else GraphReader(kb, folder, card, settings)
+
+
+def _spread(count: int, places: npt.NDArray[np.intp], scores: npt.NDArray[np.floating]) -> Floats:
+    """Scores by their place between the lowest, 0, and the highest, 1, at their places of ``count``; 0 elsewhere."""
+    found = np.zeros(count)
+    if reach := float(np.ptp(scores)) if len(scores) else 0.0:
+        found[places] = (scores - scores.min()) / reach
+    return found

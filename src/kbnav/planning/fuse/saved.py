@@ -13,9 +13,10 @@ from kbnav import encoders
 from kbnav.encoders import Encoder
 from kbnav.errors import DataError
 from kbnav.journal import write_whole
+from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.fuse.evidence import kinds
-from kbnav.planning.fuse.reading import Reader
+from kbnav.planning.fuse.evidence import KINDS, kinds
+from kbnav.planning.fuse.reading import Reader, open_reader
 from kbnav.planning.fuse.telling import Telling
 from kbnav.planning.fuse.training import Trained
 from kbnav.planning.fuse.weighing import Weights
@@ -23,9 +24,10 @@ from kbnav.planning.open import encoder_of
 from kbnav.planning.ranker import Ranker
 from kbnav.planning.schema import PathSchema
 from kbnav.planning.scorer import Training
+from kbnav.settings import Settings
 from kbnav.trained import CARD, Card, Question, check_files, check_schema, digests, read_card
 
-PLANNER, LEARNED, CROSS = "planner", "fuse.json", "cross"
+PLANNER, LEARNED = "planner", "fuse.json"
 
 
 def encoder_for(skb: SKB, name: str = "") -> Encoder:
@@ -53,13 +55,12 @@ def save(
     """Write the folder; the card last. ``data`` has the SHA-256 of the questions' files by their datasets' names."""
     found.planner.save(folder / "model" / PLANNER, "exact")
     learned: dict[str, Any] = {
-        "kinds": kinds(cross=found.reader is not None),
+        "kinds": kinds(found.readers),
         "weights": asdict(found.weights),
         "telling": {"shares": dict(sorted(found.telling.shares.items())), "unmet": found.telling.unmet},
     }
-    if found.reader is not None:
-        learned["longest"] = found.reader.longest
-        found.reader.copy_to(folder / "model" / CROSS)
+    for reader in found.readers:
+        reader.copy_to(folder / "model" / reader.kind)
     write_whole(folder / "model" / LEARNED, json.dumps(learned, ensure_ascii=False, indent=1) + "\n")
     card = Card(
         kind="fuse",
@@ -68,7 +69,7 @@ def save(
         relations=skb.relational_text is not None,
         base=encoder.name,
         base_sha256="",
-        settings={},
+        settings={"evidence": kinds(found.readers)},
         data=dict(data),
         training=tuple(training),
         validation=tuple(validation),
@@ -93,23 +94,23 @@ class Opened(NamedTuple):
     planner: Ranker
     telling: Telling
     weights: Weights
-    reader: Reader | None
+    readers: Sequence[Reader]
 
 
-def load(folder: Path, skb: SKB) -> Opened:
+def load(folder: Path, kb: SkbKB, settings: Settings) -> Opened:
     """Read what ``save`` wrote. Raises UsageError for another SKB's schema, DataError where it is damaged."""
-    card = read_card(folder, "fuse")
+    skb, card = kb.skb, read_card(folder, "fuse")
     check_schema(folder, card, skb.meta.name, PathSchema.of(skb).sha256)
     check_files(folder / "model", card.files)
     planner = Ranker.load(folder / "model" / PLANNER, skb, encoder_for(skb, card.base))
     try:
         found: dict[str, Any] = json.loads((folder / "model" / LEARNED).read_bytes())
-        longest = int(found.get("longest", 0))
-        if tuple(found["kinds"]) != kinds(cross=longest > 0):
-            raise DataError(f"{folder}: its weights are of other evidence; train it again")
+        known, more = found["kinds"][: len(KINDS)], found["kinds"][len(KINDS) :]
         weights = Weights(*(tuple(found["weights"][part]) for part in ("plain", "sure")))
         telling = Telling(found["telling"]["shares"], found["telling"]["unmet"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder / 'model' / LEARNED}: {error!r}") from error
-    reader = Reader(skb, folder / "model" / CROSS, longest) if longest else None
-    return Opened(card, planner, telling, weights, reader)
+    if tuple(known) != KINDS:
+        raise DataError(f"{folder}: its weights are of other evidence; train it again")
+    readers = [open_reader(kb, folder / "model" / kind, settings) for kind in more]
+    return Opened(card, planner, telling, weights, readers)

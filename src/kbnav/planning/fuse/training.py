@@ -41,7 +41,7 @@ class Trained:
     weights: Weights
     before: dict[str, float]
     after: dict[str, float]
-    reader: Reader | None = None
+    readers: Sequence[Reader] = ()
 
 
 def train(
@@ -51,9 +51,9 @@ def train(
     judged: Sequence[Sequence[Asked]],
     progress: Progress = lambda stage, done, total: None,  # noqa: ARG005
     *,
-    reader: Reader | None = None,
+    readers: Sequence[Reader] = (),
 ) -> Trained:
-    """Learn from sets of questions, and choose the weights on sets of others; with a ``reader``, that of its word too.
+    """Learn from sets of questions, and choose the weights on sets of others, those of what ``readers`` say among them.
 
     Where there are several sets of each, as many, those of one place are worded alike; then each validation question
     is ranked twice: by the planner that learned from all sets, and by one that has not met its wording. So the weights
@@ -71,13 +71,13 @@ def train(
     known: list[Judged] = []
     for place, questions in enumerate(judged):
         for one in [planner, *apart[place : place + 1]]:
-            gatherer = Gatherer(skb, one, telling, reader=reader)
+            gatherer = Gatherer(skb, one, telling, readers=readers)
             for question in questions:
                 known.append(_judged(skb, gatherer, question))
                 progress("weights", len(known), total)
-    first = start(cross=reader is not None)
+    first = start(readers)
     weights = fit(known, first)
-    return Trained(planner, telling, weights, _scores(known, first), _scores(known, weights), reader)
+    return Trained(planner, telling, weights, _scores(known, first), _scores(known, weights), readers)
 
 
 def _examples(skb: SKB, questions: Sequence[Asked]) -> Iterator[Example]:
