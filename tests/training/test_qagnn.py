@@ -13,9 +13,14 @@ import numpy as np
 import pytest
 import torch
 
-from kbnav.errors import UsageError
+from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
+from kbnav.planning.fuse.evidence import start
+from kbnav.planning.fuse.reading import open_reader
+from kbnav.planning.fuse.saved import save
+from kbnav.planning.fuse.training import train as train_fuse
+from kbnav.planning.training import Asked
 from kbnav.retrieval.build import build_retriever
 from kbnav.retrieval.cross_candidates import Found
 from kbnav.retrieval.qagnn import tensors
@@ -103,3 +108,24 @@ def test_what_cannot_be_learned_from_ends_with_one_line_and_nothing_written(hall
     with pytest.raises(UsageError, match="no answer of a training question is among its candidates"):
         train_qagnn(task(hall, unknown, out, SCHEDULE), OPTIONS)
     assert not out.exists()
+
+
+def test_what_it_says_is_evidence_of_plan_fuse(hall: SkbKB, trained: Path, tmp_path: Path):
+    text = asked(50, 51)[0][1]
+    ranking = build_retriever("qagnn", hall, Settings(), {"trained": str(trained), "depth": 20}).retrieve(text, 20)
+    some = [ranking.nodes[place] for place in (0, 5, -1)]
+    reader = open_reader(hall, trained, Settings())
+    nodes = np.array([hall.skb.number(one.id) for one in some] + [hall.skb.number("r59")])
+    best, middle, least = (one.score for one in some)
+    assert reader.evidence(text, nodes, np.zeros(4)) == pytest.approx([1, (middle - least) / (best - least), 0, 0])
+
+    learned, judged = ([Asked(text, wanted) for _, text, wanted, _ in asked(*part)] for part in ((0, 4), (40, 50)))
+    encoder, out = hall.skb.vectors.encoder, tmp_path / "fused"
+    fused = train_fuse(hall.skb, encoder, [learned], [judged], readers=[reader])
+    assert fused.weights.plain[-1] > start([reader]).plain[-1]  # it is right more often than what was set by hand
+    save(out, hall.skb, fused, encoder, data={}, training=(), validation=(), seconds=1)
+    assert read_card(out).settings["evidence"][-1] == "qagnn"
+    assert hits(hall, "plan-fuse", trained=str(out)) > 0.8
+    (out / "model" / "qagnn" / "model" / "network.safetensors").write_bytes(b"")
+    with pytest.raises(DataError, match="not those that were written"):
+        hits(hall, "plan-fuse", trained=str(out))

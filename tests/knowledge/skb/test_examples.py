@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +23,18 @@ ADJECTIVE = """\
 00000004 00 s 01 fine(p) 0 001 & 00000005 a 0000 | of good quality
 00000005 00 a 02 good 0 sound 0 002 ! 00000006 a 0101 ! 00000006 a 0202 | not bad; "good"; "it is sound
 00000006 00 a 02 bad 0 unsound 0 000 | not good
+"""
+RELEASE = """\
+-----BEGIN PGP SIGNED MESSAGE-----
+Hash: SHA256
+
+Origin: Debian
+Version: 12.9
+Date: Sat, 11 Jan 2025 10:00:00 UTC
+SHA256:
+ 0123 99 main/binary-amd64/Packages
+-----BEGIN PGP SIGNATURE-----
+Version: GnuPG v2
 """
 CONTROL = """\
 Package: mutt
@@ -116,6 +130,18 @@ def test_what_is_no_example_stays_in_the_gloss(tmp_path: Path) -> None:
         thing, good = (skb.documents[skb.number(node)] for node in ("n00000002", "a00000005"))
         assert (thing["definition"], thing["examples"]) == ('whatever is; (`a "thing"\' is a word)', ["that thing"])
         assert (good["definition"], good["examples"]) == ('not bad; "it is sound', ["good"])
+
+
+def test_the_package_index_says_what_it_was_made_of_and_another_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "InRelease").write_text(RELEASE)
+    digest = hashlib.sha256(CONTROL.encode()).hexdigest()
+    made = [sys.executable, str(EXAMPLES / "debian_packages.py"), str(tmp_path / "out"), "--sha256"]
+    ended = subprocess.run([*made, "0" * 64], input=CONTROL, text=True, capture_output=True, check=False)
+    assert (ended.returncode, digest in ended.stderr, (tmp_path / "out").exists()) == (1, True, False)
+    command = [*made, digest, "--release", str(tmp_path / "InRelease")]
+    subprocess.run(command, check=True, input=CONTROL, text=True, capture_output=True)
+    said = json.loads((tmp_path / "out" / "source.json").read_text())
+    assert said == {"origin": "Debian", "version": "12.9", "date": "Sat, 11 Jan 2025 10:00:00 UTC", "sha256": digest}
 
 
 def test_the_package_index(tmp_path: Path) -> None:

@@ -79,7 +79,8 @@ class GraphReader(Reader):
     def __init__(self, kb: SkbKB, folder: Path, card: Card, settings: Settings) -> None:
         """Raises UsageError for another schema or encoder and where torch is missing, DataError where it is damaged."""
         super().__init__(folder, card)
-        self._skb, self._system = kb.skb, build_qagnn(kb, settings, QAGNNOptions(trained=str(folder)))
+        options = QAGNNOptions(trained=str(folder), depth=card.pool)
+        self._skb, self._system = kb.skb, build_qagnn(kb, settings, options)
         self._scores = lru_cache(_QUESTIONS_KEPT)(self._scored)  # a training asks for those of a question again
 
     def evidence(self, question: str, nodes: npt.NDArray[np.int64], likely: Floats) -> Floats:  # noqa: ARG002
