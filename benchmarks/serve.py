@@ -4,8 +4,8 @@
 
 The server runs in a process of its own on the bundled mirror, with a scripted model over HTTP that takes ``--delay``
 seconds for each reply, of which a question needs four. Each session asks one question and follows its events. Beside
-them: the same questions one after another, which is what a session alone waits. At the end what the databases of
-sessions and answers have grown by.
+them: the same questions one after another, which is what a session alone waits. At the end what a database of servers
+has grown by: sessions, answers, and the whole runs, which are files here and are counted as they would be kept there.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -77,14 +78,14 @@ def main() -> None:
 
 
 def kept(home: Path) -> int:
-    """Bytes of the databases of sessions and answers."""
+    """Bytes of sessions, answers and compressed runs."""
     found = 0
     for name in ("web.sqlite", "sessions.sqlite"):
         with closing(sqlite3.connect(home / name)) as database:
             found += database.execute(
                 "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
             ).fetchone()[0]
-    return found
+    return found + sum(len(zlib.compress(file.read_bytes())) for file in (home / "runs").glob("*.json"))
 
 
 def show(what: str, times: list[tuple[float, float]], wall: float) -> None:

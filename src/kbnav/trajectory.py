@@ -396,11 +396,17 @@ def find_run(name: str, folder: Path) -> Path:
 def load_run(path: Path) -> Run:
     """Read a saved run. Raises UsageError where there is none and DataError where it is not one."""
     try:
-        run: Run = _adapter(Run).validate_json(path.read_bytes())
+        return parse_run(path.read_bytes(), str(path))
     except OSError as error:
         raise UsageError(f"cannot read the run {path}: {error.strerror}") from error
+
+
+def parse_run(document: bytes, name: str) -> Run:
+    """A run of its JSON; ``name`` says which. Raises DataError where it is none."""
+    try:
+        run: Run = _adapter(Run).validate_json(document)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise DataError(f"{path} is not a saved run: {where + ': ' if where else ''}{first['msg']}") from error
+        raise DataError(f"{name} is not a saved run: {where + ': ' if where else ''}{first['msg']}") from error
     return run

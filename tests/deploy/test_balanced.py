@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -10,6 +13,7 @@ from subprocess import Popen
 from typing import Any
 
 import requests
+from psycopg import connect
 
 from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, until
 from tests.deploy.balancer import balanced
@@ -76,6 +80,7 @@ def test_servers_are_replaced_one_by_one_and_no_question_is_lost(tmp_path: Path,
         model = stack.enter_context(Explorer())
         homes = [home(tmp_path, fresh_home, name) for name in ("one", "two")]
         servers = [serve(stack, folder, model, database) for folder in homes]
+        _reads_elsewhere(*(url for url, _ in servers), database)
         url = stack.enter_context(balanced(tmp_path, [url for url, _ in servers]))
         pool = stack.enter_context(ThreadPoolExecutor(4))
         readers = [pool.submit(_keeps_asking, url, 8) for _ in range(4)]
@@ -85,6 +90,35 @@ def test_servers_are_replaced_one_by_one_and_no_question_is_lost(tmp_path: Path,
             serve(stack, folder, model, database, address.rpartition(":")[2])
         texts = [text for reader in readers for text in reader.result(300)]
         assert texts == ["Polonium and radium."] * 32
+
+
+def _reads_elsewhere(one: str, two: str, database: str) -> None:
+    """What one server answered is whole at the other, whose home is another: evidence, files, links; so is its end."""
+    visit = Visit(one)
+    session = visit.session()
+    run = visit.answered(session, MARIE)
+    share = visit("POST", f"/api/runs/{run['id']}/share").json()["share"]
+    paths = [
+        f"/api/runs/{run['id']}/evidence?row=0",
+        f"/api/shared/{share}/evidence?row=1",
+        *(f"/api/sessions/{session}/{form}" for form in ("html", "jsonld", "md", "ipynb")),
+        *(f"/api/results/{run['id']}/{form}" for form in ("csv", "tsv", "json", "nt", "xlsx")),
+        f"/share/{share}",
+    ]
+    here = [visit("GET", path) for path in paths]
+    visit.url = two
+    there = [visit("GET", path) for path in paths]
+    assert [found.status_code for found in (*here, *there)] == [200] * 2 * len(paths)
+    assert [found.content for found in here[:-2]] == [found.content for found in there[:-2]]
+    assert "polonium" in there[0].text
+    environment = {**os.environ, "KBNAV_WEB__DATABASE": database}
+    shown = subprocess.run(
+        [sys.executable, "-m", "kbnav", "show", run["answer"]["run"]], env=environment, capture_output=True, text=True
+    )
+    assert MARIE in shown.stdout, shown.stderr
+    assert visit("DELETE", f"/api/sessions/{session}").status_code == 204
+    with connect(database) as looked:
+        assert looked.execute("SELECT count(*) FROM web_saved").fetchone() == (0,)
 
 
 def _keeps_asking(url: str, times: int) -> list[str]:

@@ -7,12 +7,15 @@ from pathlib import Path
 
 from kbnav.apps.web.database import open_sqlite
 from kbnav.apps.web.keeping import StoredResult
+from kbnav.apps.web.saved import SavedFiles
 from kbnav.apps.web.store import DAY, Store, StoredRun
 
 
 def test_questions_without_a_session_are_forgotten_unless_somebody_shares_or_judges_them(tmp_path: Path):
     with open_sqlite(tmp_path / "web.sqlite") as database:
-        store = Store(database)
+        (tmp_path / "saved plain.json").touch()
+        (tmp_path / "saved shared.json").touch()
+        store = Store(database, SavedFiles(tmp_path))
         store.set_up()
         ages = {"plain": 2.0, "new": 0.5, "shared": 2.0, "judged": 2.0, "under way": 2.0, "of a session": 2.0}
         for name, days in ages.items():
@@ -27,7 +30,8 @@ def test_questions_without_a_session_are_forgotten_unless_somebody_shares_or_jud
         store.results.add(StoredResult("plain", "alice", "mini", "en", "", {}))  # made now, as by a query run by hand
         store.share("shared", "share-1")
         store.opinions.keep("judged", "up", "")
-        assert store.delete_old(DAY) == ["saved plain"]
+        store.delete_old(DAY)
+        assert [file.stem for file in tmp_path.glob("*.json")] == ["saved shared"]
         assert [name for name in ages if store.run(name) is None] == ["plain"]
         assert [name for name in ages if not store.events(name)] == ["plain"]
         assert store.results.owner("plain") == "alice"
@@ -43,7 +47,7 @@ def test_a_question_of_a_session_that_was_deleted_meanwhile_is_not_taken(tmp_pat
         store = Store(database)
         store.set_up()
         session = store.add_session("alice", "mini", "spinach", "m")
-        assert store.delete_session(session) == []
+        store.delete_session(session)
         run = StoredRun(
             "n", session.id, "alice", "mini", "s", "m", "?", "queued", "w", 0.0, False, None, time.time(), None
         )  # fmt: skip

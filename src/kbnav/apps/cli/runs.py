@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kbnav.apps.cli import completion
 from kbnav.apps.cli.arguments import JsonOption, load
+
+if TYPE_CHECKING:
+    from kbnav.settings import Settings
+    from kbnav.trajectory import Run
 
 
 def show(
@@ -27,14 +32,33 @@ def show(
     from rich.console import Console
 
     from kbnav.apps.console import print_run
-    from kbnav.trajectory import find_run, load_run, to_json
+    from kbnav.trajectory import to_json
 
     settings = load()
-    saved = load_run(find_run(run, settings.home / "runs"))
+    saved = _found(run, settings)
     if as_json:
         print(to_json(saved))
         return
     print_run(Console(), saved, settings.endpoints.query_page)
+
+
+def _found(name: str, settings: Settings) -> Run:
+    """The run that a file holds, or, by its whole id, the database that servers share. Raises UsageError."""
+    from kbnav.errors import UsageError
+    from kbnav.trajectory import find_run, load_run
+
+    try:
+        return load_run(find_run(name, settings.home / "runs"))
+    except UsageError:
+        if not settings.web.database.get_secret_value():
+            raise
+        from kbnav.apps.web.server import open_store
+
+        with ExitStack() as stack:
+            saved = open_store(settings, stack)[0].saved.find(name)
+        if saved is None:
+            raise
+        return saved
 
 
 RunName = Annotated[
@@ -58,10 +82,9 @@ def export(
     from kbnav.apps.cli.transcript import write_transcript
     from kbnav.knowledge.open import open_kb
     from kbnav.run_evidence import run_evidence
-    from kbnav.trajectory import find_run, load_run
 
     settings = load()
-    saved = load_run(find_run(run, settings.home / "runs"))
+    saved = _found(run, settings)
     page = settings.endpoints.query_page
     if evidence:
         with open_kb(load(kb=str(saved.settings.get("kb") or settings.kb))) as base:
@@ -80,10 +103,9 @@ def cite(
     """Say how to cite a saved answer: question, knowledge base and its state, system, versions, date and query."""
     from kbnav.apps.console import printable
     from kbnav.citation import asked_with, bibtex, citation, knowledge_base, link_of
-    from kbnav.trajectory import find_run, load_run
 
     settings = load()
-    saved = load_run(find_run(run, settings.home / "runs"))
+    saved = _found(run, settings)
     page = settings.endpoints.query_page
     if as_json:
         told = {

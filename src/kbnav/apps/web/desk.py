@@ -17,6 +17,7 @@ from kbnav.agents.common.agent import Agent
 from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web.database import open_sqlite
 from kbnav.apps.web.runner import Runner
+from kbnav.apps.web.saved import SavedFiles
 from kbnav.apps.web.service import Service, served
 from kbnav.apps.web.store import Store
 from kbnav.errors import LimitReached, StopRun
@@ -24,7 +25,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.settings import Settings
 from kbnav.stopping import Brake
 from kbnav.systems import SystemEntry
-from kbnav.trajectory import Run, load_run
+from kbnav.trajectory import Run
 
 T = TypeVar("T")
 DATABASE = "mcp.sqlite"
@@ -82,7 +83,10 @@ class Desk:
             raise
         if answer.get("status", "failed") in ("failed", "stopped"):
             raise StopRun(answer["note"])
-        return load_run(self._service.settings.home / "runs" / f"{answer['run']}.json")
+        saved = self._store.saved.find(answer["run"])
+        if saved is None:
+            raise StopRun("the run was deleted as soon as it ended")
+        return saved
 
     async def call(self, context: Any, work: Callable[[], T]) -> T:
         """What a tool brings; each model's call that it makes counts as a question of the visitor's.
@@ -131,7 +135,7 @@ def open_desk(settings: Settings, kb: KnowledgeBase, system: str = "") -> Iterat
     """
     entries = offered_at(kb, system)
     with open_sqlite(settings.home / DATABASE) as database:
-        store = Store(database)
+        store = Store(database, SavedFiles(settings.home / "runs"))
         store.set_up()
         yield Desk(Service(settings, [served(kb.name, kb, settings, entries)]), store)
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Literal
 
 from kbnav.apps.sharing.crate import Told
 from kbnav.apps.sharing.written import SharedForm, written
+from kbnav.apps.web.saved import Saved
 from kbnav.apps.web.store import Session, StoredRun
-from kbnav.trajectory import load_run
 
 Form = Literal["json", "md", "ipynb", "html", "jsonld", "zip"]
 MEDIA: Mapping[Form, str] = {
@@ -48,11 +47,11 @@ def notebook(session: Session, runs: Sequence[Kept]) -> str:
 
 
 def shared(
-    home: Path, runs: Sequence[StoredRun], form: SharedForm, query_page: str, hide: Callable[[str], str]
+    saved: Saved, runs: Sequence[StoredRun], form: SharedForm, query_page: str, hide: Callable[[str], str]
 ) -> bytes | None:
     """The saved runs as one page, as JSON-LD, or as a crate with both; None where none is kept any more."""
-    paths = [home / "runs" / f"{run.answer['run']}.json" for run in runs if run.answer and run.answer.get("run")]
-    told = [Told(load_run(path)) for path in paths if path.is_file()]
+    found = (saved.find(run.answer["run"]) for run in runs if run.answer and run.answer.get("run"))
+    told = [Told(record) for record in found if record]
     return written(told, form, query_page, hide) if told else None
 
 

@@ -28,7 +28,7 @@ from kbnav.apps.web.results import result_of
 from kbnav.apps.web.service import Service, line
 from kbnav.apps.web.store import Session, Status, Store, StoredEvent, StoredRun, unguessable
 from kbnav.apps.web.telling import Tell, Teller, answer_data, failed_answer
-from kbnav.apps.web.watch import BROKEN, Live, Watch, delete_saved
+from kbnav.apps.web.watch import BROKEN, Live, Watch
 from kbnav.errors import Busy, DataError, KbnavError, LimitReached, NotOffered, Stopped, StopRun
 from kbnav.hearing import heard_by
 from kbnav.knowledge.service.watching import watched_by
@@ -38,7 +38,7 @@ from kbnav.retrieval.attempt import attempt as retrieve
 from kbnav.session import Chat, attempt
 from kbnav.settings import OFFLINE
 from kbnav.stopping import ON_REQUEST, Brake
-from kbnav.trajectory import Attempt, Turn, Usage, save_run
+from kbnav.trajectory import Attempt, Turn, Usage
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -210,7 +210,7 @@ class Runner:
         """Delete a session with all that belongs to it; a question under way is stopped."""
         for run in self._store.runs(session.id):
             self.stop(run)
-        delete_saved(self._service.settings.home, self._store.delete_session(session))
+        self._store.delete_session(session)
         self._saver.delete_thread(session.id)
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[StoredEvent | None]:
@@ -328,14 +328,13 @@ class Runner:
             _LOG.error("run: %s", self._hide.hidden(repr(error)))
             status, answer = "failed", failed_answer(BROKEN)
         if not self._store.end(run.id, self.worker, status, self._hide.hidden_in(answer)):
-            self._forget_if_gone(run, answer.get("run"))
+            self._forget_if_gone(run, answer.get("run", ""))
         self._metrics.question(run, status, time.time() - run.made, live.record)
 
-    def _forget_if_gone(self, run: StoredRun, saved: str | None = None) -> None:
+    def _forget_if_gone(self, run: StoredRun, saved_id: str = "") -> None:
         """Leave nothing of a run whose session was deleted while it was answered."""
         if self._store.run(run.id) is None:
-            delete_saved(self._service.settings.home, [saved] if saved else [])
-            self._store.forget_run(run.id)
+            self._store.forget_run(run.id, saved_id)
             self._saver.delete_thread(run.session)
 
     def _attempt(self, live: Live, teller: Teller) -> Attempt:
@@ -361,7 +360,7 @@ class Runner:
         live.record = ended.run
         if isinstance(ended.failure, DataError):
             served.guard.damaged(ended.failure)
-        save_run(ended.run, served.settings.home / "runs")
+        self._store.saved.keep(run.id, ended.run)
         result = result_of(ended.run.outcome.table, ended.run.outcome.ranking)
         if result:
             kept = StoredResult(run.id, run.owner, run.kb, ended.run.language, run.session, result.to_document())

@@ -21,6 +21,7 @@ from kbnav.apps.web.opening import PAUSE
 from kbnav.apps.web.parts import HERE, Parts
 from kbnav.apps.web.refusals import add_refusals
 from kbnav.apps.web.runner import Runner
+from kbnav.apps.web.saved import SavedFiles, SavedRows
 from kbnav.apps.web.security import Gate, checked
 from kbnav.apps.web.service import open_service
 from kbnav.apps.web.store import Store
@@ -40,15 +41,16 @@ DESCRIPTION = "Ask questions of knowledge bases, watch how they are answered, an
 def open_store(settings: Settings, stack: ExitStack) -> tuple[Store, BaseCheckpointSaver[Any]]:
     """Where sessions are kept: PostgreSQL where it is configured, else SQLite. Raises UsageError."""
     saver: BaseCheckpointSaver[Any]
-    url = settings.web.database.get_secret_value()
+    url, files = settings.web.database.get_secret_value(), SavedFiles(settings.home / "runs")
     if url:
         pool = stack.enter_context(open_postgres(url))
         with alone(pool):
-            store, saver = Store(PostgresDatabase(pool)), postgres_sessions(pool)
+            shared = PostgresDatabase(pool)
+            store, saver = Store(shared, SavedRows(shared, before=files)), postgres_sessions(pool)
             store.set_up()
     else:
         database: SqliteDatabase = stack.enter_context(open_sqlite(settings.home / DATABASE))
-        store, saver = Store(database), stack.enter_context(sqlite_sessions(settings.home))
+        store, saver = Store(database, files), stack.enter_context(sqlite_sessions(settings.home))
         store.set_up()
     return store, saver
 

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from kbnav.apps.web import edits, keeping, logouts, opinions
+from kbnav.apps.web import edits, keeping, logouts, opinions, saved
 from kbnav.apps.web.database import Database
 from kbnav.apps.web.edits import Edits
 from kbnav.apps.web.keeping import Results, forget_rows
 from kbnav.apps.web.logouts import Logouts
 from kbnav.apps.web.opinions import Opinions
+from kbnav.apps.web.saved import Saved, SavedRows
 from kbnav.postgres import Rows, Run
 
 Status = Literal["queued", "running", "done", "failed", "stopped"]
@@ -46,6 +47,7 @@ _SCHEMA = (
     *opinions.SCHEMA,
     *edits.SCHEMA,
     *logouts.SCHEMA,
+    *saved.SCHEMA,
 )
 
 
@@ -104,12 +106,13 @@ def unguessable(prefix: str) -> str:
 
 
 class Store:
-    """Every statement on the database; those on results, opinions and logouts by subject."""
+    """Every statement on the database; those on results, opinions, logouts and saved runs by subject."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, records: Saved | None = None) -> None:
+        """``records`` keeps runs whole; by default the database does."""
         self._run, self._together = database.run, database.together
         self.results, self.opinions, self.logouts = Results(database), Opinions(database), Logouts(database)
-        self.edits = Edits(database)
+        self.edits, self.saved = Edits(database), records or SavedRows(database)
 
     def set_up(self) -> None:
         """Make the tables that are missing."""
@@ -150,8 +153,8 @@ class Store:
         """Call a session something else."""
         self._run("UPDATE web_sessions SET title = ? WHERE id = ?", (title, session_id))
 
-    def delete_session(self, session: Session) -> list[str]:
-        """Forget a session with all that belongs to it; the ids under which its runs were saved as files.
+    def delete_session(self, session: Session) -> None:
+        """Forget a session with all that belongs to it.
 
         The lock keeps its owner from asking meanwhile. Runs go first: one that ends at this moment has left its last
         event before, or finds itself gone.
@@ -164,7 +167,7 @@ class Store:
             for result in run("DELETE FROM web_results WHERE session = ? RETURNING id", (session.id,)):
                 forget_rows(run, result[0])
             run("DELETE FROM web_sessions WHERE id = ?", (session.id,))
-        return _saved(runs)
+            self._forget_saved(run, runs)
 
     def add_run(self, new: StoredRun, *, at_once: int, a_day: int) -> Refusal | None:
         """Keep a new run; why not, where its owner has reached a limit, or its session is gone or at another question.
@@ -254,8 +257,8 @@ class Store:
                 run(_ADD_EVENT, (run_id, json.dumps({"kind": "end", "status": status, "answer": answer}), run_id))
         return bool(ended)
 
-    def forget_run(self, run_id: str) -> None:
-        """Forget what a run has left behind, whose session was deleted meanwhile."""
+    def forget_run(self, run_id: str, saved_id: str) -> None:
+        """Forget what a run has left behind, whose session was deleted meanwhile; it may be saved under an id."""
         for table, column in (
             ("web_events", "run"),
             ("web_opinions", "run"),
@@ -264,6 +267,7 @@ class Store:
         ):
             self._run(f"DELETE FROM {table} WHERE {column} = ?", (run_id,))
         forget_rows(self._run, run_id)
+        self.saved.forget(self._run, run_id, saved_id)
 
     def ask_to_stop(self, run_id: str) -> None:
         """Tell the worker of a run, wherever it is, to stop it."""
@@ -317,11 +321,10 @@ class Store:
         )
         return [StoredEvent(number, json.loads(data)) for number, data in rows]
 
-    def delete_old(self, age: float) -> list[str]:
+    def delete_old(self, age: float) -> None:
         """Forget, after ``age`` seconds, that something was asked, and questions without a session and their results.
 
-        Those that are shared, or that somebody has an opinion of, are kept. Gives the ids under which the runs were
-        saved as files.
+        Those that are shared, or that somebody has an opinion of, are kept.
         """
         before = (time.time() - age,)
         kept = "SELECT id FROM web_runs WHERE share IS NOT NULL UNION SELECT run FROM web_opinions"
@@ -335,7 +338,12 @@ class Store:
                 for table in ("web_events", "web_edits"):
                     run(f"DELETE FROM {table} WHERE run = ?", (run_id,))
             run("DELETE FROM web_asked WHERE made < ?", before)
-        return _saved(runs)
+            self._forget_saved(run, runs)
+
+    def _forget_saved(self, run: Run, runs: Rows) -> None:
+        """Forget whole runs, of rows of id and answer; one that never began was not saved."""
+        for run_id, answer in runs:
+            self.saved.forget(run, run_id, (json.loads(answer) or {}).get("run", ""))
 
 
 EMPTY_SESSIONS = 20
@@ -362,9 +370,3 @@ def _after_the_last(run: Run, new: StoredRun) -> float:
     rows = run("SELECT MAX(made) FROM web_runs WHERE session = ?", (new.session,)) if new.session else []
     last = rows[0][0] if rows else None
     return new.made if last is None or new.made > last else last + 0.001
-
-
-def _saved(runs: Rows) -> list[str]:
-    """The ids under which runs were saved, of rows of id and answer; one that never began was not."""
-    answers = [json.loads(answer) or {} for _, answer in runs]
-    return [answer["run"] for answer in answers if "run" in answer]

@@ -8,7 +8,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -108,7 +108,7 @@ class Watch:
         if often:
             self._bury()
         if sweep:
-            delete_saved(self._settings.home, self._store.delete_old(DAY))
+            self._store.delete_old(DAY)
         self._beat()
         self._end_broken()
         if often:
@@ -140,12 +140,6 @@ class Watch:
                     else:  # whoever asked it is no longer connected
                         answer = failed_answer("The server was restarted.")
                         self._store.end(run.id, self._worker, "failed", answer)
-
-
-def delete_saved(home: Path, ids: Iterable[str]) -> None:
-    """Delete runs that were saved as files, as far as this server's home has them."""
-    for run_id in ids:
-        (home / "runs" / f"{run_id}.json").unlink(missing_ok=True)
 
 
 def _no_room(home: Path) -> str:

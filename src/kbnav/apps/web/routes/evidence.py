@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request
@@ -19,7 +18,6 @@ from kbnav.apps.web.store import StoredRun
 from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Link, Provenance
 from kbnav.knowledge.sparql.prefixes import words_of
 from kbnav.run_evidence import query_evidence, run_evidence
-from kbnav.trajectory import load_run
 
 router = APIRouter(prefix="/api", responses=REFUSALS)
 Numbers = Annotated[list[int], Query(max_length=MOST_ROWS, description="Numbers of the rows, from 0 on.")]
@@ -72,10 +70,9 @@ async def _found(request: Request, parts: Any, owner: str, run: StoredRun, wante
 
 def _of_run(parts: Any, served: Any, run: StoredRun, rows: Sequence[int]) -> dict[str, Any]:
     """Of the answer's own query, or its ranking, as they are in the saved run."""
-    path = Path(parts.settings.home) / "runs" / f"{run.answer['run'] if run.answer else ''}.json"
-    if not run.answer or not path.is_file():
+    saved = parts.store.saved.find(run.answer["run"]) if run.answer and run.answer.get("run") else None
+    if saved is None:
         raise HTTPException(404, "this run has no rows, or is not kept any more")
-    saved = load_run(path)
     with served.guard.watching():
         found = run_evidence(served.kb, saved, rows)
     return _document(parts, served, found or Provenance(), answer_table(saved.outcome))

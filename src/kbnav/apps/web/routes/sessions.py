@@ -51,8 +51,7 @@ async def export(session_id: str, form: Form, parts: PartsOf, visitor: VisitorOf
 def _written(parts: Any, session: Session, form: Form, language: str) -> str | bytes | None:
     runs = parts.store.runs(session.id)
     if form in ("html", "jsonld", "zip"):
-        settings = parts.settings
-        return shared(settings.home, runs, form, settings.endpoints.query_page, parts.hide.hidden)
+        return shared(parts.store.saved, runs, form, parts.settings.endpoints.query_page, parts.hide.hidden)
     if form == "json":
         told = [run_data(parts, run, language) for run in runs]
         page = SessionPage(**session_data(session).model_dump(), runs=told)
