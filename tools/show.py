@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -15,6 +16,7 @@ from kbnav.tools.observation import Shown
 
 _COLUMNS = 20
 """Columns of a result that are shown at most."""
+_UNCUT = sys.maxsize
 _IDENTIFIERS = 8
 """Identifiers not shown that are named at most."""
 _RELATIONS = 8
@@ -200,17 +202,22 @@ def table_text(table: AnswerTable, shown: Shown, *, name: str = "") -> str:
 
 
 def rows_text(table: AnswerTable, shown: Shown, *, start: int, contains: str) -> str:
-    """A page of a result's rows from row ``start`` (counted from 1), of those only that hold a text in any case."""
-    lines = [(number, _row_text(row, table, shown)) for number, row in enumerate(table.rows, 1)]
-    wanted = [(number, line) for number, line in lines if contains.casefold() in line.casefold()]
+    """A page of a result's rows from row ``start`` (counted from 1), of those only that hold a text in any case.
+
+    The text is looked for in the whole row, of which long cells and far columns are cut where it is shown.
+    """
+    text = contains.casefold()
+    wanted = [(number, row) for number, row in enumerate(table.rows, 1) if text in _whole_text(row, table).casefold()]
     page: list[str] = []
-    later = [(number, line) for number, line in wanted if number >= start]
-    for number, line in later[: max(1, shown.whole_rows)]:
-        page.append(f"{number}\t{line}")
+    later = [(number, row) for number, row in wanted if number >= start]
+    for number, row in later[: max(1, shown.whole_rows)]:
+        page.append(f"{number}\t{_row_text(row, table, shown)}")
         if sum(len(text.encode()) for text in page) > shown.whole_bytes:
             break
     head = "\t".join(["row", *table.columns[:_COLUMNS]])
-    total = f"{len(wanted)} of {len(lines)} rows contain “{contains}”" if contains else _count(len(lines), "row")
+    total = (
+        f"{len(wanted)} of {len(table.rows)} rows contain “{contains}”" if contains else _count(len(table.rows), "row")
+    )
     more = len(later) - len(page)
     total += f"; {more} more after these." if more else "."
     return "\n".join([head, *page, total])
@@ -218,6 +225,10 @@ def rows_text(table: AnswerTable, shown: Shown, *, start: int, contains: str) ->
 
 def _row_text(row: Sequence[Cell], table: AnswerTable, shown: Shown) -> str:
     return "\t".join(cell_text(cell, table, shown.cell) for cell in row[:_COLUMNS])
+
+
+def _whole_text(row: Sequence[Cell], table: AnswerTable) -> str:
+    return "\t".join(cell_text(cell, table, _UNCUT) for cell in row)
 
 
 def _ends(lines: Sequence[str], shown: Shown) -> tuple[int, int]:

@@ -35,11 +35,15 @@ def show_rows(context: Context, thought: str, result: int = 0, start: int = 1, c
     if table is None:  # the run was killed and goes on
         table = context.tables[query] = context.kb.execute_query(query, language=context.language)
     ids = [table.entity(cell) for row in _wanted(table, start, contains, context.shown) for cell in row]
-    missing = [one for one in dict.fromkeys(ids) if one and one not in table.labels][:_LABELLED]
+    missing = [one for one in dict.fromkeys(ids) if one and one not in table.labels]
     if missing:
-        names = asked_by(context.kb, query).labels(missing, language=context.language)
+        names = asked_by(context.kb, query).labels(missing[:_LABELLED], language=context.language)
         table = context.tables[query] = replace(table, labels={**table.labels, **names})
-    return Observation(f"Result {number}:\n" + rows_text(table, context.shown, start=start, contains=contains))
+    text = f"Result {number}:\n" + rows_text(table, context.shown, start=start, contains=contains)
+    nameless = len(missing) - _LABELLED
+    if nameless <= 0:
+        return Observation(text)
+    return Observation(f"{text}\nThe names of {nameless} entities are not known yet: call again to look at more.")
 
 
 def _wanted(table: AnswerTable, start: int, contains: str, shown: Shown) -> Sequence[tuple[Cell, ...]]:

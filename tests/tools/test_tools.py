@@ -6,29 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from kbnav.answers import AnswerTable, Term
 from kbnav.errors import UnknownId
-from kbnav.knowledge.base import Entity, Entry, KnowledgeBase, Qualifier, SearchResult, Statement, Value
+from kbnav.knowledge.base import Entity, Entry, Qualifier, SearchResult, Statement, Value
 from kbnav.knowledge.wikidata.entities import without_unknown
 from kbnav.tools.get_entry import get_entry
-from kbnav.tools.observation import Context, Observation, Shown
+from kbnav.tools.observation import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.show import entry_text, search_text, statement_lines, table_text
 from kbnav.tools.toolbox import WIKIDATA_TOOLS, Toolbox
-from kbnav.trajectory import Call, Step
-
-QUESTION = "Which elements were discovered by Marie Curie?"
-
-
-@pytest.fixture
-def context(mini_kb: KnowledgeBase) -> Context:
-    return Context(mini_kb, QUESTION, "en", prune_by_ranking(Shown()), seen=QUESTION)
-
-
-def use(context: Context, tool: str, **arguments: object) -> Observation:
-    toolbox = Toolbox.for_kb(context.kb)
-    thought, values = toolbox.validate(tool, {"thought": "why", **arguments})
-    return toolbox.run(context, tool, thought, values)
+from tests.tools.using import table, use
 
 
 def test_a_tool_whose_capability_is_missing_is_not_offered(context):
@@ -218,17 +204,6 @@ def test_labels_come_in_the_language_of_the_question(mini_kb):
     assert "Q979 (Polonium)" in use(context, "execute_query", query="SELECT ?x { ?x wdt:P61 wd:Q7186 }").text
 
 
-def table(columns: str, *rows: tuple[object, ...], **labels: str) -> AnswerTable:
-    terms = [
-        tuple(
-            None if cell is None else Term("uri" if str(cell).startswith("http") else "literal", str(cell))
-            for cell in row
-        )
-        for row in rows
-    ]
-    return AnswerTable(tuple(columns.split()), tuple(terms), labels=labels)
-
-
 Q = "http://www.wikidata.org/entity/"
 
 
@@ -264,44 +239,6 @@ def test_entities_inside_a_text_are_labelled_too(context):
     query = 'SELECT (GROUP_CONCAT(STR(?x); separator=", ") AS ?all) { ?x wdt:P61 wd:Q7186 }'
     line = use(context, "execute_query", query=query).text.splitlines()[-2]
     assert sorted(line.split(", ")) == ["Q1128 (radium)", "Q979 (polonium)"]
-
-
-def numbered(context: Context, query: str) -> Context:
-    context.number = 3
-    seen = use(context, "execute_query", query=query)
-    step = Step(3, Call("execute_query", {"query": query}), seen.text, rows=seen.rows)
-    return replace(context, number=4, ran={3: step})
-
-
-def test_a_long_result_is_paged_and_filtered_without_a_new_query(context):
-    again = numbered(context, "SELECT ?n ?x { ?x wdt:P1086 ?n } ORDER BY ?n ?x")
-    rows = again.tables[again.ran[3].call.arguments["query"]].rows
-    again = replace(again, kb=Labels(context.kb))
-    page = use(again, "show_rows", start=2).text.splitlines()
-    assert page[:2] == ["Result 3:", "row\tn\tx"]
-    assert page[2].startswith(f"2\t{rows[1][0].value}\t{rows[1][1].entity_id} (")
-    assert len(page) == 2 + 30 + 1
-    assert page[-1] == f"{len(rows)} rows; {len(rows) - 31} more after these."
-    found = use(again, "show_rows", contains="POLONIUM").text.splitlines()
-    assert found[2].endswith("\t84\tQ979 (polonium)")
-    assert found[-1] == f"1 of {len(rows)} rows contain “POLONIUM”."
-    assert use(again, "show_rows", result=9).text == "There is no result 9 with rows. Results with rows: 3."
-    assert use(context, "show_rows").text == "No query has had rows yet."
-
-
-def test_a_query_run_once_more_is_not_sent_but_makes_its_result_the_last(context):
-    again = numbered(context, "SELECT ?x { ?x wdt:P61 wd:Q7186 }")
-    again = replace(again, kb=Labels(context.kb))
-    told = use(again, "execute_query", query=" SELECT ?x  { ?x wdt:P61 wd:Q7186 }")
-    assert (told.rows, told.text.split(". ")[0]) == (2, "This is result 3 again")
-
-
-class Labels:
-    """A knowledge base that gives labels and nothing else."""
-
-    def __init__(self, kb: KnowledgeBase) -> None:
-        self.labels = kb.labels
-        self.capabilities = kb.capabilities
 
 
 def test_what_was_asked_before_reaches_pruning_and_the_default_phrase_of_neighbors(mini_kb):

@@ -1,0 +1,15 @@
+"""The context of a tool on the bundled mirror."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.tools.observation import Context, Shown
+from kbnav.tools.prune import prune_by_ranking
+from tests.tools.using import QUESTION
+
+
+@pytest.fixture
+def context(mini_kb: KnowledgeBase) -> Context:
+    return Context(mini_kb, QUESTION, "en", prune_by_ranking(Shown()), seen=QUESTION)
