@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Images of Python set it for their layers' sake; here every process of a test would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test slow-test attack-test long-test kill-test train-test model-test engine-test deploy-test scale-demo lint bench wheel-test bare-test cassettes site vendor picture cut release lock clean
 
