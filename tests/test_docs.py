@@ -78,6 +78,7 @@ def test_the_page_on_python_does_what_it_says(monkeypatch, tmp_path, mini_home, 
 RUN = [page for page in OTHERS if commands(page, "sh") or any(kind == "console" for kind, _ in fenced(page))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
 def test_every_command_of_a_page_runs_in_turn_and_prints_what_the_page_shows(
     page, monkeypatch, tmp_path, mini_home, capsys

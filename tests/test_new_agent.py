@@ -58,6 +58,7 @@ def fresh(tmp_path: Path) -> Path:
     return script
 
 
+@pytest.mark.slow
 def test_the_page_ends_in_an_answer_and_in_scores_in_a_fresh_environment(folder: Path, fresh: Path):
     assert len(blocks(PAGE, "python")[0].splitlines()) < 40
     (folder / "my_agent.py").write_text(blocks(PAGE, "python")[0])

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ GROUP: Any = typer.main.get_command(app)
 COMMANDS = list(commands(GROUP))
 
 
+@cache
 def said(*arguments: str) -> str:
     result = CliRunner().invoke(app, [*arguments], prog_name="kbnav")
     assert result.exit_code == 0, result.output

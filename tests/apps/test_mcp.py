@@ -118,14 +118,19 @@ async def said(url: str, *questions: str, token: str = "") -> list[tuple[bool, s
     return await called(url, ASK, *({"question": text} for text in questions), token=token)
 
 
-async def called(url: str, tool: str, *given: dict[str, Any], token: str = "") -> list[tuple[bool, str]]:
-    """What calls of a tool bring that are made at once: whether it is an error, and the text."""
+async def called(
+    url: str, tool: str, *given: dict[str, Any], token: str = "", at_once: int = 20
+) -> list[tuple[bool, str]]:
+    """What calls of a tool bring, ``at_once`` of them side by side: whether it is an error, and the text."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=60) as http,
         Client(streamable_http_client(f"{url}/mcp", http_client=http)) as client,
     ):
-        found = await asyncio.gather(*(client.call_tool(tool, arguments) for arguments in given))
+        found = []
+        for start in range(0, len(given), at_once):
+            some = given[start : start + at_once]
+            found += await asyncio.gather(*(client.call_tool(tool, arguments) for arguments in some))
         return [(bool(one.is_error), one.content[0].text) for one in found]
 
 

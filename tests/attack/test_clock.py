@@ -44,6 +44,7 @@ class Clock:
         assert self.slept < 600, "it waits for ever"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", [Rules(requests=3), Rules(errors=2), Rules(seconds=30.0)])
 @pytest.mark.parametrize("jumps", [(YEAR, -YEAR), (-YEAR, YEAR), (YEAR, -2 * YEAR), (-3600.0, 0.0)])
 @pytest.mark.parametrize("within", [False, True], ids=["between requests", "within a request"])

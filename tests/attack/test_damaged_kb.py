@@ -26,6 +26,7 @@ def spoil(folder: Path, name: str) -> None:
     path.write_bytes(b"#" * path.stat().st_size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["text/meta.json", "names/names.json", "vectors/vectors.npy", "graph/out-start.npy", "nodes/ids-order.npy"]
 )

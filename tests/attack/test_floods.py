@@ -19,6 +19,7 @@ STREAMS = 200
 MIB = 1 << 20
 
 
+@pytest.mark.slow
 def test_two_hundred_open_streams_hold_up_nobody_and_each_hears_the_end(fresh_home: Path):
     with (
         Explorer(held=0) as model,

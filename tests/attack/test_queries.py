@@ -147,10 +147,8 @@ def test_the_check_refuses_them_for_either_kind_of_store(trap: tuple[str, list[s
 def test_none_passes_over_mcp(mini_kb: KnowledgeBase, tmp_path: Path, trap: tuple[str, list[str]]):
     place, seen = trap
     queries = [{"query": query, "thought": ""} for query in (*hostile(place), *HARMLESS)]
-    told: list[tuple[bool, str]] = []
     with served(Settings(home=tmp_path), mini_kb) as url:
-        for start in range(0, len(queries), 4):
-            told += asyncio.run(called(url, "execute_query", *queries[start : start + 4]))
+        told = asyncio.run(called(url, "execute_query", *queries, at_once=4))
     assert [text for wrong, text in told[: -len(HARMLESS)] if not wrong] == []
     assert [text for wrong, text in told[-len(HARMLESS) :] if wrong] == []
     assert seen == []

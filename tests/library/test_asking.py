@@ -147,6 +147,7 @@ def test_a_stream_tells_of_calls_steps_and_the_answer_and_ends_when_it_is_left(k
         next(kbnav.stream(" ", kb=kb))
 
 
+@pytest.mark.slow
 def test_what_strict_types_let_a_caller_write_works(monkeypatch: pytest.MonkeyPatch, mini_home: Path):
     monkeypatch.setenv("KBNAV_HOME", str(mini_home))
     with kbnav.open() as kb:

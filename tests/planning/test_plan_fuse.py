@@ -301,6 +301,7 @@ def test_the_weights_follow_the_confidence_of_the_plan() -> None:
     assert fit([], start) == start
 
 
+@pytest.mark.slow
 def test_the_command_trains_and_says_what_is_wrong(
     market: Market, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

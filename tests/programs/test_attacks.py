@@ -57,6 +57,7 @@ def _give(server: socket.socket) -> None:
             connection.sendall(CANARY.encode())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", ATTACKS)
 def test_no_hostile_program_escapes_or_hangs(group, hostile, limited, canaries):
     """Every program in one of the sandboxes; ``make long-test`` tries it in the other."""

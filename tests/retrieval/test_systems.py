@@ -344,6 +344,7 @@ def test_without_names_graph_rank_ranks_by_text(related: SkbKB):
     assert trace.steps[1].nodes == ()
 
 
+@pytest.mark.slow
 def test_graph_rank_answers_on_hetionet(shared_data: Path, tmp_path: Path):
     """Answers counted from the edges' file: the genes bound by both of two compounds."""
     folder = shared_data / "hetionet"

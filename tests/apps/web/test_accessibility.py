@@ -47,6 +47,7 @@ def faults(page: Page) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing_from_the_empty_page_to_an_answer_and_its_sharing(look: Page, server: Server):
     look.goto(server.url)
     look.wait_for_selector(".welcome button")
@@ -71,6 +72,7 @@ def test_axe_finds_nothing_from_the_empty_page_to_an_answer_and_its_sharing(look
     assert faults(look) == []
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing_in_what_opens(look: Page, server: Server):
     look.goto(server.url)
     ask(look, MARIE)
@@ -95,6 +97,7 @@ def test_axe_finds_nothing_in_what_opens(look: Page, server: Server):
     assert faults(look) == []
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing_on_the_other_pages(look: Page, server: Server):
     look.goto(f"{server.url}/api")
     look.wait_for_selector("details.operation")

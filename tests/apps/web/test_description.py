@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import not_a_server_error
@@ -14,6 +15,7 @@ EXAMPLES = 8
 """Requests made up for each operation."""
 
 
+@pytest.mark.slow
 def test_no_made_up_request_breaks_the_server_or_is_answered_otherwise_than_described(server: Server):
     visit = Visit(server.url)
     described = schemathesis.openapi.from_url(f"{server.url}/openapi.json")

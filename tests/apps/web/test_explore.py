@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import pytest
+
 from kbnav.knowledge.base import KnowledgeBase
 from tests.apps.web.parts import Server, Visit
 from tests.apps.web.test_accessibility import faults, look  # noqa: F401 - a fixture
@@ -91,6 +93,7 @@ def test_what_is_not_there_and_what_is_anothers(visit: Visit, server: Server):
     assert visit("GET", "/entry/demo/made_by").url.endswith("/explore/demo?relation=made_by")
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing_wherever_one_looks(look: Page, server: Server):  # noqa: F811 - the fixture
     look.goto(server.url)
     look.select_option("#kb", "demo")

@@ -120,6 +120,7 @@ def test_a_run_is_followed_to_its_end(page: Page, watched):
     thread.join(60)
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing_on_the_pages_of_runs(look: Page, watched):  # noqa: F811 - the fixture
     url, *_ = watched
     look.context.set_extra_http_headers({"Accept-Language": "de"})

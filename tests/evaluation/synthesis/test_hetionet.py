@@ -40,6 +40,7 @@ def tokens(record: dict[str, Any]) -> set[str]:
     return set(re.findall(r"[^\W_]+", json.dumps(record, ensure_ascii=False).casefold()))
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_a_walk_over_the_file(
     records: dict[str, dict[str, Any]], edges: list[Edge], tmp_path: Path
 ) -> None:

@@ -54,6 +54,7 @@ def test_a_flipped_byte_in_meta_json_a_cut_off_file_and_a_missing_one(tmp_path: 
     assert check(path) == [f"{meta.data}/graph/out-nodes.npy: No such file or directory"]
 
 
+@pytest.mark.slow
 def test_info_of_hetionet(hetionet_path: Path, hetionet_edges: list[tuple[str, str, str]]) -> None:
     found = info(hetionet_path)
     ends = [end for source, _, target in hetionet_edges for end in (source, target)]

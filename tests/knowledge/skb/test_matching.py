@@ -122,6 +122,7 @@ def test_of_a_name_that_very_many_nodes_have_those_with_edges_are_kept(tmp_path:
         assert {"g1", "g2"} <= set(found)
 
 
+@pytest.mark.slow
 def test_only_what_names_do_not_find_is_looked_for_by_embedding(clinic: SkbKB) -> None:
     named = "Which symptoms does malaria have?"
     described = "a mosquito-borne infection by a parasite"

@@ -46,6 +46,7 @@ def triples(quads: Iterable[Quad], subjects: set[Any]) -> dict[str, set[tuple[st
     return found
 
 
+@pytest.mark.slow
 def test_documents_become_the_triples_of_the_official_export(
     shared_data: Path, entity_lines: list[dict[str, Any]]
 ) -> None:
@@ -87,6 +88,7 @@ def comparable(snak: dict[str, Any]) -> Any:
     return snak["snaktype"], snak["property"], value if not isinstance(value, dict) else sorted(value.items())
 
 
+@pytest.mark.slow
 def test_every_entity_document_survives_the_way_to_rdf_and_back(entity_lines: list[dict[str, Any]]) -> None:
     counted: Counter[str] = Counter()
     for document in entity_lines[::5]:
