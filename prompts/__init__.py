@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +61,20 @@ def prompt_hashes(*folders: str) -> dict[str, str]:
     Saved with a run.
     """
     files = {file for one in folders for file in (FOLDER / one).glob("*.md")}
-    files |= {FOLDER / name for file in files for name in _INCLUDED.findall(file.read_text(encoding="utf-8"))}
+    files |= {FOLDER / name for file in files for name in _content(file)[1]}
     return {
-        (path.relative_to(FOLDER) if path.is_relative_to(FOLDER) else path).as_posix(): hashlib.sha256(
-            path.read_bytes()
-        ).hexdigest()
+        (path.relative_to(FOLDER) if path.is_relative_to(FOLDER) else path).as_posix(): _content(path)[0]
         for path in sorted(files)
     }
+
+
+def _content(path: Path) -> tuple[str, frozenset[str]]:
+    """The SHA-256 of a prompt file, and the names of those that it includes; read again only where it has changed."""
+    now = path.stat()
+    return _read(path, now.st_mtime_ns, now.st_size)
+
+
+@lru_cache(256)
+def _read(path: Path, changed: int, size: int) -> tuple[str, frozenset[str]]:  # noqa: ARG001 - the file as it was then
+    data = path.read_bytes()
+    return hashlib.sha256(data).hexdigest(), frozenset(_INCLUDED.findall(data.decode()))

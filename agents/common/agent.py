@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.demonstrations import Demonstrations
 from kbnav.agents.common.objecting import Critic
-from kbnav.agents.machine import Ending, Machine, Policy, RunContext
-from kbnav.knowledge.base import KnowledgeBase
+from kbnav.agents.machine import Ending, Machine, Policy, RunContext, State
+from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.service.metering import Meter, metered
 from kbnav.models.prices import price_of
 from kbnav.notes import Notes
 from kbnav.prompts import prompt_hashes
-from kbnav.settings import Settings
+from kbnav.settings import OFFLINE, Settings
 from kbnav.tools.observation import Context, Pruner, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import FINISH, SHOW_ROWS, Toolbox
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.graph.state import CompiledStateGraph
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ class Agent:
     """What judges a finish before it ends a run, where the settings want that."""
     demonstrations: Demonstrations | None = None
     """Examples in its prompts."""
+    _graphs: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def tools(self) -> Toolbox:
@@ -76,7 +82,14 @@ class Agent:
         return RunContext(
             Context(kb, question, language, self.prune, self.shown, meter=meter, given=given, notes=self.notes),
             until=until,
+            at_hand=self.model == OFFLINE and is_mirror(self.kb.state()),
         )
+
+    def graph(self, checkpointer: BaseCheckpointSaver[Any]) -> CompiledStateGraph[State, RunContext, State, State]:
+        """The machine as a graph whose states are kept; made once, because that takes as long as an easy question."""
+        if checkpointer not in self._graphs:
+            self._graphs[checkpointer] = self.machine.graph(checkpointer)
+        return self._graphs[checkpointer]  # type: ignore[no-any-return]
 
     def prompt_hashes(self) -> dict[str, str]:
         """SHA-256 of the agent's prompt files, and of the examples in them."""

@@ -49,6 +49,10 @@ class RunContext:
     tell: Callable[[Event], None] = unheard
     until: float | None = None
     """When the run is to be over, by ``time.monotonic``; None: whenever it is."""
+    at_hand: bool = False
+    """Whether all that is asked is here and takes moments, or looks at the brake by itself, as a mirror's queries do.
+
+    Then a node is waited for to its end: a thread for each would wait for its turn twice where others are at work."""
 
     @property
     def seconds_left(self) -> float | None:
@@ -68,7 +72,11 @@ class RunContext:
         if self.brake is None:
             return call()
         self.brake.check(used)
-        return self.brake.run(call)
+        if not self.at_hand:
+            return self.brake.run(call)
+        result = self.brake.within(call)
+        self.brake.check()
+        return result
 
 
 def run_side_by_side(

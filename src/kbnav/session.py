@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.checkpoint.serde.base import SerializerProtocol
+    from langgraph.types import StateSnapshot
     from psycopg_pool import ConnectionPool
 
 Listener = Callable[[Event], None]
@@ -147,12 +148,16 @@ class Chat:
         checkpointer: BaseCheckpointSaver[Any],
         *,
         kept_every: float = KEPT_EVERY,
+        begun: bool = True,
     ) -> None:
-        """Open the session ``session_id``, new or old; ``kept_every`` is for runs that ask no model."""
+        """Open the session ``session_id``, new or old; ``kept_every`` is for runs that ask no model.
+
+        Of these, ``begun`` says whether a question is kept as soon as it is asked, or is by whoever asks.
+        """
         self.id = session_id
-        self._kept_every = kept_every
+        self._kept_every, self._begun = kept_every, begun
         self._agent = agent
-        self._machine = agent.machine.graph(checkpointer)
+        self._machine = agent.graph(checkpointer)
         self._config = {"configurable": {"thread_id": session_id}}
 
     @property
@@ -163,14 +168,15 @@ class Chat:
     @property
     def history(self) -> list[Turn]:
         """The turns that ended, oldest first."""
-        state = self._machine.get_state(self._config).values  # type: ignore[arg-type]
-        return turns_of(state)
+        return turns_of(self._snapshot().values)
 
     @property
     def unfinished(self) -> str | None:
         """The question that was being worked on when the session was killed, if any."""
-        snapshot = self._machine.get_state(self._config)  # type: ignore[arg-type]
-        return str(snapshot.values["question"]) if snapshot.next and snapshot.values else None
+        return _unfinished(self._snapshot())
+
+    def _snapshot(self) -> StateSnapshot:
+        return self._machine.get_state(self._config)  # type: ignore[arg-type]
 
     def ask(self, question: str, *, on_event: Listener | None = None, brake: Brake | None = None) -> Run:
         """Ask the next question. Raises as ``kbnav.session.ask``."""
@@ -178,9 +184,18 @@ class Chat:
 
     def attempt(self, question: str, *, on_event: Listener | None = None, brake: Brake | None = None) -> Attempt:
         """As ``ask``, but no run is saved, and a failure is given back beside the run."""
-        question = checked_question(question)
-        state = start(question, self.history, self._agent.settings.budget)
-        return self._go(question, state, on_event, brake)
+        return self._ask(checked_question(question), self._snapshot(), on_event, brake)
+
+    def attempt_again(self, question: str, *, on_event: Listener | None = None, brake: Brake | None = None) -> Attempt:
+        """As ``attempt``, but a question that is unfinished is gone on with where it was."""
+        question, snapshot = checked_question(question), self._snapshot()
+        if _unfinished(snapshot) == question:
+            return self._go(question, None, snapshot, on_event, brake)
+        return self._ask(question, snapshot, on_event, brake)
+
+    def _ask(self, question: str, snapshot: StateSnapshot, on_event: Listener | None, brake: Brake | None) -> Attempt:
+        state = start(question, turns_of(snapshot.values), self._agent.settings.budget)
+        return self._go(question, state, snapshot, on_event, brake)
 
     def resume(self, *, on_event: Listener | None = None, brake: Brake | None = None) -> Run:
         """Go on with the unfinished question where it was. Raises UsageError where there is none."""
@@ -188,14 +203,22 @@ class Chat:
 
     def attempt_resume(self, *, on_event: Listener | None = None, brake: Brake | None = None) -> Attempt:
         """As ``resume``, but no run is saved, and a failure is given back beside the run."""
-        question = self.unfinished
+        snapshot = self._snapshot()
+        question = _unfinished(snapshot)
         if question is None:
             raise UsageError(f"nothing to go on with in session {self.id}")
-        return self._go(question, None, on_event, brake)
+        return self._go(question, None, snapshot, on_event, brake)
 
-    def _go(self, question: str, state: State | None, on_event: Listener | None, brake: Brake | None) -> Attempt:
-        agent, history = self._agent, self.history
-        first = self._first(state, _context(agent, question, brake), on_event)
+    def _go(
+        self,
+        question: str,
+        state: State | None,
+        snapshot: StateSnapshot,
+        on_event: Listener | None,
+        brake: Brake | None,
+    ) -> Attempt:
+        agent, history = self._agent, turns_of(snapshot.values)
+        first = self._first(state, snapshot, _context(agent, question, brake), on_event)
 
         def once() -> Attempt:
             again = start(question, history, agent.settings.budget)
@@ -210,20 +233,19 @@ class Chat:
             self._keep("report", {"path": [*run.path], "discarded": [*run.discarded], "outcome": run.outcome})
         return found
 
-    def _first(self, state: State | None, context: RunContext, on_event: Listener | None) -> Attempt:
-        """One run, from ``state``, or from where it was: checkpointed after every node, or now and then.
+    def _first(
+        self, state: State | None, snapshot: StateSnapshot, context: RunContext, on_event: Listener | None
+    ) -> Attempt:
+        """One run, from ``state``, or from where ``snapshot`` was: checkpointed after every node, or now and then.
 
         Where no model is asked a node may take a few milliseconds, and LangGraph would take longer than all of them.
         """
-        node, agent = "think", self._agent
-        if state is None:
-            snapshot = self._machine.get_state(self._config)  # type: ignore[arg-type]
-            node, known = snapshot.next[0], snapshot.values
+        node, agent = snapshot.next[0] if state is None else "think", self._agent
         if agent.model != OFFLINE or node not in get_args(Node):
             return _drive(agent, self._machine, state, context, self._config, on_event)
         if state is None:
-            state = cast("State", known)
-        else:
+            state = cast("State", snapshot.values)
+        elif self._begun:
             self._keep("__start__", state)
         kept = time.monotonic()
 
@@ -283,6 +305,10 @@ def language_of(agent: Agent, question: str) -> str:
     """The language of a question: the settings', or what the text is written in."""
     chosen = agent.settings.language
     return question_language(question) if chosen == "auto" else chosen
+
+
+def _unfinished(snapshot: StateSnapshot) -> str | None:
+    return str(snapshot.values["question"]) if snapshot.next and snapshot.values else None
 
 
 def turns_of(state: Mapping[str, Any]) -> list[Turn]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -51,7 +51,7 @@ class Call:
     turn: int = 0
     problem: str = ""
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The same for two calls that ask for the same thing: Unicode and white space are normalised.
 

@@ -13,9 +13,11 @@ import pickle
 import random
 import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -28,6 +30,7 @@ LOADED = (
     "rich.console", "uvicorn",
 )  # fmt: skip
 """What takes long to import and is not to be killed again and again while it does."""
+NAMES = "modules.json"
 LONGER = 1.25
 """Moments are drawn from the time that the work takes when it is left alone, and a quarter more."""
 
@@ -82,6 +85,31 @@ def kill_often(kind: Kind, kills: int, chance: random.Random, folder: Path) -> t
         ended += 1
         number += 1
     return done, ended
+
+
+def load_as(kind: Kind, folder: Path) -> None:
+    """Load what else the work loads, which is done once for that: kills are for kbnav, not for Python's imports."""
+    folder.mkdir(parents=True)
+    kind.begin(folder)
+    work = kind.work
+    kind.work = lambda: naming(work, folder / NAMES)  # type: ignore[method-assign]
+    run(kind, folder / "said.txt", None)
+    for module in json.loads((folder / NAMES).read_text()):
+        with suppress(ImportError):  # made up by a library for its own use
+            importlib.import_module(module)
+
+
+def naming(work: Callable[[], None], names: Path) -> None:
+    """Do the work, and write now and then which modules are loaded: a server is ended by a signal, and says no more."""
+
+    def write() -> None:
+        while True:
+            (part := names.with_suffix(".part")).write_text(json.dumps(sorted(sys.modules)))
+            part.replace(names)
+            time.sleep(0.1)
+
+    threading.Thread(target=write, daemon=True).start()
+    work()
 
 
 def run(kind: Kind, out: Path, delay: float | None) -> bool:
@@ -183,6 +211,7 @@ def main(name: str, kills: int, seed: int, folder: Path) -> None:
 
     for module in LOADED:
         importlib.import_module(module)
+    load_as(KINDS[name](), folder / "first")
     done, ended = kill_often(KINDS[name](), kills, random.Random(f"{name} {seed}"), folder)
     print(json.dumps({"kills": done, "ended": ended}))
 

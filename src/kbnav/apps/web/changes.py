@@ -12,30 +12,34 @@ class Changes:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._listeners: dict[str, set[asyncio.Event]] = {}
+        self._listeners: dict[tuple[str, bool], set[asyncio.Event]] = {}
 
-    def tell(self, run_id: str) -> None:
-        """From any thread."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._wake, run_id)
+    def tell(self, run_id: str, *, over: bool = False) -> None:
+        """From any thread; ``over`` where nothing more is to come.
 
-    def _wake(self, run_id: str) -> None:
-        for event in self._listeners.get(run_id, ()):
+        The loop is not disturbed where nobody listens: who begins to afterwards looks at what there is by themselves.
+        """
+        for key in ((run_id, False), (run_id, True)) if over else ((run_id, False),):
+            if key in self._listeners and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._wake, key)
+
+    def _wake(self, key: tuple[str, bool]) -> None:
+        for event in self._listeners.get(key, ()):
             event.set()
 
     def wake_all(self) -> None:
         """In the loop: everybody who waits looks again."""
-        for run_id in list(self._listeners):
-            self._wake(run_id)
+        for key in list(self._listeners):
+            self._wake(key)
 
     @contextmanager
-    def listening(self, run_id: str) -> Iterator[asyncio.Event]:
-        """An event that is set whenever there is news."""
-        event = asyncio.Event()
-        self._listeners.setdefault(run_id, set()).add(event)
+    def listening(self, run_id: str, *, to_its_end: bool = False) -> Iterator[asyncio.Event]:
+        """An event that is set whenever there is news, or only ``to_its_end``."""
+        event, key = asyncio.Event(), (run_id, to_its_end)
+        self._listeners.setdefault(key, set()).add(event)
         try:
             yield event
         finally:
-            self._listeners[run_id].discard(event)
-            if not self._listeners[run_id]:
-                del self._listeners[run_id]
+            self._listeners[key].discard(event)
+            if not self._listeners[key]:
+                del self._listeners[key]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Container
+from collections.abc import AsyncGenerator, Container, Mapping
 from contextlib import suppress
 
 from kbnav.apps.web.drafts import EVERY
@@ -27,6 +27,20 @@ async def drafts(live: Live | None, stored: int, news: asyncio.Event) -> AsyncGe
         if data := live.writing.data:
             yield StoredEvent(0, data)
             await asyncio.sleep(EVERY)
+
+
+def here(live: Mapping[str, Live], run_id: str, before: Live | None) -> Live | None:
+    """A run that is answered here, or was to its end; ``before`` is what this said before, if anything."""
+    return live.get(run_id) or (before if before and before.ended else None)
+
+
+def since(live: Live | None, after: int) -> tuple[list[StoredEvent], bool] | None:
+    """The events of a run behind a number, and whether it is over; None where the database must be asked."""
+    if live is None or live.told is None:
+        return None
+    ended = live.ended  # looked at first, so that no event is missed
+    told = live.told if ended is None else [*live.told, ended]
+    return [event for event in told if event.number > after], ended is not None
 
 
 async def left(live: Container[str], run_id: str, news: asyncio.Event) -> None:

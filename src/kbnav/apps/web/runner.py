@@ -21,7 +21,7 @@ from kbnav.agents.common.agent import Agent
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.changes import Changes
 from kbnav.apps.web.drafts import Writing
-from kbnav.apps.web.following import drafts, left
+from kbnav.apps.web.following import drafts, here, left, since
 from kbnav.apps.web.keeping import StoredResult
 from kbnav.apps.web.metrics import Metrics, Uncounted
 from kbnav.apps.web.results import result_of
@@ -196,7 +196,7 @@ class Runner:
         """End a run at once, in whichever process it is."""
         answer = {**failed_answer(ON_REQUEST), "status": "stopped"}
         if self._store.end_queued(run.id, answer):
-            self._changes.tell(run.id)
+            self._changes.tell(run.id, over=True)
         elif live := self._live.get(run.id):
             live.brake.stop()
         elif run.under_way:
@@ -218,12 +218,15 @@ class Runner:
 
         What a model is writing here meanwhile comes as an event ``draft`` of number 0.
         """
+        live: Live | None = None
         with self._changes.listening(run_id) as news:
             while not self.closing.is_set():
                 news.clear()
-                live = self._live.get(run_id)
+                live = here(self._live, run_id, live)
                 stored = live.writing.stored if live else 0
-                events, over = await asyncio.to_thread(self._since, run_id, after)
+                if (known := since(live, after)) is None:
+                    known = await asyncio.to_thread(self._since, run_id, after)
+                events, over = known
                 for event in events:
                     after = event.number
                     yield event
@@ -234,14 +237,20 @@ class Runner:
 
     async def ending(self, run_id: str) -> AsyncGenerator[dict[str, Any] | None]:
         """The answer of a run once it has ended, and None now and then before; what else happens is not looked at."""
-        with self._changes.listening(run_id) as news:
+        live: Live | None = None
+        with self._changes.listening(run_id, to_its_end=True) as news:
             while not self.closing.is_set():
                 news.clear()
-                found = await asyncio.to_thread(self._store.run, run_id)
-                if found is None or not found.under_way:
-                    if found and found.answer is not None:
-                        yield dict(found.answer)
+                live = here(self._live, run_id, live)
+                if live and live.ended:
+                    yield live.ended.data["answer"]
                     return
+                if live is None or live.told is None:
+                    found = await asyncio.to_thread(self._store.run, run_id)
+                    if found is None or not found.under_way:
+                        if found and found.answer is not None:
+                            yield dict(found.answer)
+                        return
                 await left(self._live, run_id, news)
                 yield None
 
@@ -287,7 +296,7 @@ class Runner:
                     self._live.pop(live.run.id, None)
                     self._line.leave(live.place)
                     self._line_changed()
-                self._changes.tell(live.run.id)
+                self._changes.tell(live.run.id, over=True)
 
     def _line_changed(self) -> None:
         """Tell who waits in it, with the lock held."""
@@ -311,6 +320,7 @@ class Runner:
             return
         live.deadline = time.monotonic() + self._limits.question_seconds
         told = self._store.events(run.id)
+        live.told = [*told]
         tell = self._telling(live)
         tell({"kind": "resumed" if told else "started"})
         teller = Teller(tell, max((event.data.get("call", 0) for event in told), default=0))
@@ -327,7 +337,8 @@ class Runner:
         except BaseException as error:  # noqa: BLE001 - whatever it is, who asked is told
             _LOG.error("run: %s", self._hide.hidden(repr(error)))
             status, answer = "failed", failed_answer(BROKEN)
-        if not self._store.end(run.id, self.worker, status, self._hide.hidden_in(answer)):
+        live.ended = self._store.end(run.id, self.worker, status, self._hide.hidden_in(answer))
+        if not live.ended:
             self._forget_if_gone(run, answer.get("run", ""))
         self._metrics.question(run, status, time.time() - run.made, live.record)
 
@@ -349,10 +360,9 @@ class Runner:
                 return retrieve(system, served.kb, settings, run.question, on_step=teller.over, brake=brake)
             if not run.session:
                 return attempt(system, run.question, on_event=teller, history=live.history, brake=brake)
-            chat = Chat(system, run.session, self._saver)
-            if chat.unfinished == run.question:
-                return chat.attempt_resume(on_event=teller, brake=brake)
-            return chat.attempt(run.question, on_event=teller, brake=brake)
+            # The run itself is kept here, and begun again where nothing of it is kept there.
+            chat = Chat(system, run.session, self._saver, begun=False)
+            return chat.attempt_again(run.question, on_event=teller, brake=brake)
 
     def _ended_as(self, live: Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
         """Keep a run's record and its result; how it ended, and what the page shows of it."""
@@ -375,8 +385,11 @@ class Runner:
 
         def tell(data: dict[str, Any]) -> None:
             timed = {**data, "at": round(time.time(), 2)}
-            if not self._store.add_event(live.run.id, self.worker, self._hide.hidden_in(timed)):
+            event = self._store.add_event(live.run.id, self.worker, self._hide.hidden_in(timed))
+            if event is None:
                 live.brake.abandon()
+            elif live.told is not None:
+                live.told.append(event)
             live.writing.over()
             self._changes.tell(live.run.id)
 

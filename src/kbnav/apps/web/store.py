@@ -238,24 +238,24 @@ class Store:
             )
         )
 
-    def end(self, run_id: str, worker: str, status: Status, answer: Mapping[str, Any]) -> bool:
-        """Keep how a run ended, and its last event; False where it has ended, is another worker's now, or is gone."""
+    def end(self, run_id: str, worker: str, status: Status, answer: Mapping[str, Any]) -> StoredEvent | None:
+        """Keep how a run ended; its last event, None where it has ended, is another worker's now, or is gone."""
         return self._end(run_id, status, answer, "worker = ?", worker)
 
     def end_queued(self, run_id: str, answer: Mapping[str, Any]) -> bool:
         """Stop a run that has not begun; False where it has."""
-        return self._end(run_id, "stopped", answer, "status = ?", "queued")
+        return self._end(run_id, "stopped", answer, "status = ?", "queued") is not None
 
-    def _end(self, run_id: str, status: Status, answer: Mapping[str, Any], where: str, value: str) -> bool:
+    def _end(
+        self, run_id: str, status: Status, answer: Mapping[str, Any], where: str, value: str
+    ) -> StoredEvent | None:
         """Both at once: whoever hears of the end finds the run ended, and can ask the next question."""
         with self._together(run_id) as run:
             ended = run(
                 f"UPDATE web_runs SET status = ?, answer = ? WHERE id = ? AND {_UNDER_WAY} AND {where} RETURNING id",
                 (status, json.dumps(answer), run_id, value),
             )
-            if ended:
-                run(_ADD_EVENT, (run_id, json.dumps({"kind": "end", "status": status, "answer": answer}), run_id))
-        return bool(ended)
+            return _add_event(run, run_id, {"kind": "end", "status": status, "answer": answer}) if ended else None
 
     def forget_run(self, run_id: str, saved_id: str) -> None:
         """Forget what a run has left behind, whose session was deleted meanwhile; it may be saved under an id."""
@@ -306,13 +306,11 @@ class Store:
         """Share a run by a link, or no longer."""
         self._run("UPDATE web_runs SET share = ? WHERE id = ?", (share, run_id))
 
-    def add_event(self, run_id: str, worker: str, data: Mapping[str, Any]) -> bool:
-        """Keep an event behind the others of its run; False where that is another worker's now, or is gone."""
+    def add_event(self, run_id: str, worker: str, data: Mapping[str, Any]) -> StoredEvent | None:
+        """Keep an event behind the others of its run; None where that is another worker's now, or is gone."""
         with self._together(run_id) as run:
             mine = run("SELECT id FROM web_runs WHERE id = ? AND worker = ?", (run_id, worker))
-            if mine:
-                run(_ADD_EVENT, (run_id, json.dumps(data), run_id))
-        return bool(mine)
+            return _add_event(run, run_id, data) if mine else None
 
     def events(self, run_id: str, after: int = 0) -> list[StoredEvent]:
         """The events of a run behind a number, in their order."""
@@ -352,10 +350,17 @@ _EMPTY = "title = '' AND NOT EXISTS (SELECT 1 FROM web_runs WHERE web_runs.sessi
 
 
 _ADD_EVENT = (
-    "INSERT INTO web_events (run, number, data) SELECT ?, COALESCE(MAX(number), 0) + 1, ? FROM web_events WHERE run = ?"
+    "INSERT INTO web_events (run, number, data) SELECT ?, COALESCE(MAX(number), 0) + 1, ? FROM web_events "
+    "WHERE run = ? RETURNING number"
 )
 _COUNT = "INSERT INTO web_asked (owner, made) VALUES (?, ?)"
 _COLUMNS = "id, session, owner, kb, system, model, question, status, worker, beat, stopping, share, made, answer"
+
+
+def _add_event(run: Run, run_id: str, data: Mapping[str, Any]) -> StoredEvent:
+    """Keep an event; as it is read again."""
+    text = json.dumps(data)
+    return StoredEvent(int(run(_ADD_EVENT, (run_id, text, run_id))[0][0]), json.loads(text))
 
 
 def _asked_today(run: Run, owner: str) -> int:

@@ -16,7 +16,7 @@ from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.changes import Changes
 from kbnav.apps.web.drafts import Writing
 from kbnav.apps.web.line import Place
-from kbnav.apps.web.store import DAY, Store, StoredRun
+from kbnav.apps.web.store import DAY, Store, StoredEvent, StoredRun
 from kbnav.apps.web.telling import failed_answer
 from kbnav.settings import Settings
 from kbnav.stopping import Brake
@@ -40,7 +40,10 @@ _LOG = logging.getLogger("kbnav.web")
 
 @dataclass
 class Live:
-    """A run of this process; ``deadline`` is set when it begins, ``record`` when it ends."""
+    """A run of this process; ``deadline`` and ``told``, its events, are set when it begins, the rest when it ends.
+
+    ``ended`` is its last event. Whoever follows it here is told of these, and need not ask the database.
+    """
 
     run: StoredRun
     brake: Brake
@@ -48,6 +51,8 @@ class Live:
     writing: Writing
     history: Sequence[Turn] = ()
     deadline: float = field(default=float("inf"))
+    told: list[StoredEvent] | None = None
+    ended: StoredEvent | None = None
     record: Run | None = None
 
 
@@ -128,7 +133,7 @@ class Watch:
         for run_id in list(self._broken):
             self._store.end(run_id, self._worker, "failed", failed_answer(BROKEN))
             self._broken.discard(run_id)
-            self._changes.tell(run_id)
+            self._changes.tell(run_id, over=True)
 
     def _bury(self) -> None:
         """Go on with the questions of workers that are dead."""
