@@ -1,12 +1,13 @@
 """Whether one reader, a knowledge base that hangs, or many readers take the page down: memory, and latency of the rest.
 
     python benchmarks/serve_load.py [--rows 100000] [--downloads 20] [--pages 45] [--forms json csv]
-        [--readers 50 200 1000] [--seconds 60] [--think 60]
+        [--readers 50 200 1000] [--seconds 60] [--think 60] [--varied]
 
 The server is a process of its own. One reader downloads the same result many times at once, while the server's memory
 is looked at; then many pages of a knowledge base that never answers are asked for, and beside them what must answer.
 Last, a simple question is asked once a second, alone and beside many readers (``_readers.py``), who think ``--think``
-seconds on average between two things that they do.
+seconds on average between two things that they do. ``--varied``: not seven questions again and again, but some 270
+different ones (``_varied.py``); of those that are timed each is new to the server.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the tests' client and stub
+
+from benchmarks._varied import varied
 
 from tests.apps.web.parts import Visit, served_process
 from tests.attack.parts import POLONIUM, Hanging
@@ -117,10 +121,10 @@ def answers(url: str) -> dict[str, str]:
     return found
 
 
-def simple(url: str, asked: dict[str, str], seconds: float) -> list[float]:
+def simple(url: str, asked: Iterator[tuple[str, str]], seconds: float) -> list[float]:
     """What simple questions took, asked one a second. Raises AssertionError for one that is not answered as before."""
     visit, taken, until = Visit(url), list[float](), time.perf_counter() + seconds
-    for question, answer in cycle(asked.items()):
+    for question, answer in asked:
         began = time.perf_counter()
         if began > until:
             return sorted(taken)
@@ -132,10 +136,26 @@ def simple(url: str, asked: dict[str, str], seconds: float) -> list[float]:
     return taken
 
 
-def mixed(url: str, process: int, key: str, readers: int, seconds: float, think: float) -> None:
-    """Simple questions alone, and beside readers; where the processors' time went, and the memory minute by minute."""
-    asked = answers(url)
-    alone = simple(url, asked, 30)
+ALONE = 30.0
+"""Seconds for which simple questions are asked before the readers come."""
+
+
+def mixed(
+    url: str, process: int, key: str, readers: int, seconds: float, think: float, questions: dict[str, str]
+) -> None:
+    """Simple questions alone, and beside readers; where the processors' time went, and the memory minute by minute.
+
+    Without ``questions``, seven are asked again and again; else the first of these are timed, and readers ask the rest.
+    """
+    if questions:
+        pairs = list(questions.items())
+        timed, asked = pairs[: len(pairs) // 2], dict(pairs[len(pairs) // 2 :])
+        answers(url)  # whatever has to be loaded for the first question is
+    else:
+        asked = answers(url)
+        timed = list(asked.items())
+    probes = cycle(timed)
+    alone = simple(url, probes, ALONE)
     command = [sys.executable, Path(__file__).with_name("_readers.py"), url, key, str(readers), str(think)]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     used, began, memory = Used(process), time.perf_counter(), list[str]()
@@ -144,7 +164,7 @@ def mixed(url: str, process: int, key: str, readers: int, seconds: float, think:
         load.stdin.flush()  # type: ignore[union-attr]
         beside = []
         while (left := began + seconds - time.perf_counter()) > 0:
-            beside += simple(url, asked, min(60.0, left))
+            beside += simple(url, probes, min(60.0, left))
             memory.append(f"{Memory(process).now():.0f}")
         wall = time.perf_counter() - began
         told = json.loads(load.communicate()[0])
@@ -194,8 +214,10 @@ def main() -> None:
     parser.add_argument("--readers", type=int, nargs="*", default=[50, 200, 1000])
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--think", type=float, default=60.0)
+    parser.add_argument("--varied", action="store_true")
     parser.add_argument("--forms", nargs="+", default=["json", "csv"])
     given = parser.parse_args()
+    questions = varied() if given.varied else {}
     with tempfile.TemporaryDirectory() as home, Hanging() as stuck:
         kbs = ("--kb", "mini", "--kb", "demo", "--kb", stuck.url)
         with served_process(Path(home), *kbs, environment={"KBNAV_LANGUAGE": "en"}) as (url, process):
@@ -206,7 +228,7 @@ def main() -> None:
             if given.pages:
                 hanging(url, stuck.key, given.pages)
             for readers in given.readers:
-                mixed(url, process.pid, stuck.key, readers, given.seconds, given.think)
+                mixed(url, process.pid, stuck.key, readers, given.seconds, given.think, questions)
 
 
 if __name__ == "__main__":

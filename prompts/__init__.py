@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 FOLDER = Path(__file__).resolve().parent
 RESULT = "result"
@@ -58,23 +59,31 @@ def render(name: str | Path, **values: Any) -> str:
 def prompt_hashes(*folders: str) -> dict[str, str]:
     """SHA-256 of every prompt file of these folders, and of what those include; ``.`` has those that all agents share.
 
-    Saved with a run.
+    Saved with a run. A file is read again only where it has changed.
     """
-    files = {file for one in folders for file in (FOLDER / one).glob("*.md")}
-    files |= {FOLDER / name for file in files for name in _content(file)[1]}
-    return {
-        (path.relative_to(FOLDER) if path.is_relative_to(FOLDER) else path).as_posix(): _content(path)[0]
-        for path in sorted(files)
-    }
+    files = {entry.path: _content(entry) for one in folders for entry in os.scandir(FOLDER / one) if _is_prompt(entry)}
+    included = {str(FOLDER / name) for content in files.values() for name in content.includes} - files.keys()
+    files |= {path: _content(path) for path in included}
+    return {content.name: content.sha256 for _, content in sorted(files.items())}
 
 
-def _content(path: Path) -> tuple[str, frozenset[str]]:
-    """The SHA-256 of a prompt file, and the names of those that it includes; read again only where it has changed."""
-    now = path.stat()
-    return _read(path, now.st_mtime_ns, now.st_size)
+def _is_prompt(entry: os.DirEntry[str]) -> bool:
+    return entry.name.endswith(".md")
 
 
-@lru_cache(256)
-def _read(path: Path, changed: int, size: int) -> tuple[str, frozenset[str]]:  # noqa: ARG001 - the file as it was then
-    data = path.read_bytes()
-    return hashlib.sha256(data).hexdigest(), frozenset(_INCLUDED.findall(data.decode()))
+class _Content(NamedTuple):
+    name: str
+    sha256: str
+    includes: frozenset[str]
+
+
+def _content(path: os.PathLike[str] | str) -> _Content:
+    now = os.stat(path)  # noqa: PTH116 - a Path takes longer to make
+    return _read(os.fspath(path), now.st_mtime_ns, now.st_size)
+
+
+@lru_cache(512)
+def _read(path: str, changed: int, size: int) -> _Content:  # noqa: ARG001 - as the file was then
+    file, data = Path(path), Path(path).read_bytes()
+    name = file.relative_to(FOLDER) if file.is_relative_to(FOLDER) else file
+    return _Content(name.as_posix(), hashlib.sha256(data).hexdigest(), frozenset(_INCLUDED.findall(data.decode())))

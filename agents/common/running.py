@@ -87,7 +87,8 @@ def run_side_by_side(
     for call in calls:
         run.tell(Event("call", call=call))
     numbered = list(enumerate(calls, start=first))
-    with ThreadPoolExecutor(max_workers=len(calls)) if len(calls) > 1 else _Inline() as pool:
+    beside = len(calls) > 1 and not run.at_hand
+    with ThreadPoolExecutor(max_workers=len(calls)) if beside else _Inline() as pool:
         futures = [
             pool.submit(copy_context().run, _run_one, number, call, toolbox, context)
             for (number, call), context in zip(numbered, contexts, strict=True)
@@ -119,7 +120,7 @@ def _contexts(calls: Sequence[Call], state: State, tools: Context) -> list[Conte
 
 
 class _Inline(Executor):
-    """Runs a single call in the caller's thread: starting a thread for it costs more than the call's own overhead."""
+    """Runs calls in the caller's thread: starting a thread costs more than a call's own overhead."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future: Future[T] = Future()

@@ -28,6 +28,10 @@ class Database(Protocol):
         """The rows of a statement, or those of its RETURNING."""
         ...
 
+    def in_turn(self, lock: str, statement: str, values: Sequence[object] = ()) -> Rows:
+        """As ``run``, but one after another with all others of the same ``lock``, as of ``together``."""
+        ...
+
     def together(self, lock: str) -> AbstractContextManager[Run]:
         """Several statements as one: all of them or none, and one after another with all others of the same ``lock``.
 
@@ -47,6 +51,10 @@ class SqliteDatabase:
         """As the protocol says."""
         with self._lock:
             return self._execute(statement, values)
+
+    def in_turn(self, lock: str, statement: str, values: Sequence[object] = ()) -> Rows:  # noqa: ARG002 - there is one
+        """As the protocol says."""
+        return self.run(statement, values)
 
     @contextmanager
     def together(self, lock: str) -> Iterator[Run]:  # noqa: ARG002 - a file has one writer, so there is one lock
@@ -70,6 +78,11 @@ class PostgresDatabase:
         """As the protocol says."""
         with self._pool.connection() as connection:
             return execute(connection, statement, values)
+
+    def in_turn(self, lock: str, statement: str, values: Sequence[object] = ()) -> Rows:
+        """As the protocol says."""
+        with self.together(lock) as run:
+            return run(statement, values)
 
     @contextmanager
     def together(self, lock: str) -> Iterator[Run]:

@@ -110,7 +110,7 @@ class Store:
 
     def __init__(self, database: Database, records: Saved | None = None) -> None:
         """``records`` keeps runs whole; by default the database does."""
-        self._run, self._together = database.run, database.together
+        self._run, self._in_turn, self._together = database.run, database.in_turn, database.together
         self.results, self.opinions, self.logouts = Results(database), Opinions(database), Logouts(database)
         self.edits, self.saved = Edits(database), records or SavedRows(database)
 
@@ -255,7 +255,8 @@ class Store:
                 f"UPDATE web_runs SET status = ?, answer = ? WHERE id = ? AND {_UNDER_WAY} AND {where} RETURNING id",
                 (status, json.dumps(answer), run_id, value),
             )
-            return _add_event(run, run_id, {"kind": "end", "status": status, "answer": answer}) if ended else None
+            text = json.dumps({"kind": "end", "status": status, "answer": answer})
+            return StoredEvent(run(_ADD_EVENT, (run_id, text, run_id))[0][0], json.loads(text)) if ended else None
 
     def forget_run(self, run_id: str, saved_id: str) -> None:
         """Forget what a run has left behind, whose session was deleted meanwhile; it may be saved under an id."""
@@ -308,9 +309,9 @@ class Store:
 
     def add_event(self, run_id: str, worker: str, data: Mapping[str, Any]) -> StoredEvent | None:
         """Keep an event behind the others of its run; None where that is another worker's now, or is gone."""
-        with self._together(run_id) as run:
-            mine = run("SELECT id FROM web_runs WHERE id = ? AND worker = ?", (run_id, worker))
-            return _add_event(run, run_id, data) if mine else None
+        text = json.dumps(data)
+        rows = self._in_turn(run_id, _ADD_OWN_EVENT, (run_id, text, run_id, run_id, worker))
+        return StoredEvent(int(rows[0][0]), json.loads(text)) if rows else None
 
     def events(self, run_id: str, after: int = 0) -> list[StoredEvent]:
         """The events of a run behind a number, in their order."""
@@ -349,18 +350,13 @@ EMPTY_SESSIONS = 20
 _EMPTY = "title = '' AND NOT EXISTS (SELECT 1 FROM web_runs WHERE web_runs.session = web_sessions.id)"
 
 
-_ADD_EVENT = (
-    "INSERT INTO web_events (run, number, data) SELECT ?, COALESCE(MAX(number), 0) + 1, ? FROM web_events "
-    "WHERE run = ? RETURNING number"
+_NEXT_EVENT = (
+    "INSERT INTO web_events (run, number, data) SELECT ?, COALESCE(MAX(number), 0) + 1, ? FROM web_events WHERE run = ?"
 )
+_ADD_EVENT = f"{_NEXT_EVENT} RETURNING number"
+_ADD_OWN_EVENT = f"{_NEXT_EVENT} HAVING EXISTS (SELECT 1 FROM web_runs WHERE id = ? AND worker = ?) RETURNING number"
 _COUNT = "INSERT INTO web_asked (owner, made) VALUES (?, ?)"
 _COLUMNS = "id, session, owner, kb, system, model, question, status, worker, beat, stopping, share, made, answer"
-
-
-def _add_event(run: Run, run_id: str, data: Mapping[str, Any]) -> StoredEvent:
-    """Keep an event; as it is read again."""
-    text = json.dumps(data)
-    return StoredEvent(int(run(_ADD_EVENT, (run_id, text, run_id))[0][0]), json.loads(text))
 
 
 def _asked_today(run: Run, owner: str) -> int:
