@@ -71,6 +71,14 @@ def test_waiting_for_a_turn_is_not_counted_as_the_querys_time(mini: Path):
     pool.close()
 
 
+def test_the_start_of_its_process_is_not_counted_as_the_querys_time(mini: Path, tmp_path: Path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text("import time\ntime.sleep(1.3)\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    pool = QueryPool(mini / TRIPLES, size=1, timeout=1.0, memory_limit=1 << 30)
+    assert pool.query(QUICK, "json", "json").body == b'{"head":{},"boolean":true}'
+    pool.close()
+
+
 @pytest.mark.parametrize("form", ["json", "csv", "xml", "tsv"])
 def test_a_result_is_stopped_while_it_is_written(one: QueryPool, form):
     began = time.monotonic()

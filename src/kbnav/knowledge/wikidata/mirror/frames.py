@@ -7,8 +7,8 @@ from typing import IO, Literal
 
 Form = Literal["json", "xml", "csv", "tsv", "ntriples", "turtle", "rdfxml"]
 """How a result is written."""
-RESULT, SYNTAX, FAILED, BROKEN, SIZE, GONE = range(6)
-"""Kinds of a reply; ``GONE`` is none, for a child that has ended."""
+RESULT, SYNTAX, FAILED, BROKEN, SIZE, GONE, READY = range(7)
+"""Kinds of a reply; ``GONE`` is none, for a child that has ended, ``READY`` the first word of one that has begun."""
 _LENGTH = struct.Struct("!BQ")
 
 

@@ -2,12 +2,14 @@
 
 The store's engine does not stop a query by itself, and running out of memory would end the process. So a query runs in
 a child (``worker``): past its time the child is killed, past its memory it dies, and the pool starts another. Waiting
-for a child does not count as the query's time, and has its own limit. A query that takes long gives way to others.
+for a child does not count as the query's time, and has its own limit; nor does its start, which on a busy machine may
+take longer than a query may: each new child would be killed in its turn. A query that takes long gives way to others.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -24,6 +26,7 @@ from kbnav.knowledge.wikidata.mirror.frames import (
     BROKEN,
     FAILED,
     GONE,
+    READY,
     RESULT,
     SIZE,
     SYNTAX,
@@ -39,13 +42,15 @@ MOST_BYTES = 64 << 20
 """Bytes of a result; as much as is taken from a query service."""
 LONG = 1.0
 """Seconds after which a query gives way to others."""
-_NICE = 10
+_NICE = 19
 _ALARM = getattr(signal, "SIGALRM", -1)
 """What ends a child by itself, some time after its time."""
 _LOOK = 0.2
 """Seconds between looks at whether a query is still wanted."""
 _ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
 """Of a child's own: by default each of its threads sets aside 64 MiB of the address space that is limited."""
+_START = 60.0
+"""Seconds that a child may take to start."""
 _KEPT_SECONDS = 30.0
 """Seconds for which a child is kept that no query needs."""
 
@@ -213,7 +218,9 @@ class _Child:
     def __init__(self, command: list[str]) -> None:
         # What its engine prints when memory runs out would only clutter the server's output.
         self._lock = threading.Lock()
-        self._killed = self._behind = False
+        self._killed = self._behind = self._ready = False
+        self._began: float | None = None
+        """When its query began; None while it starts."""
         self.idle_since = 0.0
         self._process = subprocess.Popen(
             command,
@@ -230,6 +237,7 @@ class _Child:
 
     def ask(self, request: dict[str, Any], timeout: float, unwanted: Gone) -> Result:
         done, why = threading.Event(), list[QueryError]()
+        self._began = time.monotonic() if self._ready else None
         watch = threading.Thread(target=self._watch, args=(done, timeout, unwanted, why), daemon=True)
         watch.start()
         kind, body = self._exchange(request | {"timeout": timeout})
@@ -254,11 +262,14 @@ class _Child:
 
     def _watch(self, done: threading.Event, timeout: float, unwanted: Gone, why: list[QueryError]) -> None:
         """End a query that takes too long or is not wanted any more, and put one that takes long behind others."""
-        began = time.monotonic()
-        while not done.wait(max(0.0, min(_LOOK, began + timeout - time.monotonic()))):
-            taken, over = time.monotonic() - began, None
+        asked = time.monotonic()
+        while not done.wait(max(0.0, min(_LOOK, (self._began or math.inf) + timeout - time.monotonic()))):
+            began, now, over = self._began, time.monotonic(), None
+            taken = now - began if began is not None else 0.0
             if taken >= timeout:
                 over = _too_long(timeout)
+            elif began is None and now >= asked + _START:
+                over = QueryError("busy", f"it is too busy: no process could be started in {_START:g} s")
             elif unwanted():
                 over = QueryError("stopped", STOPPED)
             with self._lock:
@@ -297,6 +308,9 @@ class _Child:
             return GONE, b""
         try:
             write_frame(self._process.stdin, 0, json.dumps(request).encode())
+            if not self._ready:
+                self._ready = (read_frame(self._process.stdout) or (GONE, b""))[0] == READY
+                self._began = time.monotonic()
             return read_frame(self._process.stdout) or (GONE, b"")
         except OSError:  # the pipe broke
             return GONE, b""

@@ -16,7 +16,16 @@ from typing import IO, Any
 from pyoxigraph import BlankNode, NamedNode, QueryResultsFormat, QueryTriples, RdfFormat, Store, Triple
 
 from kbnav.knowledge.sparql.ordering import order_joins
-from kbnav.knowledge.wikidata.mirror.frames import BROKEN, FAILED, RESULT, SIZE, SYNTAX, read_frame, write_frame
+from kbnav.knowledge.wikidata.mirror.frames import (
+    BROKEN,
+    FAILED,
+    READY,
+    RESULT,
+    SIZE,
+    SYNTAX,
+    read_frame,
+    write_frame,
+)
 from kbnav.knowledge.wikidata.mirror.functions import functions
 
 _GRAPH_FORMS = frozenset({"ntriples", "turtle", "rdfxml"})
@@ -42,6 +51,7 @@ def _serve(path: str, memory_limit: int) -> None:
     """
     requests, replies = sys.stdin.buffer, sys.stdout.buffer
     store = None
+    write_frame(replies, READY, b"")
     while (frame := read_frame(requests)) is not None:
         request = json.loads(frame[1])
         _stop_after(request["timeout"] + _GRACE_SECONDS)
