@@ -1,8 +1,8 @@
-"""What knowledge bases that do not fit here need, worked out from measured figures and stated assumptions.
+"""The laws of measured figures, and what knowledge bases that do not fit here need by them and by stated assumptions.
 
-See ``scale.py --arithmetic``. A figure of another size lies on the line through the smallest and the largest that were
-measured, or, where it grows faster than that (a power above 1.1), on the power law; more words a node add what they
-added where the same size was measured with two lengths.
+See ``scale.py --fit`` and ``--arithmetic``. A figure of another size lies on the line through the smallest and the
+largest that were measured, or, where it grows faster than that (a power above 1.1), on the power law; more words a node
+add what they added where the same size was measured with two lengths.
 """
 
 from __future__ import annotations
@@ -22,6 +22,24 @@ RATES = (1, 100, 10_000)
 """Questions a minute."""
 MONTH = 730
 """Hours."""
+EDGES = 20
+"""Of a made-up node."""
+WIDTH = 384
+"""Numbers of a vector."""
+_SEARCHES = (
+    "open CPU ms", "neighbours CPU ms", "two hops CPU ms", "text CPU ms", "text in a type of 3 % CPU ms",
+    "vectors, exact CPU ms", "vectors in a type of 3 % CPU ms",
+)  # fmt: skip
+SHOWN: Mapping[str, Sequence[str]] = {
+    "build": (
+        "build CPU s", "build memory MiB", "disk MiB", "graph MiB", "documents MiB", "text MiB", "vectors MiB",
+    ),
+    "use": _SEARCHES,
+    "approximate": ("build CPU s", "build memory MiB", "disk MiB", "recall@20", "vectors CPU ms"),
+    "lance": ("write CPU s", "write memory MiB", "disk MiB"),
+    "lance-use": _SEARCHES,
+}  # fmt: skip
+"""What the table of laws has, by step: figures that other work on the machine changes little."""
 
 
 def fitted(found: Mapping[int, float]) -> tuple[float, float, float]:
@@ -60,8 +78,39 @@ class Law:
         return found
 
 
+def print_laws(measured: Measured) -> None:
+    """Markdown, a line a figure: its values by size, and the law of sizes with the usual number of words."""
+    words = max({one["words"] for one in measured}, key=lambda n: sum(one["words"] == n for one in measured))
+    ours = [one for one in measured if one["words"] == words]
+    sizes = sorted({one["nodes"] for one in ours})
+    print(f"{words} words a node, {EDGES} edges, vectors of {WIDTH} made-up numbers\n")
+    print(f"| figure | {' | '.join(f'{size:,}' for size in sizes)} | law |\n|---{'|---:' * len(sizes)}|---|")
+    for step, names in SHOWN.items():
+        rows = {one["nodes"]: one["figures"] for one in ours if one["step"] == step}
+        for name in names:
+            found = {size: rows[size][name] for size in sizes if name in rows.get(size, {})}
+            if found:
+                values = " | ".join(_digits(found[size]) if size in found else "–" for size in sizes)
+                print(f"| {step}: {name} | {values} | {law_in_words(found)} |")
+
+
+def _digits(value: float) -> str:
+    """Four of them, or as many as there are before the point."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def law_in_words(found: Mapping[int, float]) -> str:
+    """The power, what it means, and how far off it is; empty where one size was measured."""
+    if len(found) < 2 or min(found.values()) <= 0:
+        return ""
+    _, power, off = fitted(found)
+    kind = "linear" if 0.9 <= power <= 1.1 else "constant" if abs(power) <= 0.1 else "power"
+    told = f", off {off:.0%}" if len(found) > 2 else ", two sizes"
+    return f"n^{power:.2f} ({kind}){told}"
+
+
 def print_arithmetic(measured: Measured) -> None:
-    """All tables."""
+    """All tables, as Markdown has them."""
     assumed = json.loads(ASSUMED.read_text())
     law = Law(measured)
     sizes = ", ".join(f"{size:,}" for size in law.sizes)
@@ -77,11 +126,11 @@ def print_arithmetic(measured: Measured) -> None:
 
 
 def _row(what: str, values: Sequence[float], form: str = ",.0f") -> None:
-    print(f"{what:62}{''.join(f'{value:>14{form}}' for value in values)}")
+    print(f"| {what} | {' | '.join(f'{value:{form}}' for value in values)} |")
 
 
 def _head(what: str, names: Sequence[object]) -> None:
-    print(f"\n{what:62}{''.join(f'{name:>14}' for name in names)}")
+    print(f"\n| {what} | {' | '.join(map(str, names))} |\n|---{'|---:' * len(names)}|")
 
 
 def _print_check(law: Law, known: Mapping[str, Any]) -> None:
@@ -112,7 +161,7 @@ def _print_stores(law: Law, assumed: Mapping[str, Any]) -> None:
     _row("relations of the knowledge base", [kb["relations"] for kb in all_of])
     for what in ("text", "vectors, exact"):
         _row(f"{what}, ms of one processor", at("use", f"{what} CPU ms"), ",.2f")
-    _row("read by a vector search, GiB (one byte a number)", [384 * kb["nodes"] / 2**30 for kb in all_of])
+    _row("read by a vector search, GiB (one byte a number)", [WIDTH * kb["nodes"] / 2**30 for kb in all_of])
     _row("approximate index, GiB", [mib / GIB for mib in at("approximate", "disk MiB")])
     _row("its build, processor hours", [seconds / 3600 for seconds in at("approximate", "build CPU s")])
 
@@ -125,7 +174,7 @@ def _print_stores(law: Law, assumed: Mapping[str, Any]) -> None:
         sum(of) for of in zip(*(at("build", f"{part} MiB") for part in ("graph", "nodes", "names")), strict=True)
     ]
     _row("fetched by each server (graph, ids, names), GiB", [mib / GIB for mib in fetched])
-    _row("read by an exact vector search, GiB", [4 * 384 * kb["nodes"] / 2**30 for kb in all_of])
+    _row("read by an exact vector search, GiB", [4 * WIDTH * kb["nodes"] / 2**30 for kb in all_of])
 
     _head("embedding, and builds on Ray", list(kbs))
     embedding = {name: said[0] for name, said in assumed["embedding"].items()}
@@ -196,7 +245,7 @@ def _print_rates(assumed: Mapping[str, Any]) -> None:
         / asked["SPARQL queries"]
         / asked["core seconds of a query, own endpoint"]
     )
-    print(f"One endpoint of one's own, three quarters used, answers {one:,.0f} questions a minute.")
+    print(f"\nOne endpoint of one's own, three quarters used, answers {one:,.0f} questions a minute.")
     most = limits["query seconds a minute"] / asked["SPARQL queries"] / asked["seconds of a query, Wikidata"]
     print(f"Wikidata's query service lets one client ask {most:.0f} questions a minute.")
 

@@ -8,10 +8,11 @@
 The graph has the proportions of STaRK's MAG with 20 edges a node; ends are drawn so that a few nodes have very many.
 Words are drawn from 100,000 so that the commonest come as often as in English. Vectors of 384 numbers are made up too,
 in groups, as those of texts are: no model is asked. Each step runs in a process of its own. With --save the figures are
-kept, and what is in the file already is not measured again. Memory is the most that is not pages of mapped files,
-which the kernel takes back; 170 MiB of it are the made-up words. The law of a figure is y = c n^p, fitted by least
-squares of the logarithms; "off" is the most that a measured figure differs from it. --arithmetic works out from saved
-figures, and from the assumptions in benchmarks/scale_assumptions.json, what larger knowledge bases need.
+kept, and what is in the file already is not measured again; the table has those that other work on the machine changes
+little. Memory is the most that is not pages of mapped files, which the kernel takes back; 170 MiB of it are the made-up
+words. The law of a figure is y = c n^p, fitted by least squares of the logarithms; "off" is the most that a measured
+figure differs from it. --arithmetic works out from saved figures, and from the assumptions in
+benchmarks/scale_assumptions.json, what larger knowledge bases need. Tables are printed as docs/scale.md has them.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _scale_arithmetic import fitted, print_arithmetic
+from _scale_arithmetic import EDGES, print_arithmetic, print_laws
 from _timing import milliseconds, seconds, status
 from skb_amazon import Words
 from skb_graph import SIZES, Size, Synthetic
-from skb_vectors import WIDTH, Clustered, recall
+from skb_vectors import Clustered, recall
 
 from kbnav.encoders import Vectors
 from kbnav.knowledge.skb import ann, embedding, vectors
@@ -46,8 +47,6 @@ from kbnav.knowledge.skb.local import LocalStore
 from kbnav.knowledge.skb.records import Losses, NodeRecord
 from kbnav.knowledge.skb.store import SKB, Store
 
-EDGES = 20
-"""Of a node."""
 NAME = 3
 """Words of a node's name."""
 SEED = 7
@@ -265,13 +264,13 @@ def main() -> None:
     if options.arithmetic:
         print_arithmetic(json.loads(options.arithmetic.read_text()))
     elif options.fit:
-        print_table(json.loads(options.fit.read_text()))
+        print_laws(json.loads(options.fit.read_text()))
     elif options.step:
         figures = STEPS[options.step](options.folder, options.sizes[0], options.words)
         print(json.dumps({name: float(f"{value:.6g}") for name, value in figures.items()}))
     else:
         with tempfile.TemporaryDirectory() as temporary:
-            print_table(measure(options, options.folder or Path(temporary)))
+            print_laws(measure(options, options.folder or Path(temporary)))
 
 
 HERE = Path(__file__).resolve().parent
@@ -298,31 +297,6 @@ def measure(options: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
         if not options.keep:
             shutil.rmtree(here, ignore_errors=True)
     return list(kept)
-
-
-def print_table(measured: Sequence[Mapping[str, Any]]) -> None:
-    """A line a figure: its values by size, and the law of sizes with the usual number of words."""
-    words = max({one["words"] for one in measured}, key=lambda n: sum(one["words"] == n for one in measured))
-    ours = [one for one in measured if one["words"] == words]
-    sizes = sorted({one["nodes"] for one in ours})
-    print(f"\n{words} words a node, {EDGES} edges, vectors of {WIDTH} made-up numbers")
-    print(f"{'':44}{''.join(f'{size:>12,}' for size in sizes)}   law")
-    for step in STEPS:
-        rows = {one["nodes"]: one["figures"] for one in ours if one["step"] == step}
-        for name in next(iter(rows.values()), {}):
-            found = {size: rows[size][name] for size in sizes if name in rows.get(size, {})}
-            values = "".join(f"{found[size]:>12,.4g}" if size in found else f"{'':>12}" for size in sizes)
-            print(f"{f'{step}: {name}':44}{values}   {law(found)}")
-
-
-def law(found: Mapping[int, float]) -> str:
-    """The law in words."""
-    if len(found) < 2 or min(found.values()) <= 0:
-        return ""
-    _, power, off = fitted(found)
-    kind = "linear" if 0.9 <= power <= 1.1 else "constant" if abs(power) <= 0.1 else "power"
-    told = f", off {off:.0%}" if len(found) > 2 else ", two sizes"
-    return f"n^{power:.2f} ({kind}){told}"
 
 
 if __name__ == "__main__":

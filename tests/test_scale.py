@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
-from benchmarks._scale_arithmetic import Law, fitted, print_arithmetic
+from benchmarks._scale_arithmetic import Law, fitted, print_arithmetic, print_laws
+
+from tests.conftest import ROOT
 
 
 def of(nodes: int, words: int = 40, **figures: float) -> dict[str, object]:
@@ -49,3 +54,19 @@ def test_all_tables_come_from_figures_and_assumptions(capsys: pytest.CaptureFixt
     assert "922" in said, "2^63 - 1 over the square of 100 million nodes"
     assert "33 questions a minute" in said, "60 seconds, 1.82 queries of one second"
     assert "19,320.00" in said, "60 x 10,000 x $0.0322"
+
+
+def tables(text: str) -> list[str]:
+    """The tables of Markdown, whole."""
+    return re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+
+
+def test_the_page_has_the_tables_that_the_saved_figures_give(capsys: pytest.CaptureFixture[str]):
+    measured = json.loads((ROOT / "benchmarks" / "scale_measured.json").read_text())
+    print_laws(measured)
+    print_arithmetic(measured)
+    printed = tables(capsys.readouterr().out)
+    assert len(printed) == 7
+    *shown, advice = tables((ROOT / "docs" / "scale.md").read_text(encoding="utf-8"))
+    assert shown == printed
+    assert advice.startswith("| what | where | what to do |")

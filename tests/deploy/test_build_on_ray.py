@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import subprocess
@@ -26,38 +25,31 @@ from kbnav.knowledge.skb.on_ray import on_ray, one_thread
 from kbnav.knowledge.skb.store import SKB
 from kbnav.ray_cluster import connected
 from tests.apps.web.parts import until
-from tests.deploy.test_on_ray import processes
+from tests.deploy.evaluations import kill_one_of_two, processes
 from tests.encoders.endpoint import Server, embeddings
 from tests.knowledge.skb.sources import small
 
 NODES = 3 * WINDOW - 10
 ENCODER = "openai:lengths"
-_NICENESS = "RAY_worker_niceness"
+ENCODES = "ray::MapWorker(Map(Encoding))"
+"""The title of a worker's process."""
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning")
 """Ray Data warns of its own settings."""
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
-    """The address of a cluster of two processors and, so it believes, two GPUs."""
-    os.environ[_NICENESS] = "0"  # or everything else on the machine would go first
-    import ray
-
-    ray.init(num_cpus=2, num_gpus=2, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
-    yield ray.get_runtime_context().gcs_address
-    ray.shutdown()
-    del os.environ[_NICENESS]
 
 
 class Endpoint(Server):
     """Embeds by the length of a text; from some request on, replies wait until it may go on."""
 
-    def __init__(self, held_from: int) -> None:
+    def __init__(self, held_from: int, *, deadly: bool = False) -> None:
+        """``deadly``: who asks is killed."""
         super().__init__(self._answer)
-        self.held_from = held_from
+        self.held_from, self._deadly, self.killed = held_from, deadly, 0
         self.held, self.go_on = threading.Semaphore(0), threading.Event()
 
     def _answer(self, body: dict[str, Any], number: int) -> tuple[int, Any]:
+        for worker in processes(ENCODES) if self._deadly else ():
+            os.kill(worker, signal.SIGKILL)
+            self.killed += 1
         if number >= self.held_from:
             self.held.release()
             self.go_on.wait(300)
@@ -69,8 +61,8 @@ class Endpoint(Server):
 
 
 @contextmanager
-def endpoint(held_from: int = 10**6) -> Iterator[Endpoint]:
-    server = Endpoint(held_from)
+def endpoint(held_from: int = 10**6, *, deadly: bool = False) -> Iterator[Endpoint]:
+    server = Endpoint(held_from, deadly=deadly)
     thread = threading.Thread(target=server.http.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -108,13 +100,10 @@ def test_one_of_two_workers_is_killed_and_the_skb_is_the_same(cluster: str, here
         options = Options(sparql=False, encoder=encoder, workers=workers)
         building = pool.submit(build, small(tmp_path, NODES), tmp_path / "there.skb", options)
         try:
-            held = [server.held.acquire(timeout=120) for _ in range(2)]
-            found = processes("ray::MapWorker(Map(Encoding))")
-            os.kill(found[0], signal.SIGKILL)
+            assert all(server.held.acquire(timeout=120) for _ in range(2))
+            kill_one_of_two(ENCODES)
         finally:
             server.go_on.set()
-        assert all(held)
-        assert len(found) == 2
         assert building.result(240).nodes == NODES
         assert NODES < server.texts < NODES + WINDOW, "what the dead one had of its window is asked for once more"
     assert same_files(tmp_path / "there.skb", here, "vectors", "documents", "nodes", "graph")
@@ -123,6 +112,19 @@ def test_one_of_two_workers_is_killed_and_the_skb_is_the_same(cluster: str, here
         assert other.text is not None
         assert other.text.search("node 7 first") == one.text.search("node 7 first")
         assert other.meta.tokens == one.meta.tokens
+
+
+def test_a_worker_that_dies_of_a_text_again_and_again_ends_the_build_with_one_line(cluster: str, tmp_path: Path):
+    with (
+        endpoint(deadly=True) as server,
+        on_ray(workers=1, load=partial(one_thread, base_url=server.url, api_key="k")) as workers,
+    ):
+        options = Options(sparql=False, encoder=load(ENCODER, base_url=server.url, api_key="k"), workers=workers)
+        with pytest.raises(ServiceError, match=r"^a worker of the Ray cluster failed more than 3 times: .+$") as raised:
+            build(small(tmp_path, 20), tmp_path / "never.skb", options)
+    assert server.killed == 4
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "never.skb").exists() or not (tmp_path / "never.skb" / "meta.json").exists()
 
 
 def test_a_build_whose_driver_is_killed_goes_on_where_it_was(cluster: str, here: Path, tmp_path: Path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import threading
@@ -13,14 +12,12 @@ import pytest
 from psycopg import connect
 
 from kbnav.errors import UsageError
-from kbnav.evaluation.evaluate import Plan, evaluate, find_dataset, score_folder
+from kbnav.evaluation.evaluate import evaluate, score_folder
 from kbnav.evaluation.records import GOLD, INFO, QUESTIONS, read_records
 from kbnav.settings import Settings
 from tests.apps.web.parts import Explorer
-from tests.deploy.test_on_ray import QUESTIONS as ASKED
+from tests.deploy.evaluations import RUN, machine, plan
 from tests.models.stub import Canned
-
-RUN = Path("runs/elements")
 
 
 class Counting(Explorer):
@@ -38,27 +35,6 @@ class Counting(Explorer):
                 self.third.set()
                 self.released.wait(120)
         return super().reply(asked)
-
-
-@pytest.fixture
-def dataset(tmp_path: Path) -> Path:
-    """Questions with gold queries, as one's own file."""
-    file = tmp_path / "questions.jsonl"
-    lines = [{"id": f"q{number}", "question": text, "sparql": query} for number, (text, query) in enumerate(ASKED)]
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return file
-
-
-def machine(base: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory of its own, as each machine has one."""
-    folder = base / name
-    folder.mkdir(exist_ok=True)
-    monkeypatch.chdir(folder)
-    return folder
-
-
-def plan(dataset: Path, settings: Settings, **more: Any) -> Plan:
-    return Plan("spinach", find_dataset(str(dataset), settings.data), settings, **more)
 
 
 def test_another_machine_goes_on_with_the_run_of_one_that_is_lost(

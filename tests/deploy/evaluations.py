@@ -1,0 +1,64 @@
+"""An evaluation of four questions, and the machines that it is given to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbnav.evaluation.evaluate import Plan, find_dataset
+from kbnav.settings import Settings
+from tests.apps.web.parts import MARIE
+
+QUESTIONS = [
+    (MARIE, "SELECT ?e { ?e wdt:P61 wd:Q7186 }"),
+    ("Who discovered polonium?", "SELECT ?e { wd:Q979 wdt:P61 ?e }"),
+    ("Who discovered radium?", "SELECT ?e { wd:Q1128 wdt:P61 ?e }"),
+    ("When was Marie Curie born?", "SELECT ?e { wd:Q7186 wdt:P569 ?e }"),
+]
+RUN = Path("runs/elements")
+"""The folder of a run, below the working directory of each machine."""
+
+
+def write_questions(folder: Path) -> Path:
+    """The questions with gold queries, as one's own file."""
+    file = folder / "questions.jsonl"
+    lines = [{"id": f"q{number}", "question": text, "sparql": query} for number, (text, query) in enumerate(QUESTIONS)]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return file
+
+
+def plan(dataset: Path, settings: Settings, **more: Any) -> Plan:
+    """What is asked of the usual agent."""
+    return Plan("spinach", find_dataset(str(dataset), settings.data), settings, **more)
+
+
+def machine(base: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory of its own, as each machine has one."""
+    folder = base / name
+    folder.mkdir(exist_ok=True)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def processes(named: str) -> list[int]:
+    """The processes of a title; a worker's names what it does."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            title = (process / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if title.startswith(named):
+            found.append(int(process.name))
+    return found
+
+
+def kill_one_of_two(named: str) -> None:
+    """Kill a worker, as the kernel does that lacks memory."""
+    first, _ = processes(named)
+    os.kill(first, signal.SIGKILL)
