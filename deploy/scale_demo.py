@@ -151,7 +151,7 @@ def show(chosen: Chosen, readers: int, folder: Path) -> int:
 
 
 def main() -> int:
-    """The exit code: 0 where nothing was lost, 1 where something was, 2 where a program is missing."""
+    """The exit code: 0 where nothing was lost, 1 where something was or the build failed, 2 without a program."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--small", action="store_true", help="the bundled demo's SKB, whatever data there is")
     parser.add_argument("--readers", type=int, default=50)
@@ -163,6 +163,8 @@ def main() -> int:
     except Missing as error:
         print(error, file=sys.stderr)
         return 2
+    except subprocess.CalledProcessError:  # it has said why
+        return 1
 
 
 BEGUN = time.monotonic()
