@@ -1,14 +1,15 @@
 """Every retrieval system, and the SKB agent, on synthesized questions: Hit@1, Hit@5, Recall@20, MRR, seconds, calls.
 
     python -m benchmarks.retrieval_tables FOLDER --out RUNS [--kb wordnet] [--on documents] [--system bm25] [--limit 50]
-        [--trained TRAINED]
+        [--trained TRAINED] [--together]
 
 ``FOLDER`` is what ``benchmarks.question_sets`` made: ``<name>.skb``, ``questions/<name>.jsonl`` and, where it was
 told to put them in other words too, ``questions/<name>-reworded.jsonl``: then every score is given for both. The run
 of a system on an SKB is a folder of ``kbnav eval run`` below ``RUNS``: it goes on where it was, and is scored,
 compared, shown as any other. What a system searches is one of ``TABLES``; what the SKB lacks for it is named and left
 out. What was trained for a knowledge base is below ``TRAINED``: a folder ``<name>-<row>`` for each of ``LEARNED``, that
-of ``plan-fuse`` called ``<name>`` alone; a table more says how they were trained.
+of ``plan-fuse`` called ``<name>`` alone; a table more says how they were trained. ``--together`` makes one table of all
+scores of a knowledge base, without seconds and calls.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ FUSED = "plan-fuse"
 LEARNED: Mapping[str, str] = {
     FUSED: FUSED,
     "plan-fuse-cross": FUSED,
+    "plan-fuse-qagnn": FUSED,
     "plan-fuse-both": FUSED,
     "dense": "dense",
     "late": "dense",
     "cross": "cross",
     "qagnn": "qagnn",
 }
-"""Rows of what is trained, each with its system; ``plan-fuse-cross`` has ``cross`` as evidence, ``plan-fuse-both`` has
-``qagnn`` as well."""
+"""Rows of what is trained, each with its system; those of ``plan-fuse`` by what it has as evidence beside its own."""
 EXPANSIONS = ("prf", "hyde", "rar", "agr", "kar", *(f"kar-without-{part}" for part in sorted(PARTS)))
 
 
@@ -62,6 +63,13 @@ TABLES: Mapping[str, Mapping[str, Sequence[str]]] = {
     },
     "all": {"graph-rank": [], AGENT: [], **{name: [] for name in LEARNED}},
 }
+SEARCHED: Mapping[str, str] = {
+    "documents": "documents",
+    "relations": "with relations",
+    "words": "with relations, by words",
+    "all": "whatever there is",
+}
+"""The tables as a reader is told of them."""
 """Systems with their options, by what they search: documents, documents with relations, the latter by words alone, or
 whatever the SKB has."""
 
@@ -83,6 +91,16 @@ class Row:
         """A score in percent, and that on the questions in other words."""
         both = [row.scores[metric] for row in (self, self.reworded) if row is not None]
         return " / ".join(f"{100 * score:.1f}" for score in both)
+
+    @property
+    def named(self) -> str:
+        """The system, and how many questions it failed on, if any."""
+        return f"`{self.system}`" + (f" ({self.failed} of {self.questions} failed)" if self.failed else "")
+
+    @property
+    def asked(self) -> str:
+        """The model that is asked, if any."""
+        return "–" if self.model == "none" else self.model
 
     @property
     def gap(self) -> str:
@@ -152,9 +170,17 @@ def markdown(found: Sequence[Row]) -> str:
     lines.append("|---|---|" + "---:|" * 7)
     for row in found:
         values = " | ".join(row.told(metric) for metric in METRICS)
-        note = f" ({row.failed} of {row.questions} failed)" if row.failed else ""
-        model = "–" if row.model == "none" else row.model
-        lines.append(f"| `{row.system}`{note} | {model} | {values} | {row.gap} | {row.seconds:.2f} | {row.calls:.1f} |")
+        lines.append(f"| {row.named} | {row.asked} | {values} | {row.gap} | {row.seconds:.2f} | {row.calls:.1f} |")
+    return "\n".join(lines)
+
+
+def all_together(found: Mapping[str, Sequence[Row]]) -> str:
+    """The rows of all tables as one: scores as in ``markdown``, and what is searched."""
+    lines = ["| system | searches | model | Hit@1 | Hit@5 | Recall@20 | MRR | gap |", "|---|---|---|" + "---:|" * 5]
+    for table, some in found.items():
+        for row in some:
+            values = " | ".join(row.told(metric) for metric in METRICS)
+            lines.append(f"| {row.named} | {SEARCHED[table]} | {row.asked} | {values} | {row.gap} |")
     return "\n".join(lines)
 
 
@@ -188,18 +214,20 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="only the first so many questions")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--trained", type=Path, help="what kbnav train wrote: folders of knowledge bases")
+    parser.add_argument("--together", action="store_true", help="one table of all scores of a knowledge base")
     chosen = parser.parse_args()
     known = [path.stem for path in sorted(chosen.folder.glob("*.skb"))]
     for kb in chosen.kb or [name for name in known if (chosen.folder / "questions" / f"{name}.jsonl").is_file()]:
         if chosen.trained:
             print(f"\n{kb}, trained\n\n{trainings(chosen.trained, kb)}", flush=True)
+        done: dict[str, list[Row]] = {}
         for table in chosen.on or TABLES:
             systems = [name for name in TABLES[table] if not chosen.system or name in chosen.system]
-            found = list(rows(chosen.folder, kb, table, systems, chosen))
-            if found:
-                print(
-                    f"\n{kb}, {table}: {max(row.questions for row in found)} questions\n\n{markdown(found)}", flush=True
-                )
+            done[table] = list(rows(chosen.folder, kb, table, systems, chosen))
+            if done[table] and not chosen.together:
+                print(f"\n{kb}, {table}: {done[table][0].questions} questions\n\n{markdown(done[table])}", flush=True)
+        if chosen.together:
+            print(f"\n{kb}\n\n{all_together(done)}", flush=True)
 
 
 if __name__ == "__main__":

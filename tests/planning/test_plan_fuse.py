@@ -234,6 +234,7 @@ def test_what_a_cross_encoder_reads_is_evidence_too(market: Market, cross: Path,
     encoder = market.skb.vectors.encoder
     learned, judged, tried = [bowls(30)], [bowls(20)], bowls(20)
     hits = []
+    (tmp_path / "with" / "model" / "cross" / MODEL).mkdir(parents=True)  # what a training that was killed left
     for name, readers in (("without", []), ("with", [open_reader(SkbKB(market.skb), cross, Settings())])):
         found = train(market.skb, encoder, learned, judged, readers=readers)
         save(tmp_path / name, market.skb, found, encoder, data={}, training=(), validation=(), seconds=1.0)

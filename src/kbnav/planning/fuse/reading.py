@@ -27,6 +27,7 @@ READ = 50
 """Nodes of a question that a cross-encoder reads: the best by the weights set by hand."""
 _TEXTS_KEPT = 20_000
 _QUESTIONS_KEPT = 1_000
+"""With the scores of their nodes: a training asks for those of a question more than once."""
 
 
 class Reader(ABC):
@@ -46,7 +47,7 @@ class Reader(ABC):
 
     def copy_to(self, folder: Path) -> None:
         """Put what was trained into a folder of its own, with its card."""
-        shutil.copytree(self._folder / MODEL, folder / MODEL)
+        shutil.copytree(self._folder / MODEL, folder / MODEL, dirs_exist_ok=True)  # of one that was killed
         shutil.copy(self._folder / CARD, folder)
 
 
@@ -63,12 +64,16 @@ class CrossReader(Reader):
         longest = int(card.settings["longest"])
         self._scorer = open_scorer(folder, longest)
         self._text = lru_cache(_TEXTS_KEPT)(lambda node: shown(kb.skb, node, longest))
+        self._known = lru_cache(_QUESTIONS_KEPT)(lambda question: dict[int, float]())  # noqa: ARG005
 
     def evidence(self, question: str, nodes: npt.NDArray[np.int64], likely: Floats) -> Floats:
         """See ``Reader``: the nodes that are most ``likely`` are read."""
-        read = np.argsort(-likely, kind="stable")[:READ]
-        texts = [self._text(node) for node in nodes[read].tolist()]
-        return _spread(len(nodes), read, self._scorer.score(question, texts) if texts else np.zeros(0))
+        places = np.argsort(-likely, kind="stable")[:READ]
+        read, known = nodes[places].tolist(), self._known(question)
+        if new := [node for node in read if node not in known]:
+            scores = self._scorer.score(question, [self._text(node) for node in new])
+            known.update(zip(new, scores.tolist(), strict=True))
+        return _spread(len(nodes), places, np.array([known[node] for node in read]))
 
 
 class GraphReader(Reader):
@@ -81,7 +86,7 @@ class GraphReader(Reader):
         super().__init__(folder, card)
         options = QAGNNOptions(trained=str(folder), depth=card.pool)
         self._skb, self._system = kb.skb, build_qagnn(kb, settings, options)
-        self._scores = lru_cache(_QUESTIONS_KEPT)(self._scored)  # a training asks for those of a question again
+        self._scores = lru_cache(_QUESTIONS_KEPT)(self._scored)
 
     def evidence(self, question: str, nodes: npt.NDArray[np.int64], likely: Floats) -> Floats:  # noqa: ARG002
         """See ``Reader``: the nodes that the network finds by itself have a score."""
