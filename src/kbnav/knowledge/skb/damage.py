@@ -58,7 +58,7 @@ def _is(value: object, hint: Any) -> bool:
     kind, parts = get_origin(hint) or hint, get_args(hint)
     if kind in (Union, UnionType):
         return any(_is(value, one) for one in parts)
-    if not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
+    if kind is Any or not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
         return True
     if kind in (int, float):  # numpy's too
         return hasattr(value, "__index__" if kind is int else "__float__")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from kbnav.errors import KbnavError
+from kbnav.errors import DataError
+from kbnav.knowledge.skb.damage import reading
 from kbnav.knowledge.skb.lance.files import is_file
 from kbnav.knowledge.skb.lance.rows import Content
-from kbnav.knowledge.skb.lance.storage import asking, connect
+from kbnav.knowledge.skb.lance.storage import connect, reaching
 from kbnav.knowledge.skb.lance.tables import FILES, NODES, Build, open_table, read_build
 from kbnav.knowledge.skb.schema import FileInfo, Progress
 
@@ -25,13 +28,16 @@ def check(place: str, version: int | None, progress: Progress) -> list[str]:
     faults = []
     for look in (_rows, _files):
         try:
-            with asking(place):
-                faults += look(tables, build, progress)
-        except KbnavError as error:
-            if error.__cause__ is None or type(error).__name__ in ("ServiceError", "CredentialsError"):
-                raise
+            faults += _looked(place, partial(look, tables, build, progress))
+        except DataError as error:
             faults.append(str(error))
     return faults
+
+
+@reading("a table")
+def _looked(place: str, look: Callable[[], list[str]]) -> list[str]:
+    with reaching(place):
+        return look()
 
 
 def _rows(tables: Any, build: Build, progress: Progress) -> list[str]:

@@ -18,7 +18,7 @@ from kbnav.knowledge.skb.graph import Graph
 from kbnav.knowledge.skb.lance import tables as named
 from kbnav.knowledge.skb.lance.files import fetch
 from kbnav.knowledge.skb.lance.places import FOLDER, Places
-from kbnav.knowledge.skb.lance.storage import asking, connect, reaching
+from kbnav.knowledge.skb.lance.storage import connect, reaching
 from kbnav.knowledge.skb.lance.tables import DOCUMENT, KEY, Build, Table, open_table, read_build
 from kbnav.knowledge.skb.lance.text import LanceText
 from kbnav.knowledge.skb.lance.vectors import LanceVectors
@@ -91,10 +91,15 @@ class LanceStore:
         Raises UsageError where there is none, DataError where it is damaged, ServiceError where the object store does
         not answer.
         """
-        build = read_build(place, version)
-        with asking(place):
+        return cls._opened(place, read_build(place, version), cache)
+
+    @classmethod
+    @reading("its tables")
+    def _opened(cls, place: str, build: Build, cache: Path) -> Self:
+        with reaching(place):
             return cls(place, build, cache)
 
+    @reading("the text index")
     def text(self, part: str) -> LanceText | None:
         """See ``Store``."""
         if part not in self.build.text:
@@ -108,6 +113,7 @@ class LanceStore:
         there = any(name.startswith(f"{NAMES}/") for name in self.meta.files)
         return names.open(self._fetched(NAMES)) if there else None
 
+    @reading("the index of vectors")
     def vectors(self, part: str, encoder: Encoder | None) -> LanceVectors | None:
         """See ``Store``."""
         if part not in self.build.vectors:
@@ -129,12 +135,16 @@ class LanceStore:
         """See ``Store``; nothing is held."""
 
     @cached_property
+    @reading("the table of words")
     def _words(self) -> Table:
-        return open_table(self._tables, self.build, named.WORDS)
+        with reaching(self.place):
+            return open_table(self._tables, self.build, named.WORDS)
 
     def fetched(self, name: str) -> Path:
         """A file of the build, on this machine."""
         return self._fetched(name.partition("/")[0]) / name.partition("/")[2]
 
+    @reading("the table of files")
     def _fetched(self, part: str) -> Path:
-        return fetch(self._files, self.meta, self._here, f"{part}/")
+        with reaching(self.place):
+            return fetch(self._files, self.meta, self._here, f"{part}/")

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.lance.storage import asking, connect, is_address
+from kbnav.knowledge.skb.damage import reading
+from kbnav.knowledge.skb.lance.storage import asking, connect, is_address, reaching
 from kbnav.knowledge.skb.schema import Meta
 
 NODES, WORDS, FILES, BUILDS, UNFINISHED = "nodes", "words", "files", "builds", "unfinished"
@@ -99,8 +100,16 @@ def read_builds(place: str) -> list[Build]:
         if BUILDS not in names:
             why = "its build was not finished; run it again" if UNFINISHED in names else "there are no tables of one"
             raise UsageError(f"{place} is not an SKB on LanceDB: {why}")
-        rows = tables.open_table(BUILDS).to_arrow().to_pylist()
+    if not (rows := _rows(place, tables)):
+        raise DataError(f"{place}: the list of builds is empty")
     return sorted((Build.load(place, row) for row in rows), key=lambda build: build.number)
+
+
+@reading("the list of builds")
+def _rows(place: str, tables: Any) -> list[Mapping[str, Any]]:
+    with reaching(place):
+        rows: list[Mapping[str, Any]] = tables.open_table(BUILDS).to_arrow().to_pylist()
+    return rows
 
 
 def read_build(place: str, version: int | None = None) -> Build:

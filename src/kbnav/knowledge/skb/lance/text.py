@@ -161,6 +161,7 @@ class LanceText:
         )
         return float(np.float32(total))
 
+    @reading("the table of words")
     def _holders(self, words: Sequence[str]) -> dict[str, tuple[int, int]]:
         """How many nodes have each word in their names and in their bodies."""
         with self._lock:

@@ -53,6 +53,10 @@ _START = 60.0
 """Seconds that a child may take to start."""
 _KEPT_SECONDS = 30.0
 """Seconds for which a child is kept that no query needs."""
+_MANY = 4
+"""Queries at once from which on a pool is for many who ask: then a child more than are at work is kept ready."""
+_READY = 2
+"""Children that such a pool keeps although no query has needed them for long."""
 
 
 class QueryError(Exception):
@@ -88,7 +92,7 @@ class QueryPool:
         union: bool = False,
         patience: float | None = None,
     ) -> None:
-        """Keep up to ``size`` children; they start when first needed.
+        """Keep up to ``size`` children; they start when first needed, or where that is 4 or more, a little before.
 
         Args:
             store: folder of the store.
@@ -104,6 +108,7 @@ class QueryPool:
         self._waiting = 0
         self._command = [sys.executable, "-P", "-m", _WORKER, str(store), str(memory_limit)]
         self._turns = threading.Semaphore(size)
+        self._size, self._starting = size, False
         self._lock = threading.Lock()
         self._idle: list[_Child] = []
         self._busy: set[_Child] = set()
@@ -175,7 +180,24 @@ class QueryPool:
                 except OSError as error:
                     raise QueryError("broken", f"no process can be started for the query: {error}") from error
             self._busy.add(child)
+            if self._size >= _MANY and not (self._idle or self._starting) and len(self._busy) < self._size:
+                self._starting = True
+                threading.Thread(target=self._start_one, daemon=True, name="kbnav-spare").start()
             return child
+
+    def _start_one(self) -> None:
+        """Start a child for who asks next; where none can be started, that is told to who needs one."""
+        child = None
+        with suppress(OSError):
+            child = _Child(self._command)
+        with self._lock:
+            self._starting = False
+            if child and not self._closed:
+                child.idle_since = time.monotonic()
+                self._idle.insert(0, child)
+                return
+        if child:
+            child.end()
 
     def _give_back(self, child: _Child) -> None:
         with self._lock:
@@ -186,7 +208,8 @@ class QueryPool:
                 self._idle.append(child)
             else:
                 ended.append(child)
-            while self._idle and self._idle[0].idle_since < now - _KEPT_SECONDS:  # the last is taken first
+            kept = _READY if self._size >= _MANY else 0
+            while len(self._idle) > kept and self._idle[0].idle_since < now - _KEPT_SECONDS:  # the last is taken first
                 ended.append(self._idle.pop(0))
         for one in ended:
             one.end()
