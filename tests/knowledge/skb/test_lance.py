@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -364,3 +366,55 @@ def test_what_is_no_skb_or_damaged_is_named(local: SKB, tables: Path, tmp_path: 
     assert check(copy, tmp_path) == ["graph/out-nodes.npy: its content is not what was written"]
     with pytest.raises(DataError, match=r"graph/out-nodes\.npy: its content is not what was written"):
         LanceStore.open(str(copy), tmp_path / "cache2")
+
+
+def spoiled(tables: Path, copy: Path, *, every: bool) -> Iterator[Path]:
+    """A copy of the tables, again and again with another file spoiled: of the newest version, a few or each."""
+    files = [path for path in sorted(tables.rglob("*")) if path.is_file() and "_transactions" not in path.parts]
+    newest = {path.parent: path for path in reversed(files) if path.suffix == ".manifest"}
+    files = [path for path in files if path.suffix != ".manifest" or path == newest[path.parent]]
+    if not every:
+        files = list({path.parent: path for path in files if path.parent.name == "data"}.values())
+    for path in files:
+        rng = np.random.default_rng(7)
+        shutil.copytree(tables, copy)
+        (copy / path.relative_to(tables)).write_bytes(rng.integers(0, 256, path.stat().st_size, np.uint8).tobytes())
+        yield path.relative_to(tables)
+        shutil.rmtree(copy)
+
+
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_whatever_of_the_tables_is_spoiled_looking_ends_in_an_answer_or_one_clear_error(
+    tables: Path, tmp_path: Path, every
+):
+    ended = []
+    for path in spoiled(tables, tmp_path / "copy", every=every):
+        try:
+            with SKB(LanceStore.open(str(tmp_path / "copy"), tmp_path / path.name)) as skb:
+                kb = SkbKB(skb)
+                assert kb.search_entities("love letter").entities
+                assert kb.vector_query("love letter").nodes
+                assert kb.get_entry("instrument:the-brown-eye").document
+            ended.append("answered")
+        except DataError as error:
+            ended.append("refused" if re.search("cannot be read|not what was written", str(error)) else str(error))
+        try:
+            faults = check(tmp_path / "copy", tmp_path)
+        except DataError as error:
+            faults = [str(error)]
+        assert faults or ended[-1] == "answered", path
+    assert set(ended) == {"answered", "refused"} if every else ended == ["refused"] * 4
+
+
+def test_no_file_of_tables_is_written_outside_of_where_they_are_fetched_to(tables: Path, tmp_path: Path):
+    (row,) = connect(str(tables)).open_table("builds").to_arrow()["build"].to_pylist()
+    copy = tmp_path / "copy"
+    for name in ("graph/../../../out.npy", "/out.npy", "nodes//out.npy", "nodes/..", "nodes/out\\n"):
+        shutil.copytree(tables, copy)
+        changed = row.replace('"graph/out-nodes.npy"', f'"{name}"')
+        assert changed != row
+        connect(str(copy)).open_table("builds").update(values={"build": changed.replace("'", "''")})
+        with pytest.raises(DataError, match="not the description of an SKB"):
+            LanceStore.open(str(copy), tmp_path / "cache")
+        assert not (tmp_path / "cache").exists()
+        shutil.rmtree(copy)

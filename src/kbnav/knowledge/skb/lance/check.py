@@ -12,7 +12,7 @@ from kbnav.knowledge.skb.damage import reading
 from kbnav.knowledge.skb.lance.files import is_file
 from kbnav.knowledge.skb.lance.rows import Content
 from kbnav.knowledge.skb.lance.storage import connect, reaching
-from kbnav.knowledge.skb.lance.tables import FILES, NODES, Build, open_table, read_build
+from kbnav.knowledge.skb.lance.tables import FILES, NODES, WORDS, Build, open_table, read_build
 from kbnav.knowledge.skb.schema import FileInfo, Progress
 
 _ROWS = 1_000
@@ -26,7 +26,7 @@ def check(place: str, version: int | None, progress: Progress) -> list[str]:
     build = read_build(place, version)
     tables = connect(place)
     faults = []
-    for look in (_rows, _files):
+    for look in (_rows, _files, _words, _indexes):
         try:
             faults += _looked(place, partial(look, tables, build, progress))
         except DataError as error:
@@ -65,6 +65,34 @@ def _files(tables: Any, build: Build, progress: Progress) -> list[str]:
             faults.append(f"{name}: its content is not what was written")
         progress("files", done, len(names))
     return faults
+
+
+def _words(tables: Any, build: Build, progress: Progress) -> list[str]:
+    """Read the counts of words, of which nothing tells what was written."""
+    table, done = open_table(tables, build, WORDS), 0
+    for rows in table.search().limit(table.count_rows() or 1).to_batches(_ROWS):
+        done += rows.num_rows
+        progress("words", done, table.count_rows())
+    return []
+
+
+def _indexes(tables: Any, build: Build, progress: Progress) -> list[str]:
+    """Read the indexes, of which nothing tells what was written: faults are what cannot be read."""
+    found = [(name, index.name) for name in build.versions for index in open_table(tables, build, name).list_indices()]
+    faults = []
+    for done, (name, index) in enumerate(found, 1):
+        try:
+            _read_index(open_table(tables, build, name), index)
+        except DataError as error:
+            faults.append(str(error))
+        progress("indexes", done, len(found))
+    return faults
+
+
+@reading("an index")
+def _read_index(table: Any, name: str) -> None:
+    with reaching(table.uri):
+        table.prewarm_index(name)
 
 
 def _piece(table: Any, name: str, place: int) -> bytes:
