@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+
+import pytest
 
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.attack.parts import POLONIUM
@@ -97,3 +101,22 @@ def test_a_question_that_looks_like_markup_is_told_as_text(fresh_home: Path):
             policy = page.headers["Content-Security-Policy"]
             assert "default-src 'none'" in policy
             assert "script-src 'self'" in policy
+
+
+def test_no_reader_names_a_place_or_a_version_that_the_operator_did_not(fresh_home: Path, tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as listener, Server(web_settings(fresh_home, "mini", "demo")) as server:
+        listener.setblocking(False)
+        visit, there = Visit(server.url), f"http://127.0.0.1:{listener.getsockname()[1]}"
+        places = (there, f"{there}/sparql", "s3://bucket/skb", "s3://bucket/skb@2", str(tmp_path), "demo@1", "demo@2")
+        for kb in (*places, "mini + demo", f"mini + {there}", "../demo", "wikidata"):
+            for path, body in (
+                ("/api/ask", {"question": POLONIUM, "kb": kb}),
+                ("/api/sessions", {"kb": kb}),
+                ("/api/queries", {"query": "ASK {}", "kb": kb}),
+                ("/v1/chat/completions", {"model": kb, "messages": [{"role": "user", "content": POLONIUM}]}),
+            ):
+                assert visit("POST", path, body).status_code in (404, 422), (path, kb)
+            for path in ("/entry/{}/Q1", "/explore/{}", "/api/entities/{}/Q1", "/api/examples/{}"):
+                assert visit("GET", path.format(quote(kb, safe=""))).status_code in (404, 422), (path, kb)
+        with pytest.raises(BlockingIOError):  # nobody has come
+            listener.accept()
