@@ -112,7 +112,6 @@ def test_made_ones_walk_links_that_the_graph_has_to_an_answer(demo_kb):
         assert one.answer.split(", ")[0].split(" and ")[0] in last
 
 
-@pytest.mark.slow
 def test_what_is_evaluated_is_no_example_of_any_question(demo_kb, demo_home, tmp_path):
     made = open_demonstrations("made:2", demo_kb)
     taken = made.of("")[0]
