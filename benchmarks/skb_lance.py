@@ -1,12 +1,14 @@
 """An SKB on LanceDB beside the same SKB in its folder: the same answers or the recall, times and memory, in one run.
 
-    python -m benchmarks.skb_lance [--skb demo] [--s3 s3://bucket/name] [--questions 100]
+    python -m benchmarks.skb_lance [--skb demo] [--s3 s3://bucket/name] [--questions 100] [--dataset FILE]
+        [--systems bm25,vss,…] [--exact]
 
 The SKB (any that is built; Hetionet's of records is what docs/benchmarks.md shows) is copied into tables in a folder,
 with exact search and with an approximate index, and with --s3 into a bucket too, which is made if it is not there; the
-environment says where and how, as everywhere. Questions are made of edges: "Which Gene Compound–downregulates–Gene
-Aspirin?". Every search is asked of the folder and of each place of tables; order counts within ties of score only. Each
-place is asked by a process of its own, so that memory is its own.
+environment says where and how, as everywhere; --exact leaves the approximate index out. Questions are made of edges:
+"Which Gene Compound–downregulates–Gene Aspirin?"; or the first of a dataset, as kbnav eval synthesize writes it. Every
+search, and every system with the offline policy, is asked of the folder and of each place of tables; order counts
+within ties of score only. Each place is asked by a process of its own, so that memory is its own.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ import requests
 from benchmarks._timing import seconds, status
 
 from kbnav import systems
+from kbnav.agents.common.agent import Agent
 from kbnav.knowledge.bundled import bundled_skb
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.lance.build import write
@@ -38,9 +41,11 @@ from kbnav.knowledge.skb.lance.storage import s3_endpoint
 from kbnav.knowledge.skb.lance.update import index
 from kbnav.knowledge.skb.opening import open_store
 from kbnav.knowledge.skb.store import SKB
+from kbnav.retrieval.base import Retriever
+from kbnav.session import attempt
 from kbnav.settings import Settings
 
-RETRIEVERS = ("bm25", "vss", "rrf", "multi-vss", "graph-rank", "prf")
+SYSTEMS = ("bm25", "vss", "rrf", "multi-vss", "rerank", "graph-rank", "prf", "skb")
 TOP = 20
 SHARE = 0.03
 """Of all nodes that a filter keeps: the type nearest to it is taken."""
@@ -57,7 +62,9 @@ def main() -> None:
     parser.add_argument("--s3", default="")
     parser.add_argument("--questions", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=5, help="of all searches, after which memory is measured")
-    parser.add_argument("--retrievers", default=",".join(RETRIEVERS))
+    parser.add_argument("--dataset", type=Path)
+    parser.add_argument("--systems", default=",".join(SYSTEMS))
+    parser.add_argument("--exact", action="store_true")
     parser.add_argument("--ask", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -80,7 +87,7 @@ def _compare(options: argparse.Namespace, folder: Path) -> None:
         print(f"{skb.meta.name}: {skb.meta.nodes:,} nodes, {skb.meta.edges:,} edges, vectors of {skb.meta.encoder}")
         print(f"in its folder: {_figures(local)}", flush=True)
         for place in places:
-            for approximate in (False, True):
+            for approximate in (False,) if options.exact else (False, True):
                 make = index if approximate else partial(write, skb)
                 took = seconds(lambda to=place, ann=approximate, make=make: make(to, approximate=ann))
                 kind = "an approximate index, made" if approximate else "exact, written"
@@ -94,7 +101,8 @@ def _in_a_process(options: argparse.Namespace, place: str, folder: Path) -> dict
     """What one process found at one place, and what it took."""
     out = folder / "found.json"
     given = ["--ask", place, "--out", str(out), "--questions", str(options.questions), "--skb", options.skb]
-    command = [sys.executable, "-m", "benchmarks.skb_lance", *given, "--retrievers", options.retrievers]
+    given += ["--dataset", str(options.dataset)] if options.dataset else []
+    command = [sys.executable, "-m", "benchmarks.skb_lance", *given, "--systems", options.systems]
     command += ["--rounds", str(options.rounds)]
     subprocess.run(command, check=True, env={**os.environ, "KBNAV_HOME": str(folder / "home")})
     return dict(json.loads(out.read_text()))
@@ -104,6 +112,9 @@ def _asked(options: argparse.Namespace) -> dict[str, Any]:
     home = Path(os.environ["KBNAV_HOME"])
     with SKB.open(options.skb) as skb:
         questions = _questions(skb, options.questions)
+        if options.dataset:
+            lines = options.dataset.read_text(encoding="utf-8").splitlines()
+            questions = [json.loads(line)["question"] for line in lines[: options.questions]]
         within = min(pairwise(skb.meta.type_start), key=lambda one: abs(one[1] - one[0] - SHARE * skb.meta.nodes))
     before = status("VmRSS")
     found: dict[str, Any] = {"hits": {}, "ms": {}}
@@ -129,11 +140,18 @@ def _asked(options: argparse.Namespace) -> dict[str, Any]:
                 _timed(search, len(questions))
             found["memory"].append(status("VmRSS"))
         settings = Settings(home=home, model="offline")
-        for name in filter(None, options.retrievers.split(",")):
-            retriever = systems.build(name, kb, settings)
-            ranked = [retriever.retrieve(question, TOP).nodes for question in questions]
-            found["hits"][f"retriever {name}"] = [[(one.id, one.score) for one in nodes] for nodes in ranked]
+        for name in filter(None, options.systems.split(",")):
+            system = systems.build(name, kb, settings)
+            found["hits"][f"system {name}"] = [_ranked(system, question) for question in questions]
     return found
+
+
+def _ranked(system: Agent | Retriever, question: str) -> Hits:
+    if isinstance(system, Agent):
+        ranking = attempt(system, question).run.outcome.ranking
+    else:
+        ranking = system.retrieve(question, TOP)
+    return [(one.id, one.score) for one in ranking.nodes[:TOP]] if ranking else []
 
 
 def _timed(search: Callable[[int], Hits], count: int) -> tuple[list[Hits], list[float]]:
@@ -167,12 +185,14 @@ def _print_likeness(local: dict[str, Any], found: dict[str, Any]) -> None:
     for name, wanted in local["hits"].items():
         its = found["hits"][name]
         same = sum(_alike(mine, other) for mine, other in zip(wanted, its, strict=True))
-        shares = [
-            len({one[0] for one in mine} & {one[0] for one in other}) / len(mine)
-            for mine, other in zip(wanted, its, strict=True)
-            if mine
-        ]
+        shares = [_recall(mine, other) for mine, other in zip(wanted, its, strict=True) if mine]
         print(f"  {name}: the same for {same} of {len(wanted)}, recall {np.mean(shares):.4f}", flush=True)
+
+
+def _recall(mine: Sequence[Sequence[Any]], other: Sequence[Sequence[Any]]) -> float:
+    """The share of the best that is among the others; any of a tie at the end counts."""
+    least = mine[-1][1] - TIE * max(abs(score) for _, score in mine)
+    return sum(score >= least for _, score in other) / len(mine)
 
 
 def _alike(mine: Sequence[Sequence[Any]], other: Sequence[Sequence[Any]]) -> bool:

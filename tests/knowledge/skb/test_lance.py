@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -21,6 +22,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.lance import build as lance_building
 from kbnav.knowledge.skb.lance.build import build as lance_build
 from kbnav.knowledge.skb.lance.build import write
+from kbnav.knowledge.skb.lance.prune import prune
 from kbnav.knowledge.skb.lance.storage import connect
 from kbnav.knowledge.skb.lance.store import LanceStore
 from kbnav.knowledge.skb.lance.tables import read_builds
@@ -418,3 +420,35 @@ def test_no_file_of_tables_is_written_outside_of_where_they_are_fetched_to(table
             LanceStore.open(str(copy), tmp_path / "cache")
         assert not (tmp_path / "cache").exists()
         shutil.rmtree(copy)
+
+
+@pytest.mark.slow
+def test_old_versions_are_deleted_with_what_only_they_have_and_readers_of_the_last_go_on(tmp_path: Path):
+    place, options = str(tmp_path / "tables"), Options(vectors=False, sparql=False)
+    for name in ("one", "two", "three"):
+        lance_build(small(tmp_path, name, 3_000), place, options, home=tmp_path)
+    reader = SKB(open_store(place, tmp_path))
+    before = size_of(place)
+    assert prune(place, 3).deleted == []
+    assert prune(place, 1) == ([3, 4], [1, 2]), "3 is read, 4 is the same without gaps"
+    assert reader.text is not None
+    for skb in (reader, *(SKB(open_store(at, tmp_path)) for at in (place, f"{place}@3"))):
+        assert skb.documents[2_999] == {"text": "three is number 2999"}
+        assert skb.text is not None
+        assert skb.text.search("three 29", limit=1)[0][0] == 29
+    assert check(place, tmp_path) == check(f"{place}@3", tmp_path) == []
+    with pytest.raises(UsageError, match="has no version 2; there are: 3, 4"):
+        open_store(f"{place}@2", tmp_path)
+    time.sleep(1.1)
+    assert prune(place, 1) == ([4], [3])
+    assert size_of(place) < 0.5 * before
+    assert check(place, tmp_path) == []
+    lance_build(small(tmp_path, "four", 30), place, options, home=tmp_path)
+    assert [one.number for one in read_builds(place)] == [4, 5]
+    connect(place).create_table("unfinished", [{"build": "{}"}])
+    with pytest.raises(UsageError, match="a build is unfinished there"):
+        prune(place, 1)
+
+
+def size_of(place: str) -> int:
+    return sum(file.stat().st_size for file in Path(place).rglob("*") if file.is_file())

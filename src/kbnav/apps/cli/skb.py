@@ -14,6 +14,7 @@ import typer
 from kbnav.apps.cli.arguments import JsonOption
 from kbnav.apps.cli.building import Builders, Progress
 from kbnav.apps.cli.help import Commands
+from kbnav.apps.cli.pruning import prune
 from kbnav.apps.cli.skb_told import print_built, print_info, print_losses
 from kbnav.apps.cli.sources import Columns, Format, source_of
 from kbnav.apps.cli.terminal import print_json
@@ -396,3 +397,4 @@ app.add(info)
 app.add(check)
 app.add(export)
 app.add(update)
+app.add(prune)

@@ -136,9 +136,14 @@ def finish(tables: Any, build: Build) -> Build:
     numbers = builds.search().select(["number"]).limit(builds.count_rows() or 1).to_arrow()["number"].to_pylist()
     number, now = max(numbers, default=0) + 1, datetime.now(UTC).isoformat(timespec="seconds")
     for name, version in build.versions.items():
-        _tag(tables.open_table(name), f"build-{number}", version)
+        _tag(tables.open_table(name), build_tag(number), version)
     builds.add([{"number": number, "written": now, "build": build.dump()}])
     return Build(**{**vars(build), "number": number, "written": now})
+
+
+def build_tag(number: int) -> str:
+    """What the versions of a build's tables are called there."""
+    return f"build-{number}"
 
 
 def _tag(table: Table, name: str, version: int) -> None:

@@ -48,7 +48,8 @@ from kbnav.knowledge.skb.rendering import indexed_node
 from kbnav.knowledge.skb.schema import Meta, Progress, no_progress, read_meta
 from kbnav.knowledge.skb.store import RELATIONAL_TEXT, RELATIONAL_VECTORS, SKB, VECTORS
 
-_KEPT = timedelta(days=36_500)  # nothing that was written is to be deleted
+KEPT = timedelta(days=36_500)
+"""How old what was written may become: older than anything is."""
 _WORDS_AT_ONCE = 2_000
 
 
@@ -66,7 +67,7 @@ def update(place: str, source: Source, options: Options, *, home: Path, progress
         tables = connect(place)
         if UNFINISHED in table_names(tables):
             raise UsageError(f"{place}: a build is unfinished there; end it, or begin it anew, before an update")
-        nodes = _restored(tables, old, NODES)
+        nodes = restored(tables, old, NODES)
         with SKB(LanceStore(place, old, cache_of(home)), options.encoder) as skb:
             merged = _merged(tables, nodes, skb, source, options, home, progress)
     return merged
@@ -77,7 +78,7 @@ def index(place: str, *, approximate: bool, progress: Progress = no_progress) ->
     old = read_build(place)
     with asking(place):
         tables = connect(place)
-        nodes = _restored(tables, old, NODES)
+        nodes = restored(tables, old, NODES)
         _reindexed(nodes, old, progress, approximate=approximate)
         return finish(tables, replace(old, versions={**old.versions, NODES: nodes.version}, approximate=approximate))
 
@@ -91,7 +92,7 @@ def _reindexed(nodes: Table, build: Build, progress: Progress, *, approximate: b
     index_nodes(nodes, build.text, build.vectors, progress, approximate=approximate)
 
 
-def _restored(tables: Any, build: Build, name: str) -> Table:
+def restored(tables: Any, build: Build, name: str) -> Table:
     """A table as a build left it, to be changed: what an update that was killed did since is undone."""
     table = tables.open_table(name)
     if table.version != build.versions[name]:
@@ -116,9 +117,9 @@ def _merged(
             rows = _Rows(skb, new, old, changes)
             rows.take_away(nodes, progress)
             rows.put(nodes, progress)
-            nodes.optimize(cleanup_older_than=_KEPT)
+            nodes.optimize(cleanup_older_than=KEPT)
             _reindexed(nodes, old, progress, approximate=options.ann)
-            words = _merge_words(_restored(tables, old, WORDS), rows.words)
+            words = _merge_words(restored(tables, old, WORDS), rows.words)
             meta = _described(work, new.meta, skb, rows.tokens, changes.keys, nodes, store)
             before = {FILES: tables.open_table(FILES).version}
             kept = write_files(Begun(tables, before), work / meta.data, meta, progress)
@@ -264,7 +265,7 @@ def _merge_words(table: Table, texts: Iterable[Words]) -> Table:
             rows = pa.table([[one.part] * len(some), some, *counts], schema=word_schema())
             merge = table.merge_insert(["part", "word"]).when_matched_update_all().when_not_matched_insert_all()
             merge.execute(rows)
-    table.optimize(cleanup_older_than=_KEPT)
+    table.optimize(cleanup_older_than=KEPT)
     return table
 
 

@@ -1,0 +1,116 @@
+"""The command line, chats, evaluations, the page and MCP on an SKB in tables of LanceDB: as on it in a folder."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.client.client import Client
+
+from kbnav.agents.common.choice import build_agent
+from kbnav.apps.mcp import OwnDesk, build_server
+from kbnav.apps.secrets import secrets_of
+from kbnav.knowledge.bundled import bundled_skb
+from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.skb.lance.build import write
+from kbnav.knowledge.skb.store import SKB
+from kbnav.settings import Settings
+from tests.apps.parts import Cli
+from tests.apps.web.parts import Server, Visit, web_settings
+
+QUESTION = "Which instrument made by somebody from Little Mew has a love letter hidden in it?"
+
+
+@pytest.fixture(scope="module")
+def places(demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """The demo in its folder, and in tables."""
+    folder, tables = bundled_skb(demo_home), tmp_path_factory.mktemp("apps") / "tables"
+    with SKB.open(folder) as skb:
+        write(skb, str(tables))
+    return str(folder), str(tables)
+
+
+def by_ask(place: str, kbnav: Cli, home: Path) -> Any:
+    code, out, error = kbnav("ask", "--kb", place, "--json", QUESTION)
+    assert code == 0, error
+    answer = json.loads(out)
+    assert answer["answer"].startswith("The Brown Eye")
+    return {name: answer[name] for name in ("answer", "understood", "actions", "ranking")}
+
+
+def by_chat(place: str, kbnav: Cli, home: Path) -> Any:
+    code, out, error = kbnav("chat", "--quiet", "--kb", place, typed=f"{QUESTION}\n")
+    assert code == 0, error
+    return out[out.index("The Brown Eye") : out.index("6 steps")]
+
+
+def by_evaluation(place: str, kbnav: Cli, home: Path) -> Any:
+    line = {"id": "1", "question": QUESTION, "nodes": ["instrument:the-brown-eye"]}
+    (home / "own.jsonl").write_text(json.dumps(line) + "\n")
+    code, out, error = kbnav("eval", "run", "own.jsonl", "--kb", place, "--system", "vss", "--out", "run", "--json")
+    assert code == 0, error
+    (record,) = (home / "run" / "questions.jsonl").read_text().splitlines()
+    return json.loads(record)["run"]["outcome"]["ranking"]
+
+
+def by_the_page(place: str, kbnav: Cli, home: Path) -> Any:
+    with Server(web_settings(home, place)) as server:
+        visit = Visit(server.url)
+        (kb,) = visit("GET", "/api/options").json()["kbs"]
+        run = visit.answered(visit.session(), QUESTION)
+        assert run["status"] == "done"
+        rows = visit("GET", f"/api/results/{run['answer']['result']['id']}/rows").json()["rows"]
+        evidence = visit("GET", f"/api/runs/{run['id']}/evidence?row=0").json()["rows"]
+        return run["answer"]["text"], kb["systems"], [[cell["text"] for cell in row] for row in rows], evidence and [
+            [one["text"] for one in row] for row in evidence
+        ]  # fmt: skip
+
+
+def by_mcp(place: str, kbnav: Cli, home: Path) -> Any:
+    settings = Settings(kb=place, home=home, language="en")
+
+    async def talk() -> Any:
+        with open_kb(settings) as kb:
+            server = build_server(OwnDesk(kb, settings, build_agent(kb, settings)), secrets_of(settings))
+            async with Client(server) as client:
+                tools = sorted(tool.name for tool in (await client.list_tools()).tools)
+                found = await client.call_tool("search_entities", {"query": "Little Mew"})
+                answer = await client.call_tool("ask", {"question": QUESTION})
+                return tools, found.content[0].text, answer.content[0].text
+
+    return asyncio.run(talk())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("door", [by_ask, by_chat, by_evaluation, by_the_page, by_mcp])
+def test_every_door_leads_to_the_same_answer(
+    places: tuple[str, str], door: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+):
+    told = []
+    for place, name in zip(places, ("folder", "tables"), strict=True):
+        home = tmp_path / name
+        home.mkdir()
+        monkeypatch.chdir(home)
+        monkeypatch.setenv("KBNAV_HOME", str(home))
+        told.append(door(place, Cli(monkeypatch, capsys), home))
+    assert told[0]
+    assert told[1] == told[0]
+
+
+def test_without_the_extra_one_line_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any):
+    monkeypatch.setitem(sys.modules, "lancedb", None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "builds.lance").mkdir()
+    for command in (
+        ("ask", "--kb", str(tmp_path), QUESTION),
+        ("skb", "info", str(tmp_path)),
+        ("skb", "prune", "s3://a/b"),
+    ):
+        code, out, error = Cli(monkeypatch, capsys)(*command)
+        assert (code, out) == (2, "")
+        assert "pip install 'kbnav[lance]'" in error
+        assert len(error.strip().splitlines()) == 1
