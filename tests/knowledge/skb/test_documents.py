@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import tempfile
+import tracemalloc
+import zlib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbnav.errors import DataError
+from kbnav.knowledge.skb import documents as documents_module
 from kbnav.knowledge.skb.documents import Documents, DocumentWriter, aliases, plain_text
 from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.store import SKB
@@ -113,3 +117,21 @@ def test_plain_text_shows_nested_fields_and_leaves_empty_ones_out() -> None:
 def test_aliases_are_found_in_nested_fields_once_each() -> None:
     fields = {"aliases": "one", "details": {"alias": ["two", "one", "", 3]}}
     assert aliases(fields, ("aliases", "details.alias", "aliases.x", "absent")) == ("one", "two")
+
+
+def test_a_block_that_unpacks_to_gigabytes_is_damage_and_takes_little_memory(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(documents_module, "LARGEST", 1 << 20)
+    writer = DocumentWriter(tmp_path)
+    writer.add(0, {"text": "short"})
+    writer.finish(1)
+    bomb = zlib.compress(b'{"text": "' + b" " * (40 << 20) + b'"}')
+    (tmp_path / "blocks.bin").write_bytes(bomb)
+    np.save(tmp_path / "block-start.npy", np.array([0, len(bomb)], np.int64))
+    documents = Documents(tmp_path)
+    tracemalloc.start()
+    with pytest.raises(DataError, match="block 0 is cut off, or unpacks to more than 1 MiB"):
+        documents[0]
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()
+    with pytest.raises(DataError, match="a document of 2 MiB: 1 MiB is the most"):
+        writer.add(0, {"text": "x" * (2 << 20)})

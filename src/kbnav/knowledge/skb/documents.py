@@ -22,6 +22,8 @@ from kbnav.knowledge.skb.arrays import check_starts, open_array
 from kbnav.knowledge.skb.parts import Fields as Fields
 
 BLOCK_BYTES = 32_768
+LARGEST = 256 << 20
+"""Bytes of a document: so much, and a block beside it, is unpacked at most, whatever a file promises."""
 CACHED_BLOCKS = 64
 
 
@@ -59,9 +61,12 @@ class Documents:
     def _block(self, block: int) -> list[bytes]:
         packed = self._bytes[self._start[block] : self._start[block + 1]]
         try:
-            lines = zlib.decompress(packed.data).split(b"\n")
+            unpacking = zlib.decompressobj()
+            lines = unpacking.decompress(packed.data, LARGEST + BLOCK_BYTES).split(b"\n")
         except zlib.error as error:
             raise DamagedKB(f"{self._path}: block {block}: {error}") from error
+        if not unpacking.eof:
+            raise DamagedKB(f"{self._path}: block {block} is cut off, or unpacks to more than {LARGEST >> 20} MiB")
         if len(lines) != self._first[block + 1] - self._first[block]:
             raise DamagedKB(f"{self._path}: block {block} holds {len(lines)} documents, not as many as it should")
         return lines
@@ -86,8 +91,13 @@ class DocumentWriter:
         self._blocks: dict[int, list[tuple[int, int]]] = {}
 
     def add(self, kind: int, fields: Fields) -> None:
-        """Take the next document of a type; what JSON has no form for, such as a date of Parquet's, becomes text."""
+        """Take the next document of a type; what JSON has no form for, such as a date of Parquet's, becomes text.
+
+        Raises DataError for one that is larger than ``LARGEST``.
+        """
         line = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), default=_written).encode(errors="replace")
+        if len(line) > LARGEST:
+            raise DataError(f"a document of {len(line) >> 20} MiB: {LARGEST >> 20} MiB is the most")
         self._waiting.setdefault(kind, []).append(line)
         self._size[kind] = self._size.get(kind, 0) + len(line)
         if self._size[kind] >= BLOCK_BYTES:
