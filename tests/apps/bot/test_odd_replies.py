@@ -13,6 +13,9 @@ from kbnav.apps.bot.wiki import Page, Wiki
 from kbnav.errors import KbnavError
 from kbnav.knowledge.service.exchange import Reply, Request
 from kbnav.knowledge.service.http import HttpClient
+from tests.apps.bot.mediawiki import BOT_PASSWORD
+from tests.apps.bot.parts import connect
+from tests.knowledge.wikidata.serving import Answer, Asked, serving
 
 REVISION = {"revid": 5, "user": "Ann", "slots": {"main": {"content": "text"}}}
 PAGE = {"title": "Talk:A", "lastrevid": 5, "revisions": [REVISION], "actions": {"edit": [{"code": "protected"}]}}
@@ -111,3 +114,21 @@ def test_an_odd_reply_is_an_error_that_the_bot_waits_out(case: str):
                 call(wiki_of(one))
             except KbnavError:
                 continue
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_login_that_is_redirected_sends_the_password_nowhere(status: int):
+    with serving(lambda _: Answer({"login": {"result": "Success"}})) as other:
+
+        def answer(asked: Asked) -> Answer:
+            if "lgpassword" in asked.params:
+                return Answer("", status, headers={"Location": f"{other.url}/api.php"})
+            return Answer({"query": {"tokens": {"logintoken": "+\\"}}})
+
+        with serving(answer) as wiki:
+            bot = connect(f"{wiki.url}/api.php")
+            with pytest.raises(KbnavError, match="only the same host is followed") as caught:
+                bot.login()
+            assert sum("lgpassword" in one.params for one in wiki.asked) == 1
+        assert other.asked == []
+        assert BOT_PASSWORD not in str(caught.value)
