@@ -97,7 +97,46 @@ def test_nginx_reads_its_file(tmp_path: Path):
     assert done.returncode == 0, done.stderr
 
 
+def instructions(file: Path) -> list[tuple[str, str]]:
+    """Of a container file: each with what follows it, on one line."""
+    text = re.sub(r"^#.*\n", "", file.read_text(), flags=re.M).replace("\\\n", " ")
+    return [(word, rest) for line in text.splitlines() for word, _, rest in [line.partition(" ")]]
+
+
+def copied(steps: list[tuple[str, str]], folder: Path) -> None:
+    """Copy into a folder what a container file copies into the container."""
+    for sources in [rest.split() for word, rest in steps if word == "COPY"]:
+        for source in sources[:-1]:
+            into = folder / sources[-1].strip("/") / (source if sources[-1].endswith("/") else "")
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, into, symlinks=True)
+            else:
+                into.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / source, into)
+
+
+def test_the_steps_of_the_container_files_make_a_kbnav_that_starts(tmp_path: Path):
+    """By hand, where no container can be run: what they copy, installed as they say, starts as they say."""
+    serve, bot = (instructions(DEPLOY / f"{name}.Containerfile") for name in ("serve", "bot"))
+    made = ("FROM", "COPY", "RUN", "USER")
+    assert [step for step in serve if step[0] in made] == [step for step in bot if step[0] in made]
+    assert {word for word, _ in (*serve, *bot)} <= {*made, "WORKDIR", "ENV", "EXPOSE", "ENTRYPOINT", "CMD"}
+    copied(serve, tmp_path)
+    (run,) = [rest for word, rest in serve if word == "RUN"]
+    assert "pip install --no-cache-dir --no-deps /src" in run
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path / "site"]
+    subprocess.run([*install, tmp_path / "src"], check=True)
+    shown = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(tmp_path / "site")}, "text": True}
+    for steps in (serve, bot):
+        told = {word: yaml.safe_load(rest) for word, rest in steps if word in ("ENTRYPOINT", "CMD")}
+        command = [sys.executable, "-m", *told["ENTRYPOINT"], *told["CMD"], "--help"]
+        assert "Usage: kbnav" in subprocess.run(command, stdout=subprocess.PIPE, check=True, **shown).stdout
+    where = [sys.executable, "-c", "import kbnav; print(kbnav.__file__)"]
+    assert str(tmp_path) in subprocess.run(where, stdout=subprocess.PIPE, check=True, **shown).stdout
+
+
 def test_images_are_pinned_to_a_version():
-    images = re.findall(r"(?:image: |^FROM )(\S+)", "".join(file.read_text() for file in DEPLOY.rglob("*.*")), re.M)
+    files = [*DEPLOY.rglob("*.yaml"), *DEPLOY.rglob("*.Containerfile")]
+    images = re.findall(r"(?:image: |^FROM )(\S+)", "".join(file.read_text() for file in files), re.M)
     assert len(images) >= 5
     assert not [image for image in images if image.endswith(":latest") or (":" not in image and "kbnav" not in image)]

@@ -69,10 +69,15 @@ def test_questions_tokens_dollars_and_requests_are_counted(fresh_home: Path):
 def test_who_waits_and_who_is_answered_is_shown(fresh_home: Path):
     with (
         Explorer(held=1) as model,
-        Server(web_settings(fresh_home, web_metrics_token=TOKEN, web_runs=1, **model.options())) as server,
+        Server(
+            web_settings(fresh_home, web_metrics_token=TOKEN, web_runs=1, web_runs_per_user=3, **model.options())
+        ) as server,
     ):
         visit = Visit(server.url)
         runs = [visit.ask(visit.session(), MARIE) for _ in range(3)]
+        assert visit("POST", f"/api/sessions/{visit.session()}/questions", {"question": MARIE}).status_code == 429
+        limited = {"method": "POST", "route": "/api/sessions/{session_id}/questions", "status": "429"}
+        assert value(server.url, "kbnav_http_requests_total", **limited) == 1
         model.holding.acquire(timeout=60)
         assert value(server.url, "kbnav_questions_waiting") == 2
         assert value(server.url, "kbnav_questions_at_work") == 1
