@@ -157,6 +157,8 @@ class Chat:
         self.id = session_id
         self._kept_every, self._begun = kept_every, begun
         self._agent = agent
+        self._over: State | None = None
+        """The last state of a run, until it is kept."""
         self._machine = agent.graph(checkpointer)
         self._config = {"configurable": {"thread_id": session_id}}
 
@@ -180,18 +182,18 @@ class Chat:
 
     def ask(self, question: str, *, on_event: Listener | None = None, brake: Brake | None = None) -> Run:
         """Ask the next question. Raises as ``kbnav.session.ask``."""
-        return _saved(self.attempt(question, on_event=on_event, brake=brake), self._agent)
+        return self._save(self._ask(checked_question(question), self._snapshot(), on_event, brake))
 
     def attempt(self, question: str, *, on_event: Listener | None = None, brake: Brake | None = None) -> Attempt:
         """As ``ask``, but no run is saved, and a failure is given back beside the run."""
-        return self._ask(checked_question(question), self._snapshot(), on_event, brake)
+        return self._end(self._ask(checked_question(question), self._snapshot(), on_event, brake))
 
     def attempt_again(self, question: str, *, on_event: Listener | None = None, brake: Brake | None = None) -> Attempt:
         """As ``attempt``, but a question that is unfinished is gone on with where it was."""
         question, snapshot = checked_question(question), self._snapshot()
         if _unfinished(snapshot) == question:
-            return self._go(question, None, snapshot, on_event, brake)
-        return self._ask(question, snapshot, on_event, brake)
+            return self._end(self._go(question, None, snapshot, on_event, brake))
+        return self._end(self._ask(question, snapshot, on_event, brake))
 
     def _ask(self, question: str, snapshot: StateSnapshot, on_event: Listener | None, brake: Brake | None) -> Attempt:
         state = start(question, turns_of(snapshot.values), self._agent.settings.budget)
@@ -199,10 +201,13 @@ class Chat:
 
     def resume(self, *, on_event: Listener | None = None, brake: Brake | None = None) -> Run:
         """Go on with the unfinished question where it was. Raises UsageError where there is none."""
-        return _saved(self.attempt_resume(on_event=on_event, brake=brake), self._agent)
+        return self._save(self._resume(on_event, brake))
 
     def attempt_resume(self, *, on_event: Listener | None = None, brake: Brake | None = None) -> Attempt:
         """As ``resume``, but no run is saved, and a failure is given back beside the run."""
+        return self._end(self._resume(on_event, brake))
+
+    def _resume(self, on_event: Listener | None, brake: Brake | None) -> Attempt:
         snapshot = self._snapshot()
         question = _unfinished(snapshot)
         if question is None:
@@ -230,6 +235,7 @@ class Chat:
             chosen = found = escalated(found, attempt(agent.stronger, question, history=history, brake=brake))
         run = chosen.run
         if run.id != first.run.id:
+            self._end(first)
             self._keep("report", {"path": [*run.path], "discarded": [*run.discarded], "outcome": run.outcome})
         return found
 
@@ -251,11 +257,27 @@ class Chat:
 
         def after(over: Node, now: State) -> None:
             nonlocal kept
-            if over == "report" or time.monotonic() >= kept + self._kept_every:
+            if over == "report":
+                self._over = now
+            elif time.monotonic() >= kept + self._kept_every:
                 self._keep(over, now)
                 kept = time.monotonic()
 
         return _walk(agent, state, context, on_event, cast("Node", node), after)
+
+    def _save(self, attempt: Attempt) -> Run:
+        """Save a run, and only then let the session know that it is over: killed in between, it is done again."""
+        try:
+            return _saved(attempt, self._agent)
+        finally:
+            self._end(attempt)
+
+    def _end(self, attempt: Attempt) -> Attempt:
+        """Checkpoint the last state of a run that asks no model."""
+        if self._over is not None:
+            self._keep("report", self._over)
+            self._over = None
+        return attempt
 
     def _keep(self, node: str, values: Mapping[str, Any]) -> None:
         """Checkpoint what is known after a node."""

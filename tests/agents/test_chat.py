@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
 from kbnav.agents.machine import seen_text, start
-from kbnav.agents.spinach import spinach_with
+from kbnav.agents.spinach import build_spinach, spinach_with
 from kbnav.errors import UsageError
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.question import checked_question
@@ -164,3 +164,20 @@ def test_control_characters_are_taken_out_and_joiners_stay():
     assert (
         checked_question("من\x00 اكتشف\x1b[31m\u202fالراديوم؟ می\u200cخواهم") == "من اكتشف [31m الراديوم؟ می\u200cخواهم"
     )
+
+
+def test_a_run_is_saved_before_its_session_is_told_that_it_is_over(mini_kb, tmp_path):
+    agent = build_spinach(mini_kb, Settings(home=tmp_path, language="en"))
+    with sqlite_sessions(tmp_path) as saver:
+        put, told = saver.put, []
+
+        def noting(config, checkpoint, metadata, versions):
+            told.append((bool(checkpoint["channel_values"].get("outcome")), len([*tmp_path.glob("runs/*.json")])))
+            return put(config, checkpoint, metadata, versions)
+
+        saver.put = noting
+        run = Chat(agent, "s", saver).ask("Who discovered polonium?")
+        assert run.outcome.text == "Marie Curie, Pierre Curie"
+        assert told[0] == (False, 0)
+        assert told[-1] == (True, 1)
+        assert (True, 0) not in told
