@@ -16,6 +16,7 @@ from tests.conftest import ROOT
 MARK = "KBNAV_SCALE_DEMO_TEST"
 
 
+@pytest.mark.timeout(600)
 def test_of_fifty_questions_none_is_lost_and_everything_that_was_started_ends():
     mark = uuid.uuid4().hex
     command = [sys.executable, "-m", "deploy.scale_demo", "--small"]
