@@ -182,21 +182,38 @@ class Chat:
 
     def ask(self, question: str, *, on_event: Listener | None = None, brake: Brake | None = None) -> Run:
         """Ask the next question. Raises as ``kbnav.session.ask``."""
-        return self._save(self._ask(checked_question(question), self._snapshot(), on_event, brake))
+        question, snapshot = checked_question(question), self._snapshot()
+        return self._save(self._ask(question, turns_of(snapshot.values), snapshot, on_event, brake))
 
     def attempt(self, question: str, *, on_event: Listener | None = None, brake: Brake | None = None) -> Attempt:
         """As ``ask``, but no run is saved, and a failure is given back beside the run."""
-        return self._end(self._ask(checked_question(question), self._snapshot(), on_event, brake))
+        question, snapshot = checked_question(question), self._snapshot()
+        return self._end(self._ask(question, turns_of(snapshot.values), snapshot, on_event, brake))
 
-    def attempt_again(self, question: str, *, on_event: Listener | None = None, brake: Brake | None = None) -> Attempt:
-        """As ``attempt``, but a question that is unfinished is gone on with where it was."""
+    def attempt_again(
+        self, question: str, *, begun: bool, on_event: Listener | None = None, brake: Brake | None = None
+    ) -> Attempt:
+        """As ``attempt``, but a question that is unfinished is gone on with where it was.
+
+        One that was ``begun`` before, by whoever was killed, is not in the history twice, however far it had come.
+        """
         question, snapshot = checked_question(question), self._snapshot()
         if _unfinished(snapshot) == question:
             return self._end(self._go(question, None, snapshot, on_event, brake))
-        return self._end(self._ask(question, snapshot, on_event, brake))
+        history = turns_of(snapshot.values)
+        if begun and history and history[-1].question == question:
+            history.pop()
+        return self._end(self._ask(question, history, snapshot, on_event, brake))
 
-    def _ask(self, question: str, snapshot: StateSnapshot, on_event: Listener | None, brake: Brake | None) -> Attempt:
-        state = start(question, turns_of(snapshot.values), self._agent.settings.budget)
+    def _ask(
+        self,
+        question: str,
+        history: Sequence[Turn],
+        snapshot: StateSnapshot,
+        on_event: Listener | None,
+        brake: Brake | None,
+    ) -> Attempt:
+        state = start(question, history, self._agent.settings.budget)
         return self._go(question, state, snapshot, on_event, brake)
 
     def resume(self, *, on_event: Listener | None = None, brake: Brake | None = None) -> Run:
@@ -222,7 +239,7 @@ class Chat:
         on_event: Listener | None,
         brake: Brake | None,
     ) -> Attempt:
-        agent, history = self._agent, turns_of(snapshot.values)
+        agent, history = self._agent, (snapshot.values if state is None else state)["history"]
         first = self._first(state, snapshot, _context(agent, question, brake), on_event)
 
         def once() -> Attempt:

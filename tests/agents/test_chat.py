@@ -181,3 +181,14 @@ def test_a_run_is_saved_before_its_session_is_told_that_it_is_over(mini_kb, tmp_
         assert told[0] == (False, 0)
         assert told[-1] == (True, 1)
         assert (True, 0) not in told
+
+
+def test_a_question_whose_server_was_killed_at_its_very_end_is_in_the_history_once(mini_kb, tmp_path):
+    agent = build_spinach(mini_kb, Settings(home=tmp_path, language="en"))
+    question = "Who discovered polonium?"
+    with sqlite_sessions(tmp_path) as saver:
+        Chat(agent, "s", saver, begun=False).attempt(question)  # and the server did not live to tell
+        Chat(agent, "s", saver, begun=False).attempt_again(question, begun=True)
+        assert [turn.question for turn in Chat(agent, "s", saver).history] == [question]
+        Chat(agent, "s", saver, begun=False).attempt_again(question, begun=False)  # somebody asks it once more
+        assert [turn.question for turn in Chat(agent, "s", saver).history] == [question] * 2

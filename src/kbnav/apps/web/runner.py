@@ -362,7 +362,8 @@ class Runner:
                 return attempt(system, run.question, on_event=teller, history=live.history, brake=brake)
             # The run itself is kept here, and begun again where nothing of it is kept there.
             chat = Chat(system, run.session, self._saver, begun=False)
-            return chat.attempt_again(run.question, on_event=teller, brake=brake)
+            begun = any(event.data["kind"] == "resumed" for event in live.told or ())
+            return chat.attempt_again(run.question, begun=begun, on_event=teller, brake=brake)
 
     def _ended_as(self, live: Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
         """Keep a run's record and its result; how it ended, and what the page shows of it."""
