@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from benchmarks.retrieval_tables import AGENT, TABLES, opened
+from benchmarks.retrieval_tables import AGENT, SEARCHED, TABLES, opened
 
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import load_file
@@ -74,7 +74,7 @@ def main() -> None:
     names = list(built)
     for place in np.argsort(busy, kind="stable"):
         table, row = names[place]
-        print(f"| `{row}` | {table} | {middle[place]:.1f} | {low[place]:.1f} | {busy[place]:.1f} |")
+        print(f"| `{row}` | {SEARCHED[table]} | {middle[place]:.1f} | {low[place]:.1f} | {busy[place]:.1f} |")
 
 
 if __name__ == "__main__":
