@@ -376,7 +376,7 @@ def spoiled(tables: Path, copy: Path, *, every: bool) -> Iterator[Path]:
     newest = {path.parent: path for path in reversed(files) if path.suffix == ".manifest"}
     files = [path for path in files if path.suffix != ".manifest" or path == newest[path.parent]]
     if not every:
-        files = list({path.parent: path for path in files if path.parent.name == "data"}.values())
+        files = list({path.parent: path for path in files if path.parent.name == "data"}.values())[:2]
     for path in files:
         rng = np.random.default_rng(7)
         shutil.copytree(tables, copy)
@@ -405,7 +405,7 @@ def test_whatever_of_the_tables_is_spoiled_looking_ends_in_an_answer_or_one_clea
         except DataError as error:
             faults = [str(error)]
         assert faults or ended[-1] == "answered", path
-    assert set(ended) == {"answered", "refused"} if every else ended == ["refused"] * 4
+    assert set(ended) == {"answered", "refused"} if every else ended == ["refused"] * 2
 
 
 def test_no_file_of_tables_is_written_outside_of_where_they_are_fetched_to(tables: Path, tmp_path: Path):
