@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.machine import Event, Node, RunContext, State, start, step_limit, unkept
+from kbnav.agents.machine import Node, RunContext, State, start
 from kbnav.answers import AnswerTable
 from kbnav.errors import UsageError
-from kbnav.language import question_language
-from kbnav.models.prices import cost_of, price_of
 from kbnav.private import private_file
 from kbnav.question import checked_question
+from kbnav.running import NOTHING, Listener, context_of, drive, language_of, walk
 from kbnav.settings import OFFLINE
 from kbnav.stopping import Brake
 from kbnav.tools.observation import Context, Observation
-from kbnav.tracing import span
-from kbnav.trajectory import CHECKPOINTED, Attempt, Run, Turn, Usage, new_id, save_run, versions
+from kbnav.trajectory import CHECKPOINTED, Attempt, Run, Turn, save_run
 from kbnav.verification.confidence import agreed, escalated, fails, weighed
 
 if TYPE_CHECKING:
@@ -34,8 +29,6 @@ if TYPE_CHECKING:
     from langgraph.types import StateSnapshot
     from psycopg_pool import ConnectionPool
 
-Listener = Callable[[Event], None]
-_NOTHING: Mapping[str, str] = MappingProxyType({})
 KEPT_EVERY = 0.5
 """Seconds between checkpoints of a run that asks no model: no more than that is done again after a kill."""
 
@@ -67,7 +60,7 @@ def attempt(
     history: Sequence[Turn] = (),
     brake: Brake | None = None,
     config: RunnableConfig | None = None,
-    given: Mapping[str, str] = _NOTHING,
+    given: Mapping[str, str] = NOTHING,
 ) -> Attempt:
     """Ask one question, save nothing, and give a failure back beside the run. Raises UsageError for no question.
 
@@ -76,11 +69,11 @@ def attempt(
     question = checked_question(question)
 
     def once(listener: Listener | None) -> Attempt:
-        context = _context(agent, question, brake, given)
+        context = context_of(agent, question, brake, given)
         state = start(question, history, agent.settings.budget)
         if config is None and agent.model == OFFLINE:
-            return _walk(agent, state, context, listener)
-        return _drive(agent, agent.machine.graph(), state, context, config or {}, listener)
+            return walk(agent, state, context, listener)
+        return drive(agent, agent.machine.graph(), state, context, config or {}, listener)
 
     first = once(on_event)
     chosen, agreeing, asked = _with_others(agent, first, lambda: once(None))
@@ -240,11 +233,11 @@ class Chat:
         brake: Brake | None,
     ) -> Attempt:
         agent, history = self._agent, (snapshot.values if state is None else state)["history"]
-        first = self._first(state, snapshot, _context(agent, question, brake), on_event)
+        first = self._first(state, snapshot, context_of(agent, question, brake), on_event)
 
         def once() -> Attempt:
             again = start(question, history, agent.settings.budget)
-            return _drive(agent, agent.machine.graph(), again, _context(agent, question, brake), {}, None)
+            return drive(agent, agent.machine.graph(), again, context_of(agent, question, brake), {}, None)
 
         chosen, agreeing, asked = _with_others(agent, first, once)
         found = weighed(chosen, agent.settings.checks, agreeing, asked)
@@ -265,7 +258,7 @@ class Chat:
         """
         node, agent = snapshot.next[0] if state is None else "think", self._agent
         if agent.model != OFFLINE or node not in get_args(Node):
-            return _drive(agent, self._machine, state, context, self._config, on_event)
+            return drive(agent, self._machine, state, context, self._config, on_event)
         if state is None:
             state = cast("State", snapshot.values)
         elif self._begun:
@@ -280,7 +273,7 @@ class Chat:
                 self._keep(over, now)
                 kept = time.monotonic()
 
-        return _walk(agent, state, context, on_event, cast("Node", node), after)
+        return walk(agent, state, context, on_event, cast("Node", node), after)
 
     def _save(self, attempt: Attempt) -> Run:
         """Save a run, and only then let the session know that it is over: killed in between, it is done again."""
@@ -336,16 +329,6 @@ def serializer() -> SerializerProtocol:
     return JsonPlusSerializer(allowed_msgpack_modules=CHECKPOINTED)
 
 
-def _context(agent: Agent, question: str, brake: Brake | None, given: Mapping[str, str] = _NOTHING) -> RunContext:
-    return replace(agent.context(question, language_of(agent, question), given), brake=brake)
-
-
-def language_of(agent: Agent, question: str) -> str:
-    """The language of a question: the settings', or what the text is written in."""
-    chosen = agent.settings.language
-    return question_language(question) if chosen == "auto" else chosen
-
-
 def _unfinished(snapshot: StateSnapshot) -> str | None:
     return str(snapshot.values["question"]) if snapshot.next and snapshot.values else None
 
@@ -355,91 +338,3 @@ def turns_of(state: Mapping[str, Any]) -> list[Turn]:
     if not state.get("outcome"):
         return list(state.get("history", ()))
     return [*state["history"], Turn.of(state["question"], state["path"], state["outcome"])]
-
-
-def _walk(
-    agent: Agent,
-    state: State,
-    context: RunContext,
-    on_event: Listener | None,
-    node: Node = "think",
-    after: Callable[[Node, State], None] = unkept,
-) -> Attempt:
-    """Run the machine to its end by itself: where no model is asked there is nothing that LangGraph could trace."""
-    began, started = time.monotonic(), datetime.now(UTC)
-    over = threading.Event()
-
-    def tell(event: Event) -> None:
-        if on_event and not over.is_set():  # a tool that was left alone may end after the run
-            on_event(event)
-
-    with _span(agent, context):
-        end = agent.machine.run(state, replace(context, tell=tell), node, after)
-    over.set()
-    return _attempt(agent, end, context, started, began)
-
-
-@contextmanager
-def _span(agent: Agent, context: RunContext) -> Iterator[None]:
-    """A run's span, which says so where the run failed."""
-    with span("invoke_agent", agent.name, agent_name=agent.name, request_model=agent.model) as tell:
-        yield
-        if context.failure:
-            tell({"error.type": type(context.failure[0]).__name__})
-
-
-def _drive(
-    agent: Agent,
-    machine: Any,
-    state: State | None,
-    context: RunContext,
-    config: Mapping[str, Any],
-    on_event: Listener | None,
-) -> Attempt:
-    """Run the graph to its end and stream its events."""
-    began, started = time.monotonic(), datetime.now(UTC)
-    limit = {"recursion_limit": step_limit(agent.settings.budget)}
-    # A chat must survive a kill at any moment; a single question has no checkpoints, only its saved run.
-    options = {"durability": "sync"} if machine.checkpointer else {}
-    with _span(agent, context):
-        for mode, item in machine.stream(
-            state, {**limit, **config}, context=context, stream_mode=["custom", "values"], **options
-        ):
-            if mode == "values":
-                state = item
-            elif on_event:
-                on_event(item)
-    return _attempt(agent, state, context, started, began)
-
-
-def _attempt(agent: Agent, state: Any, context: RunContext, started: datetime, began: float) -> Attempt:
-    run = _record(agent, state, context, started, time.monotonic() - began)
-    return Attempt(run, context.failure[0] if context.failure else None)
-
-
-def _record(agent: Agent, state: Any, context: RunContext, started: datetime, seconds: float) -> Run:
-    used, price = state["usage"], price_of(agent.settings, agent.model)
-    replayed = used.replayed or Usage()
-    return Run(
-        id=new_id("run"),
-        question=state["question"],
-        system=agent.name,
-        model=agent.model,
-        language=context.tools.language,
-        path=tuple(state["path"]),
-        discarded=tuple(state["discarded"]),
-        outcome=state["outcome"],
-        usage=used.paid,
-        replayed=replayed,
-        replayed_seconds=round(used.replayed_seconds, 3),
-        cost=cost_of(used, price),
-        replayed_cost=cost_of(replayed, price) if used.replayed else None,
-        requests=context.tools.meter.sent,
-        seconds=round(seconds, 3),
-        started=started.isoformat(timespec="seconds"),
-        history=tuple(state["history"]),
-        kb=agent.kb.state(),
-        settings=agent.settings.public(),
-        versions=versions(),
-        prompts=agent.prompt_hashes(),
-    )

@@ -17,7 +17,8 @@ from kbnav.agents.machine import RunContext, State, Update, start, step_limit
 from kbnav.errors import ServiceError
 from kbnav.library.asking import AnyKB, How
 from kbnav.question import checked_question
-from kbnav.session import language_of, serializer, turns_of
+from kbnav.running import language_of
+from kbnav.session import serializer, turns_of
 from kbnav.settings import Settings
 from kbnav.trajectory import new_id
 
