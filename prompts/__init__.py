@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,16 +60,21 @@ def render(name: str | Path, **values: Any) -> str:
 def prompt_hashes(*folders: str) -> dict[str, str]:
     """SHA-256 of every prompt file of these folders, and of what those include; ``.`` has those that all agents share.
 
-    Saved with a run. A file is read again only where it has changed.
+    One of them may be a file itself. Saved with a run. A file is read again only where it has changed.
     """
-    files = {entry.path: _content(entry) for one in folders for entry in os.scandir(FOLDER / one) if _is_prompt(entry)}
+    files = {path: _content(entry) for one in folders for path, entry in _files(FOLDER / one)}
     included = {str(FOLDER / name) for content in files.values() for name in content.includes} - files.keys()
     files |= {path: _content(path) for path in included}
     return {content.name: content.sha256 for _, content in sorted(files.items())}
 
 
-def _is_prompt(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(".md")
+def _files(place: Path) -> Iterator[tuple[str, os.PathLike[str]]]:
+    try:
+        entries = list(os.scandir(place))
+    except NotADirectoryError:
+        yield str(place), place
+        return
+    yield from ((entry.path, entry) for entry in entries if entry.name.endswith(".md"))
 
 
 class _Content(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import subprocess
@@ -101,3 +102,5 @@ def test_a_model_may_choose_and_a_tool_may_be_added(folder: Path, command: str, 
         assert "You have 15 steps. Your tools are find_property, search_entities, execute_query, finish." in prompt
     (run,) = saved_runs(Path(os.environ["KBNAV_HOME"]) / "runs")
     assert "P1086" in run.read_text()
+    own = hashlib.sha256((folder / "my_prompt.md").read_bytes()).hexdigest()
+    assert (own in run.read_text()) == ("build_with_model" in command)
