@@ -12,6 +12,7 @@ import os
 import pickle
 import random
 import signal
+import statistics
 import sys
 import threading
 import time
@@ -32,7 +33,10 @@ LOADED = (
 """What takes long to import and is not to be killed again and again while it does."""
 NAMES = "modules.json"
 LONGER = 1.25
-"""Moments are drawn from the time that the work takes when it is left alone, and a quarter more."""
+"""Moments are drawn from the time that the work mostly took from its beginning to its end, and a quarter more.
+
+The first time alone may be one that the machine did much else in: most moments drawn from it would come after the end.
+"""
 
 
 class Lost(AssertionError):
@@ -66,17 +70,18 @@ class Kind(Protocol):
 def kill_often(kind: Kind, kills: int, chance: random.Random, folder: Path) -> tuple[int, int]:
     """Kill until it was done ``kills`` times; how often, and how often the work came to its end."""
     done = ended = number = 0
-    seconds = 0.0
+    seconds: list[float] = []
     while done < kills or not ended:
         (place := folder / str(number)).mkdir(parents=True)
         kind.begin(place)
+        before = done
         while True:
             out = place / "said.txt"
-            delay = chance.uniform(0, seconds * LONGER) if seconds and done < kills else None
+            delay = chance.uniform(0, statistics.median(seconds) * LONGER) if seconds and done < kills else None
             began = time.monotonic()
             killed = not run(kind, out, delay)
-            if not seconds:
-                seconds = time.monotonic() - began
+            if not killed and done == before:
+                seconds.append(time.monotonic() - began)
             alone(lambda said: kind.look(said), out.read_text(errors="replace"))
             done += killed
             if not killed:
