@@ -111,6 +111,7 @@ def test_a_chat_goes_on_wherever_the_disk_becomes_full(small_home, kbnav, pages)
         load_run(path)
 
 
+@pytest.mark.slow
 def test_an_evaluation_on_a_full_disk_ends_with_one_line_keeps_what_it_has_and_goes_on(
     small_home, mini_home, kbnav, tmp_path, monkeypatch
 ):
@@ -269,6 +270,7 @@ def test_a_build_on_a_full_disk_is_one_line_and_leaves_nothing_that_looks_whole(
             assert not (disk / "made" / "meta.json").exists()
 
 
+@pytest.mark.slow
 def test_a_server_whose_disk_is_full_says_that_it_is_not_ready_and_is_again_once_there_is_room(
     mini_home, demo_home, mini_kb, demo_kb, tmp_path
 ):

@@ -107,6 +107,7 @@ def test_a_cookie_opens_nothing_after_the_logout_and_other_logins_stay(fresh_hom
         assert told.status_code == 401
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", ["page", "header"])
 def test_wrong_tokens_are_slowed_and_a_right_one_is_not_locked_out_for_long(fresh_home: Path, door):
     with Server(web_settings(fresh_home, "mini", web_tokens=TOKENS)) as server:
@@ -145,6 +146,7 @@ def closed(connection: socket.socket, seconds: float = 10) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_connections_that_never_finish_a_request_are_closed_and_lock_nobody_out(fresh_home: Path):
     with Server(web_settings(fresh_home, "mini"), http=Hasty) as server:
         place = ("127.0.0.1", int(server.url.rpartition(":")[2]))

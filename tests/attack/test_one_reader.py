@@ -34,6 +34,7 @@ def query(visit: Visit, text: str, name: str = "", kb: str = "mini"):
     return visit("POST", "/api/queries", {"query": text, "kb": kb, "name": name})
 
 
+@pytest.mark.slow
 def test_while_one_reader_runs_heavy_queries_anothers_question_is_answered(busy: Server):
     greedy, other = Visit(busy.url), Visit(busy.url)
     began = time.monotonic()

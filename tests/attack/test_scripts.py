@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
@@ -95,6 +97,7 @@ def hostile_mirror(folder: Path) -> Path:
     return folder / "hostile"
 
 
+@pytest.mark.slow
 def test_question_labels_and_answers_are_text_in_the_page(page: Page, fresh_home: Path, tmp_path: Path):
     query = (
         "SELECT ?element ?by ?text ?code { ?element wdt:P61 ?by ; skos:altLabel ?text "

@@ -91,6 +91,7 @@ def test_questions_are_grouped_by_the_templates_they_were_made_from(kbnav: Cli):
     assert (code, len(told["groups"]), told["agreement"]) == (0, 2, 1.0)
 
 
+@pytest.mark.slow
 def test_train_show_eval_and_answer_by_what_was_trained(kbnav: Cli, sets: Path):
     train = ("programs", "train", "--kb", "demo", "train.jsonl", "--validation", "val.jsonl", "--out", "made")
     code, _, err = kbnav(*train, "--model", "our-own", "--max-cost", "1")

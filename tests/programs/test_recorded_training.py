@@ -41,6 +41,7 @@ def test_a_program_that_asks_for_too_much_is_told_so_and_the_mended_one_is_froze
     assert (tmp_path / "made" / "programs" / "g1.py").read_text() == second.source
 
 
+@pytest.mark.slow
 @pytest.mark.vcr
 def test_six_steps_by_hand_one_given_back_a_tie_a_crash_its_repair_a_worse_one_and_the_best(
     demo_kb: KnowledgeBase, tmp_path: Path

@@ -38,6 +38,7 @@ def kbnav(*arguments: str) -> str:
     return done.output
 
 
+@pytest.mark.slow
 def test_a_question_is_shown_answered_listed_and_replayed(scene: Scene, home: Path, monkeypatch: pytest.MonkeyPatch):
     settings = f'[bot]\napi = "{scene.wiki.api}"\nuser = "{BOT}@test"\npause = 0\nmentions = false\n'
     (home / "kbnav.toml").write_text(settings + 'entity_link = "[[{id}]]"\n')

@@ -6,6 +6,8 @@ import json
 import runpy
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.apps.web.parts import Explorer, Server, Visit, until, web_settings
 from tests.apps.web.test_page import MARIE, ask, menu, wait_for_the_end
 
@@ -107,6 +109,7 @@ def test_the_cells_of_a_notebook_run_the_queries_again(visit: Visit, web_home: P
     names["kb"].close()
 
 
+@pytest.mark.slow
 def test_the_same_question_is_asked_again_changed_and_of_another_model_in_the_session(page: Page, fresh_home: Path):
     with Explorer() as model:
         own = {**model.options(), "model": "offline"}

@@ -61,6 +61,7 @@ def test_a_user_has_so_many_questions_at_once_and_so_many_a_day(fresh_home: Path
         assert "24 hours" in visit("POST", f"/api/sessions/{session}/questions", {"question": MARIE}).json()["detail"]
 
 
+@pytest.mark.slow
 def test_of_twenty_questions_at_the_same_moment_no_more_are_taken_than_the_limits_allow(
     fresh_home: Path, held_model: Explorer
 ):

@@ -105,6 +105,7 @@ def test_somebody_writes_a_question_and_the_harness_asks_it(
     assert "Recall@20" not in head  # Table 8: people's questions may have more answers than that
 
 
+@pytest.mark.slow
 def test_axe_finds_nothing_where_questions_are_written_and_judged(
     look: Page,  # noqa: F811 - the fixture
     collecting: tuple[str, Path],

@@ -61,6 +61,7 @@ def test_two_servers_share_sessions_stop_each_others_runs_and_take_over_from_a_d
             assert [cell["id"] for (cell,) in rows] == ["Q979", "Q1128"]
 
 
+@pytest.mark.slow
 def test_of_twenty_questions_that_several_servers_are_asked_at_once_three_are_taken(database: str):
     with open_postgres(database) as one, open_postgres(database) as two:
         stores = [Store(PostgresDatabase(pool)) for pool in (one, two)]

@@ -42,6 +42,7 @@ def test_of_fifty_sessions_at_once_none_is_lost_and_none_is_mixed_up(fresh_home:
     assert ended == [("done", ["search_entities", "execute_query", "finish"], ["Q979", "Q1128"])] * SESSIONS
 
 
+@pytest.mark.slow
 def test_a_killed_server_goes_on_with_its_question_after_a_restart(fresh_home: Path):
     with Explorer(held=1) as model:
         options = ("--model", "stub", "--base-url", model.base_url)

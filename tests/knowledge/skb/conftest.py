@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import gzip
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +21,38 @@ from kbnav.knowledge.skb.store import SKB
 GRAPH_ONLY = Options(text=False, vectors=False, sparql=False)
 
 
-def built(shared_data: Path, name: str, out: Path) -> Path:
-    folder = shared_data / name
-    build(TableSource([folder / "nodes.jsonl.gz"], [folder / "edges.tsv.gz"]), out, GRAPH_ONLY)
-    return out
+def once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+    """The folder that ``make`` fills, by the first of the processes that run these tests side by side."""
+    shared = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder = shared / f"once-{name}"
+    with (shared / f"once-{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            making = factory.mktemp(name)
+            make(making)
+            making.rename(folder)
+    return folder
+
+
+def built(shared_data: Path, factory: pytest.TempPathFactory, name: str) -> Path:
+    data = shared_data / name
+
+    def make(folder: Path) -> None:
+        build(TableSource([data / "nodes.jsonl.gz"], [data / "edges.tsv.gz"]), folder / f"{name}.skb", GRAPH_ONLY)
+
+    return once(factory, name, make) / f"{name}.skb"
 
 
 @pytest.fixture(scope="session")
 def hetionet_path(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(shared_data, "hetionet", tmp_path_factory.mktemp("skb") / "hetionet.skb")
+    return built(shared_data, tmp_path_factory, "hetionet")
 
 
 @pytest.fixture(scope="session")
 def wn18rr_path(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(shared_data, "wn18rr", tmp_path_factory.mktemp("skb") / "wn18rr.skb")
+    return built(shared_data, tmp_path_factory, "wn18rr")
 
 
 @pytest.fixture
@@ -65,17 +85,20 @@ def hetionet_records(shared_data: Path) -> list[dict[str, Any]]:
 @pytest.fixture(scope="session")
 def clinic_path(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Hetionet's diseases, compounds and symptoms with the edges among them and every index: 1 % of its edges."""
-    folder, kinds = tmp_path_factory.mktemp("clinic"), ("Disease::", "Compound::", "Symptom::")
-    with gzip.open(shared_data / "hetionet" / "nodes.jsonl.gz", "rt", encoding="utf-8") as file:
-        (folder / "n.jsonl").write_text(
-            "".join(line for line in file if line.startswith(tuple(f'{{"id": "{k}' for k in kinds)))
-        )
-    with gzip.open(shared_data / "hetionet" / "edges.tsv.gz", "rt", encoding="utf-8", newline="") as file:
-        head, *lines = file
-    kept = [line for line in lines if line.startswith(kinds) and line.split("\t")[2].startswith(kinds)]
-    (folder / "e.tsv").write_text("".join([head, *kept]), newline="")
-    build(TableSource([folder / "n.jsonl"], [folder / "e.tsv"]), folder / "clinic.skb")
-    return folder / "clinic.skb"
+    kinds = ("Disease::", "Compound::", "Symptom::")
+
+    def make(folder: Path) -> None:
+        with gzip.open(shared_data / "hetionet" / "nodes.jsonl.gz", "rt", encoding="utf-8") as file:
+            (folder / "n.jsonl").write_text(
+                "".join(line for line in file if line.startswith(tuple(f'{{"id": "{k}' for k in kinds)))
+            )
+        with gzip.open(shared_data / "hetionet" / "edges.tsv.gz", "rt", encoding="utf-8", newline="") as file:
+            head, *lines = file
+        kept = [line for line in lines if line.startswith(kinds) and line.split("\t")[2].startswith(kinds)]
+        (folder / "e.tsv").write_text("".join([head, *kept]), newline="")
+        build(TableSource([folder / "n.jsonl"], [folder / "e.tsv"]), folder / "clinic.skb")
+
+    return once(tmp_path_factory, "clinic", make) / "clinic.skb"
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,8 @@ from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import EDGES_PER_RELATION, SkbKB
 from kbnav.knowledge.skb.store import SKB
 
+pytestmark = pytest.mark.slow
+
 Edges = list[tuple[str, str, str]]
 PHYSICAL = "00001930"
 

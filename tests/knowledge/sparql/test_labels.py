@@ -107,6 +107,7 @@ def test_words_in_strings_and_comments_are_no_service() -> None:
     assert rewrite_label_service(query) == query
 
 
+@pytest.mark.slow
 def test_every_example_whose_only_extension_is_the_service_parses_once_rewritten(shared_data: Path) -> None:
     rewritten = 0
     for example in real.examples(shared_data):

@@ -154,6 +154,7 @@ def test_every_recorded_search_gives_its_hits_in_order(shared_data):
     assert labels["Q214096"] == "Menura"
 
 
+@pytest.mark.slow
 def test_every_recorded_exchange_is_read(shared_data):
     """Real answers of the query service (2016) and of the API (2026) with the headers they came with."""
     kinds: Counter[str] = Counter()
