@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
+from kbnav.bounded import read_lines
 from kbnav.errors import DataError, UsageError
 
 
@@ -74,7 +75,7 @@ def open_journal(path: Path) -> Iterator[Journal]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise UsageError(f"{path} is being written by another run") from error
-        file.truncate(sum(len(line) for line in whole_lines(path)))
+        file.truncate(sum(map(len, whole_lines(path))))
         _sync_folder(path.parent)
         yield Journal(file, path)
 
@@ -83,13 +84,18 @@ def read_journal(path: Path, kind: Any) -> list[Any]:
     """The records of a journal, dataclasses of ``kind``; it may be being written. Raises UsageError, DataError."""
     records = []
     for number, line in enumerate(whole_lines(path), 1):
-        try:
-            records.append(_adapter(kind).validate_json(line))
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise DataError(f"{path}: record {number}: {where + ': ' if where else ''}{first['msg']}") from error
+        records.append(read_record(line, kind, f"{path}: record {number}"))
     return records
+
+
+def read_record(line: bytes, kind: Any, name: str) -> Any:
+    """One record, a dataclass of ``kind``; ``name`` says which. Raises DataError."""
+    try:
+        return _adapter(kind).validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise DataError(f"{name}: {where + ': ' if where else ''}{first['msg']}") from error
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -109,23 +115,28 @@ def write_whole(path: Path, text: str) -> None:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
 
 
-def whole_lines(path: Path) -> list[bytes]:
+def whole_lines(path: Path) -> Iterator[bytes]:
     """The lines without a torn one at the end: one without its line break, or, after a power cut, one of garbage.
 
-    Raises UsageError.
+    Raises UsageError, and DataError for a line that is too long for any memory.
     """
+    last = b""
     try:
-        lines = path.read_bytes().splitlines(keepends=True)
+        for line in read_lines(path):
+            if last:
+                yield last
+            last = line
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    if lines and not (lines[-1].endswith(b"\n") and _is_json(lines[-1])):
-        lines.pop()
-    return lines
+    if last.endswith(b"\n") and _is_json(last):
+        yield last
 
 
 def _is_json(line: bytes) -> bool:
     try:
         json.loads(line)
+    except RecursionError:  # nested deeper than anything that is written: no record, and not torn
+        return True
     except ValueError:
         return False
     return True

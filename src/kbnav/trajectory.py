@@ -19,10 +19,12 @@ from typing import Any, Literal, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from kbnav.answers import Absence, AnswerTable, Ranked, Ranking, Term, encodable
+from kbnav.bounded import read_file
 from kbnav.doubts import Confidence, Doubt
 from kbnav.errors import DataError, StopRun, UsageError
 from kbnav.private import private_file
 from kbnav.question import in_kb
+from kbnav.saved_types import EvenTable, Finite, KBState, RunId
 
 FORMAT = 1
 FINISH = "finish"
@@ -209,7 +211,7 @@ class Outcome:
     status: Status
     stop: Stop
     query: str = ""
-    table: AnswerTable | None = None
+    table: EvenTable = None
     ranking: Ranking | None = None
     text: str = ""
     note: str = ""
@@ -255,7 +257,7 @@ class Run:
     ``cost`` is in US dollars, None where the model's price is not among the settings.
     """
 
-    id: str
+    id: RunId
     question: str
     system: str
     model: str
@@ -266,17 +268,17 @@ class Run:
     usage: Usage = Usage()
     replayed: Usage = Usage()
     """What replies that were kept from before once cost; no part of ``usage`` and ``cost``."""
-    replayed_seconds: float = 0.0
+    replayed_seconds: Finite = 0.0
     """What waiting for them took then, calls side by side; no part of ``seconds``."""
-    cost: float | None = None
-    replayed_cost: float | None = None
+    cost: Finite | None = None
+    replayed_cost: Finite | None = None
     """What the replayed replies once cost; no part of ``cost``."""
     requests: Mapping[str, int] = field(default_factory=dict)
     """Requests sent for it, by service; what a cache answered is none."""
-    seconds: float = 0.0
+    seconds: Finite = 0.0
     started: str = ""
     history: tuple[Turn, ...] = ()
-    kb: Mapping[str, Any] = field(default_factory=dict)
+    kb: KBState = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     prompts: Mapping[str, str] = field(default_factory=dict)
@@ -372,31 +374,10 @@ def save_run(run: Run, folder: Path) -> Path:
     return path
 
 
-def saved_runs(folder: Path) -> list[Path]:
-    """The files of saved runs, the newest last."""
-    return sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
-
-
-def find_run(name: str, folder: Path) -> Path:
-    """The file of a run: a path, an id or its start, or ``last``. Raises UsageError where none or several fit."""
-    try:
-        if Path(name).is_file():
-            return Path(name)
-    except OSError as error:
-        raise UsageError(f"not a run: {error.strerror}") from error
-    saved = saved_runs(folder)
-    if name == "last" and saved:
-        return saved[-1]
-    found = [path for path in saved if path.stem.startswith(name)]
-    if len(found) != 1:
-        raise UsageError(f"{len(found) or 'no'} saved runs match {name!r} in {folder}")
-    return found[0]
-
-
 def load_run(path: Path) -> Run:
     """Read a saved run. Raises UsageError where there is none and DataError where it is not one."""
     try:
-        return parse_run(path.read_bytes(), str(path))
+        return parse_run(read_file(path), str(path))
     except OSError as error:
         raise UsageError(f"cannot read the run {path}: {error.strerror}") from error
 

@@ -14,7 +14,8 @@ from kbnav.apps.cli import app
 from kbnav.errors import UsageError
 from kbnav.options import Options, parse_set, read_options
 from kbnav.retrieval.rrf import RRFOptions
-from kbnav.trajectory import find_run, load_run
+from kbnav.saved_runs import find_run
+from kbnav.trajectory import load_run
 from tests.models.stub import ModelStub, failure
 
 QUERY = "What did the ship Patience carry?"

@@ -55,14 +55,14 @@ def test_replies_are_shared_and_have_an_age(database: str):
     one = Replies(database, age=60, clock=lambda: now[0])
     two = Replies(database, age=60, clock=lambda: now[0])
     one.put("key", "prompt", "first", Usage(5, 3, 0, 1), 0.5)
-    assert two.get("key") == ("first", Usage(5, 3, 0, 1), 0.5)
+    assert two.get("key", "prompt") == ("first", Usage(5, 3, 0, 1), 0.5)
     now[0] += 61
-    assert two.get("key") is None
+    assert two.get("key", "prompt") is None
     two.put("key", "prompt", "second", Usage(5, 4, 0, 1), 0.5)
-    assert one.get("key") == ("second", Usage(5, 4, 0, 1), 0.5)
+    assert one.get("key", "prompt") == ("second", Usage(5, 4, 0, 1), 0.5)
     forever = Replies(database)
     forever.put("key", "prompt", "third", Usage(), 0.0)
-    assert forever.get("key") == ("second", Usage(5, 4, 0, 1), 0.5), "what is stored first stays"
+    assert forever.get("key", "prompt") == ("second", Usage(5, 4, 0, 1), 0.5), "what is stored first stays"
 
 
 def test_processes_of_one_organisation_draw_on_one_bucket(database: str):

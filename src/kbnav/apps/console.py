@@ -226,7 +226,7 @@ def print_run(console: Console, run: Run, query_page: str) -> None:
 def print_runs(console: Console, runs: Iterable[Run]) -> None:
     """A line for each saved run; cut to the width of a terminal."""
     for run in runs:
-        told = f"{run.id}  {run.system:8} {run.outcome.status:11} "
+        told = printable(f"{run.id}  {run.system:8} {run.outcome.status:11} ")
         line = Text.assemble((told, "dim"), printable(run.question))
         console.print(line, no_wrap=True, overflow="ellipsis", soft_wrap=not console.is_terminal)
 

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from kbnav.answers import AnswerTable
+from kbnav.bounded import read_file
 from kbnav.errors import DataError, UsageError
 from kbnav.journal import read_journal
 from kbnav.options import GIVEN, FromGold
@@ -153,7 +154,7 @@ def read_info(folder: Path) -> RunInfo | None:
     """What was run in a folder; None where nothing was yet. Raises UsageError, DataError."""
     path = folder / INFO
     try:
-        info: RunInfo = TypeAdapter(RunInfo).validate_json(path.read_bytes())
+        info: RunInfo = TypeAdapter(RunInfo).validate_json(read_file(path))
     except FileNotFoundError:
         return None
     except OSError as error:

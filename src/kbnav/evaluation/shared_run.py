@@ -7,21 +7,35 @@ again, the one that has less gets what the other has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbnav.errors import UsageError
-from kbnav.evaluation.records import GOLD, INFO, QUESTIONS
-from kbnav.journal import Appending, Journal, OpenJournal, json_line, open_journal, whole_lines, write_whole
+from kbnav.bounded import LARGEST
+from kbnav.errors import DataError, UsageError
+from kbnav.evaluation.records import GOLD, INFO, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
+from kbnav.journal import (
+    Appending,
+    Journal,
+    OpenJournal,
+    json_line,
+    open_journal,
+    read_record,
+    whole_lines,
+    write_whole,
+)
 from kbnav.postgres import alone, execute, open_postgres
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
 _JOURNALS = (GOLD, QUESTIONS)
+_KINDS: Mapping[str, Any] = {INFO: RunInfo, GOLD: GoldInfo | GoldAnswer, QUESTIONS: QuestionRecord}
+_AT_ONCE = 16
+"""Lines that are read at once."""
 _TABLE = """CREATE TABLE IF NOT EXISTS eval_journal (
     run text, file text, number bigint, line bytea NOT NULL, PRIMARY KEY (run, file, number))"""
 
@@ -61,12 +75,13 @@ class _Shared:
 
     def take_up(self) -> None:
         """Make the folder what it was where the run was left."""
-        known, path = self._lines(INFO), self._folder / INFO
+        known, path = list(self._lines(INFO)), self._folder / INFO
         if known and not path.exists():
+            self._sound(INFO, 0, known[0])
             write_whole(path, known[0].decode())
         self._same_run(known)
         for name in _JOURNALS:
-            if (self._folder / name).exists() or self._lines(name):
+            if (self._folder / name).exists() or any(self._lines(name)):
                 with open_journal(self._folder / name) as journal:
                     self._level(journal, name)
 
@@ -79,7 +94,7 @@ class _Shared:
             yield _Both(self, journal, path.name, self._level(journal, path.name))
 
     def _begin(self) -> None:
-        known = self._lines(INFO)
+        known = list(self._lines(INFO))
         self._same_run(known)
         with self._connection.transaction(), open_journal(self._folder / GOLD) as gold:
             self._level(gold, GOLD)
@@ -93,23 +108,44 @@ class _Shared:
 
     def _level(self, journal: Journal, name: str) -> int:
         """Give each what only the other has; returns how many lines there are."""
-        here, there = whole_lines(self._folder / name), self._lines(name)
-        common = min(len(here), len(there))
-        if here[:common] != there[:common]:
-            raise self._differs(name)
-        for line in there[common:]:
-            journal.append_line(line)
-        for number, line in enumerate(here[common:], common):
-            self.keep(name, number, line)
-        return max(len(here), len(there))
+        count = 0
+        for line, kept in zip_longest(whole_lines(self._folder / name), self._lines(name)):
+            if line is None:
+                self._sound(name, count, kept)
+                journal.append_line(kept)
+            elif kept is None:
+                self.keep(name, count, line)
+            elif line != kept:
+                raise self._differs(name)
+            count += 1
+        return count
+
+    def _sound(self, name: str, number: int, line: bytes) -> None:
+        """Raise DataError where a line of the database is none that a run has written."""
+        where = f"{self._run} in the database of journal: {name}: record {number + 1}"
+        read_record(line, _KINDS[name], where)
+        if name != INFO and line.find(b"\n") != len(line) - 1:
+            raise DataError(f"{where}: it is not one line")
 
     def _differs(self, name: str) -> UsageError:
         said = f"{self._folder / name} is not that of the run of this name in the database of journal"
         return UsageError(f"{said}; choose another folder")
 
-    def _lines(self, name: str) -> list[bytes]:
-        asked = "SELECT line FROM eval_journal WHERE run = ? AND file = ? ORDER BY number"
-        return [bytes(line) for (line,) in execute(self._connection, asked, [self._run, name])]
+    def _lines(self, name: str) -> Iterator[bytes]:
+        """The lines from the first on, a few at a time. Raises DataError where one is missing, or fills any memory."""
+        asked = (
+            "SELECT number, octet_length(line), CASE WHEN octet_length(line) <= ? THEN line END FROM eval_journal "
+            "WHERE run = ? AND file = ? AND number >= ? ORDER BY number LIMIT ?"
+        )
+        count = 0
+        while rows := execute(self._connection, asked, [LARGEST, self._run, name, count, _AT_ONCE]):
+            for number, size, line in rows:
+                if number != count or line is None:
+                    what = f"it has {size} bytes" if number == count else "it is missing"
+                    where = f"{self._run} in the database of journal: {name}: record {count + 1}"
+                    raise DataError(f"{where}: {what}")
+                yield bytes(line)
+                count += 1
 
     def keep(self, name: str, number: int, line: bytes) -> None:
         """Raises ``psycopg.Error``, also where somebody else, to whom the lock went, has written that line."""

@@ -15,7 +15,10 @@ from heapq import heapreplace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
 from kbnav.blobs import Blobs
+from kbnav.bounded import unpacked
 from kbnav.errors import FATAL, Stopped, StopRun, UsageError
 from kbnav.models.chat import REPLAY, Several, check_key, invoke, open_chat_model, usage_of
 from kbnav.settings import OFFLINE, Settings
@@ -33,6 +36,8 @@ REPLY = 4096
 """Tokens of the window, though never more than a quarter of it, that are left to the reply."""
 _MARK = "\n[… {} characters left out …]\n"
 _FORMAT = 1
+_LARGEST = 64 * 1024 * 1024
+"""Bytes of a prompt with its reply: far more than any window holds."""
 
 
 class Replies:
@@ -42,23 +47,55 @@ class Replies:
         """In a file, or the PostgreSQL database of a URL. Raises UsageError where they cannot be kept there."""
         self._blobs = Blobs(place, "the replies of models")
         self._age, self._clock = age, clock
+        self._spoilt: set[str] = set()
 
-    def get(self, key: str) -> tuple[str, Usage, float] | None:
-        """The reply, what it cost when it was made, and the seconds it took then; 0 where that was not kept."""
+    def get(self, key: str, prompt: str) -> tuple[str, Usage, float] | None:
+        """The reply, what it cost when it was made, and the seconds it took then; 0 where that was not kept.
+
+        What somebody else has changed, such that it is no reply or that to another prompt, is as if it were not there.
+        """
         body = self._blobs.get([key]).get(key)
         if body is None:
             return None
-        found = json.loads(zlib.decompress(body))
-        if self._age and self._clock() - found.get("at", 0.0) > self._age:
+        found = _read(body)
+        if found is None or found.prompt != prompt:
+            self._spoilt.add(key)
             return None
-        return found["reply"], Usage(**found["usage"]), found.get("seconds", 0.0)
+        if self._age and self._clock() - found.at > self._age:
+            return None
+        return found.reply, found.usage, found.seconds
 
     def put(self, key: str, prompt: str, reply: str, usage: Usage, seconds: float) -> None:
-        """Keep a reply, with its prompt for who wants to look."""
-        body = json.dumps(
-            {"prompt": prompt, "reply": reply, "usage": asdict(usage), "seconds": seconds, "at": self._clock()}
-        )
-        self._blobs.put({key: zlib.compress(body.encode())}, replace=bool(self._age))
+        """Keep a reply, with its prompt, by which it is known again."""
+        body = json.dumps(asdict(_Kept(prompt, reply, usage, seconds, self._clock())))
+        self._blobs.put({key: zlib.compress(body.encode())}, replace=bool(self._age) or key in self._spoilt)
+        self._spoilt.discard(key)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What is kept of a reply."""
+
+    prompt: str
+    reply: str
+    usage: Usage
+    seconds: float = 0.0
+    at: float = 0.0
+
+
+def _read(body: bytes) -> _Kept | None:
+    """What was kept; None where it is nothing such."""
+    plain = unpacked(body, _LARGEST)
+    if plain is None:
+        return None
+    try:
+        found = json.loads(plain)
+        usage = TypeAdapter(Usage).validate_python(found["usage"])
+        times = float(found.get("seconds", 0.0)), float(found.get("at", 0.0))
+        prompt, reply = found["prompt"], found["reply"]
+    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
+        return None
+    return _Kept(prompt, reply, usage, *times) if isinstance(prompt, str) and isinstance(reply, str) else None
 
 
 @dataclass(frozen=True)
@@ -181,7 +218,7 @@ class ModelCalls:
         """Ask for the replies that are not kept yet in one request, for ``_answer`` to find them."""
         sent, _ = _cut(prompt, self._room)
         keys = [self._key(sent, temperature, sample) for sample in range(samples)]
-        missing = [key for key in keys if not (self._replies and self._replies.get(key))]
+        missing = [key for key in keys if not (self._replies and self._replies.get(key, sent))]
         if len(missing) < 2:
             return
         several = Several(self._model, len(missing), temperature)
@@ -206,7 +243,7 @@ class ModelCalls:
             temperature = self._temperature
         sent, left_out = _cut(prompt, self._room)
         key = self._key(sent, temperature, sample)
-        kept = self._replies.get(key) if self._replies else None
+        kept = self._replies.get(key, sent) if self._replies else None
         reply: str | StopRun
         if kept:
             reply, usage, seconds = kept

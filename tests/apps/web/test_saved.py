@@ -46,14 +46,14 @@ def test_a_saved_run_is_forgotten_with_its_question_even_if_no_answer_names_it(t
         )  # fmt: skip
         assert store.add_run(run, at_once=1, a_day=1) is None
         for number in (1, 2):  # that of a server that died before it told the answer, and the next one's
-            store.saved.keep("run-1", record(f"record {number}"))
-        store.end("run-1", "w", "done", {"text": "", "run": "record 2"})
-        store.saved.keep("another", record("another's"))
+            store.saved.keep("run-1", record(f"record-{number}"))
+        store.end("run-1", "w", "done", {"text": "", "run": "record-2"})
+        store.saved.keep("another", record("anothers"))
         if way == "with its session":
             store.delete_session(session)
         elif way == "after a day":
             store.delete_old(DAY)
         else:
-            store.forget_run("run-1", "record 2")
-        assert [store.saved.find(f"record {number}") for number in (1, 2)] == [None, None]
-        assert store.saved.find("another's") is not None
+            store.forget_run("run-1", "record-2")
+        assert [store.saved.find(f"record-{number}") for number in (1, 2)] == [None, None]
+        assert store.saved.find("anothers") is not None

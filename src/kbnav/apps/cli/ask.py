@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kbnav.apps.cli.arguments import AskedWithout, JsonOption, load
-from kbnav.apps.cli.terminal import ended_by_ctrl_c, print_outcome, say_baseline
+from kbnav.apps.cli.terminal import ended_by_ctrl_c, print_outcome, say_baseline, say_error
 
 if TYPE_CHECKING:
     from kbnav.trajectory import Run, Turn
@@ -69,14 +69,14 @@ def ask(
 def _last_run() -> Run:
     """The last that was asked; what kbnav retrieve ranked is no answer. Raises UsageError where there is none."""
     from kbnav.errors import UsageError
+    from kbnav.saved_runs import load_runs, saved_runs
     from kbnav.systems import kind_of
-    from kbnav.trajectory import load_run, saved_runs
 
     def ranked(run: Run) -> bool:
         # Of a builder that does not say what it builds, or is gone, the run tells: a ranking is in no language.
         return (kind_of(run.system) or ("agent" if run.language else "retriever")) == "retriever"
 
-    asked = map(load_run, reversed(saved_runs(load().home / "runs")))
+    asked = load_runs(reversed(saved_runs(load().home / "runs")), say_error)
     found = next((run for run in asked if not ranked(run)), None)
     if found is None:
         raise UsageError("nothing was asked before that could be followed up")

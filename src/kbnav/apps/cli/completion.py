@@ -71,8 +71,8 @@ def datasets(incomplete: str) -> list[str]:
 
 def saved(incomplete: str) -> list[str]:
     """Ids of saved runs, the newest first."""
+    from kbnav.saved_runs import saved_runs
     from kbnav.settings import load_settings
-    from kbnav.trajectory import saved_runs
 
     ids = [path.stem for path in reversed(saved_runs(load_settings().home / "runs"))]
     return [name for name in ("last", *ids) if name.startswith(incomplete)][:20]

@@ -45,7 +45,8 @@ def show(
 def _found(name: str, settings: Settings) -> Run:
     """The run that a file holds, or, by its whole id, the database that servers share. Raises UsageError."""
     from kbnav.errors import UsageError
-    from kbnav.trajectory import find_run, load_run
+    from kbnav.saved_runs import find_run
+    from kbnav.trajectory import load_run
 
     try:
         return load_run(find_run(name, settings.home / "runs"))
@@ -128,14 +129,15 @@ def runs(
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many, the newest last.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
-    """List saved runs: id, how each ended, and what was asked."""
+    """List saved runs: id, how each ended, and what was asked; files that cannot be read are named."""
     from rich.console import Console
 
+    from kbnav.apps.cli.terminal import say_error
     from kbnav.apps.console import print_runs, run_line
-    from kbnav.trajectory import load_run, saved_runs
+    from kbnav.saved_runs import load_runs, saved_runs
 
-    found = saved_runs(load().home / "runs")[-limit:]
+    found = load_runs(saved_runs(load().home / "runs")[-limit:], say_error)
     if as_json:
-        print(json.dumps([run_line(load_run(path)) for path in found], ensure_ascii=False, indent=1))
+        print(json.dumps([*map(run_line, found)], ensure_ascii=False, indent=1))
         return
-    print_runs(Console(), map(load_run, found))
+    print_runs(Console(), found)

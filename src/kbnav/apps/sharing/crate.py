@@ -162,7 +162,7 @@ def _statements(one: Told) -> Iterator[Node]:
 def _ended(run: Run) -> str:
     try:
         return (datetime.fromisoformat(run.started) + timedelta(seconds=run.seconds)).isoformat(timespec="seconds")
-    except ValueError:
+    except (ValueError, OverflowError):
         return run.started
 
 

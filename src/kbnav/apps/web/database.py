@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kbnav.errors import UsageError
+from kbnav.errors import DataError, UsageError
 from kbnav.postgres import Rows, Run, execute
 from kbnav.private import private_file
 
@@ -38,6 +39,20 @@ class Database(Protocol):
         What is yielded runs a statement; another server's that wait for the lock see what was done under it.
         """
         ...
+
+
+def kept_json(text: str, *kinds: type) -> Any:
+    """JSON of a column, of one of some types; by default an object.
+
+    Raises DataError where it is nothing such, since somebody else has changed it.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DataError("what the server's database has kept of this was damaged: it is no JSON") from error
+    if not isinstance(value, kinds or dict):
+        raise DataError("what the server's database has kept of this was damaged: it is JSON of another type")
+    return value
 
 
 class SqliteDatabase:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from kbnav.apps.web.database import Database
+from kbnav.apps.web.database import Database, kept_json
 
 SCHEMA = ("CREATE TABLE IF NOT EXISTS web_edits (run TEXT PRIMARY KEY, document TEXT NOT NULL)",)
 
@@ -28,5 +28,5 @@ class Edits:
     def of(self, run_id: str) -> dict[str, Any] | None:
         """The query that is kept with a run; None where the answer's own is unchanged."""
         rows = self._run("SELECT document FROM web_edits WHERE run = ?", (run_id,))
-        document: dict[str, Any] | None = json.loads(rows[0][0]) if rows else None
+        document: dict[str, Any] | None = kept_json(rows[0][0]) if rows else None
         return document

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
-from kbnav.apps.web.database import Database
+from kbnav.apps.web.database import Database, kept_json
 from kbnav.apps.web.results import PART, Kept, Result, kept, order
 from kbnav.postgres import Run
 
@@ -104,7 +104,7 @@ class Results:
         if not rows:
             return None
         found, owner, kb, language, session, document = rows[0]
-        return StoredResult(found, owner, kb, language, session, json.loads(document))
+        return StoredResult(found, owner, kb, language, session, kept_json(document))
 
     def parts(self, result_id: str) -> tuple[int, int]:
         """How many parts of a result are kept, and how many rows are in the last of them."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
+from types import NoneType
 from typing import Any
 
-from kbnav.apps.web.database import Database
+from kbnav.apps.web.database import Database, kept_json
 
 SCHEMA = (
     """CREATE TABLE IF NOT EXISTS web_opinions (
@@ -44,4 +44,4 @@ class Opinions:
         )
         names = ("run", "kb", "system", "model", "question", "answer", "thumb", "note", "at")
         records = [dict(zip(names, row, strict=True)) for row in rows]
-        return [{**record, "answer": json.loads(record["answer"])} for record in records]
+        return [{**record, "answer": kept_json(record["answer"], dict, NoneType)} for record in records]

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from kbnav.answers import AnswerTable, Cell, Ranking, Term, node_term
+from kbnav.errors import DataError
 
 MOST_ROWS = 100_000
 """Rows of one result that are kept."""
@@ -45,6 +46,8 @@ _DATES = frozenset(_XSD + name for name in ("dateTime", "date", "gYear", "gYearM
 _DATE = re.compile(r"(?P<year>[+-]?\d{1,12})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d))?)?")
 WKT = "http://www.opengis.net/ont/geosparql#wktLiteral"
 _POINT = re.compile(r"\s*POINT\s*\(\s*(-?\d+(?:\.\d+)?)\s+(-?\d+(?:\.\d+)?)\s*\)\s*", re.IGNORECASE)
+
+_DAMAGED = "what the server's database has kept of this result was damaged"
 
 Row = tuple[Cell, ...]
 Link = Callable[[str], str]
@@ -113,19 +116,31 @@ class Kept:
 
 
 def kept(document: Mapping[str, Any], parts: int, read: Callable[[int], str | None], last: int = PART) -> Kept:
-    """The result of a document: of ``parts`` parts, ``last`` rows in the last of them, each of which ``read`` gives."""
-    if "head" not in document:
-        whole = _of_old(document)
+    """The result of a document: of ``parts`` parts, ``last`` rows in the last of them, each of which ``read`` gives.
+
+    Raises DataError where the document is none.
+    """
+    try:
+        whole = None if "head" in document else _of_old(document)
+        head: AnswerTable = whole.table if whole else _adapter(AnswerTable).validate_python(document["head"])
+    except (ValidationError, LookupError) as error:
+        raise DataError(f"{_DAMAGED}: no table") from error
+    if whole:
         rows = whole.table.rows
         one = partial(_slice, rows)
         return Kept(replace(whole.table, rows=()), len(rows), one, whole.ranking)
-    head: AnswerTable = _adapter(AnswerTable).validate_python(document["head"])
     return Kept(head, (parts - 1) * PART + last if parts else 0, lambda part: read_part(read(part) or "[]"))
 
 
 def read_part(text: str) -> list[Row]:
-    """Some rows of ``Result.parts``."""
-    return [tuple(cell and Term(*cell) for cell in row) for row in json.loads(text)]
+    """Some rows of ``Result.parts``. Raises DataError where they are something else."""
+    try:
+        rows = json.loads(text)
+        if not all(type(one) is str or one is None for row in rows for cell in row if cell for one in cell):
+            raise DataError(f"{_DAMAGED}: no cells")
+        return [tuple(cell and Term(*cell) for cell in row) for row in rows]
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DataError(f"{_DAMAGED}: no rows") from error
 
 
 def _slice(rows: Sequence[Row], part: int) -> Sequence[Row]:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Protocol
 
 from kbnav.apps.web.database import Database
-from kbnav.errors import UsageError
+from kbnav.bounded import LARGEST, unpacked
+from kbnav.errors import DataError, UsageError
 from kbnav.postgres import Run as Statement
 from kbnav.trajectory import Run, load_run, parse_run, save_run, to_json
 
@@ -78,9 +79,12 @@ class SavedRows:
 
     def find(self, saved_id: str) -> Run | None:
         """As the protocol says."""
-        rows = self._run("SELECT document FROM web_saved WHERE id = ?", (saved_id,))
+        rows = self._run("SELECT document FROM web_saved WHERE id = ? AND length(document) <= ?", (saved_id, LARGEST))
         if rows:
-            return parse_run(zlib.decompress(rows[0][0]), saved_id)
+            document = unpacked(rows[0][0])
+            if document is None:
+                raise DataError(f"the run {saved_id} in the database cannot be read")
+            return parse_run(document, saved_id)
         return self._before.find(saved_id) if self._before else None
 
     def forget(self, run: Statement, run_id: str, saved_id: str) -> None:

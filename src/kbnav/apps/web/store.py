@@ -7,15 +7,17 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import NoneType
 from typing import Any, Literal
 
 from kbnav.apps.web import edits, keeping, logouts, opinions, saved
-from kbnav.apps.web.database import Database
+from kbnav.apps.web.database import Database, kept_json
 from kbnav.apps.web.edits import Edits
 from kbnav.apps.web.keeping import Results, forget_rows
 from kbnav.apps.web.logouts import Logouts
 from kbnav.apps.web.opinions import Opinions
 from kbnav.apps.web.saved import Saved, SavedRows
+from kbnav.errors import DataError
 from kbnav.postgres import Rows, Run
 
 Status = Literal["queued", "running", "done", "failed", "stopped"]
@@ -226,7 +228,7 @@ class Store:
     def _runs(self, where: str, *values: object) -> Iterator[StoredRun]:
         for row in self._run(f"SELECT {_COLUMNS} FROM web_runs WHERE {where}", values):
             names = dict(zip(_COLUMNS.split(", "), row, strict=True))
-            yield StoredRun(**{**names, "stopping": bool(names["stopping"]), "answer": json.loads(names["answer"])})
+            yield StoredRun(**{**names, "stopping": bool(names["stopping"]), "answer": _answer(names["answer"])})
 
     def begin(self, run_id: str, worker: str) -> bool:
         """Mark a run as being answered by its worker; False where it is another's now, or is gone."""
@@ -318,7 +320,7 @@ class Store:
         rows = self._run(
             "SELECT number, data FROM web_events WHERE run = ? AND number > ? ORDER BY number", (run_id, after)
         )
-        return [StoredEvent(number, json.loads(data)) for number, data in rows]
+        return [StoredEvent(number, _event(data)) for number, data in rows]
 
     def delete_old(self, age: float) -> None:
         """Forget, after ``age`` seconds, that something was asked, and questions without a session and their results.
@@ -342,7 +344,7 @@ class Store:
     def _forget_saved(self, run: Run, runs: Rows) -> None:
         """Forget whole runs, of rows of id and answer; one that never began was not saved."""
         for run_id, answer in runs:
-            self.saved.forget(run, run_id, (json.loads(answer) or {}).get("run", ""))
+            self.saved.forget(run, run_id, _saved_id(answer))
 
 
 EMPTY_SESSIONS = 20
@@ -357,6 +359,35 @@ _ADD_EVENT = f"{_NEXT_EVENT} RETURNING number"
 _ADD_OWN_EVENT = f"{_NEXT_EVENT} HAVING EXISTS (SELECT 1 FROM web_runs WHERE id = ? AND worker = ?) RETURNING number"
 _COUNT = "INSERT INTO web_asked (owner, made) VALUES (?, ?)"
 _COLUMNS = "id, session, owner, kb, system, model, question, status, worker, beat, stopping, share, made, answer"
+
+
+_PARTS: Mapping[str, type] = dict.fromkeys(("run", "text", "note", "query", "status"), str) | {"result": dict}
+"""Parts of an answer that the server itself reads."""
+
+
+def _answer(text: str) -> dict[str, Any] | None:
+    """What was told at the end; None before. Raises DataError where it is not what was kept."""
+    answer: dict[str, Any] | None = kept_json(text, dict, NoneType)
+    if answer and not all(isinstance(answer.get(name) or kind(), kind) for name, kind in _PARTS.items()):
+        raise DataError("what the server's database has kept of an answer was damaged")
+    return answer
+
+
+def _event(text: str) -> dict[str, Any]:
+    """What happened; the last event has the answer. Raises DataError where it is not what was kept."""
+    event: dict[str, Any] = kept_json(text)
+    if event.get("kind") == "end" and not isinstance(event.get("answer"), dict):
+        raise DataError("what the server's database has kept of this was damaged: an end without an answer")
+    return event
+
+
+def _saved_id(text: str) -> str:
+    """Under which id a run is saved, by what was told at its end; empty where that does not say."""
+    try:
+        saved = (_answer(text) or {}).get("run")
+    except DataError:
+        return ""
+    return saved if isinstance(saved, str) else ""
 
 
 def _asked_today(run: Run, owner: str) -> int:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
+from kbnav.bounded import unpacked
 from kbnav.knowledge.service.database import keep, spared
+from kbnav.knowledge.service.exchange import MAX_BODY
 from kbnav.postgres import Run
 
 MAX_BYTES = 512 * 1024 * 1024
@@ -43,16 +45,21 @@ class HttpCache:
         self._clock = clock or self._kept.now
 
     def get(self, key: str) -> tuple[str, bytes] | None:
-        """Content type and body, or None where there is none young enough; what is dated ahead has no known age."""
+        """Content type and body, or None where there is none young enough; what is dated ahead has no known age.
+
+        What somebody else has changed such that it cannot be unpacked is as if it were not there.
+        """
         rows = []
         with spared(self._unkept):
             now = self._clock()
             with self._kept.transaction() as run:
                 rows = run(
-                    "SELECT type, body FROM answer WHERE key = ? AND stored > ? AND stored <= ?",
-                    (key, now - self._age, now),
+                    "SELECT type, body FROM answer WHERE key = ? AND stored > ? AND stored <= ? AND length(body) <= ?",
+                    (key, now - self._age, now, MAX_BODY),
                 )
-        return (rows[0][0], zlib.decompress(rows[0][1])) if rows else None
+        if not rows or (body := unpacked(rows[0][1], MAX_BODY)) is None:
+            return None
+        return str(rows[0][0]), body
 
     def put(self, key: str, content_type: str, body: bytes) -> None:
         """Store a body; now and then the expired ones go, and the oldest until the size is kept.

@@ -8,7 +8,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, TypeVar
@@ -113,7 +113,9 @@ class HttpClient:
         answered in time.
         """
         if self._cache and not request.post and (hit := self._cache.get(request.key)):
-            return read(Reply(200, hit[1], {"content-type": hit[0]}, request.url))
+            # Only what was accepted is kept: what is not any more was changed by somebody else.
+            with suppress(Again, ServiceError):
+                return read(Reply(200, hit[1], {"content-type": hit[0]}, request.url))
         with told():
             return self._tried(request, read)
 

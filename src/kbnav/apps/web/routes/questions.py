@@ -28,6 +28,7 @@ from kbnav.apps.web.routes.common import (
 from kbnav.apps.web.said import answer_said
 from kbnav.apps.web.security import NOBODY
 from kbnav.apps.web.store import Session, StoredRun, unguessable
+from kbnav.errors import DataError
 from kbnav.question import LONGEST_QUESTION
 from kbnav.systems import Need, SystemEntry
 
@@ -291,13 +292,16 @@ def events(
 
     async def stream() -> AsyncIterator[str]:
         yield "retry: 500\n\n"
-        async with aclosing(runner.follow(found.id, last)) as told:
-            async for event in told:
-                if event is not None:
-                    yield sse_event(_event(event.data, None, language), event.number or None)
-                else:
-                    before = runner.before(found.id)
-                    yield sse_event({"kind": "waiting", "before": before}) if before else ": waiting\n\n"
+        try:
+            async with aclosing(runner.follow(found.id, last)) as told:
+                async for event in told:
+                    if event is not None:
+                        yield sse_event(_event(event.data, None, language), event.number or None)
+                    else:
+                        before = runner.before(found.id)
+                        yield sse_event({"kind": "waiting", "before": before}) if before else ": waiting\n\n"
+        except DataError as error:
+            yield sse_event({"kind": "end", "status": "failed", "answer": {"status": "failed", "note": str(error)}})
 
     return sse(stream())
 

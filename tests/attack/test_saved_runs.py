@@ -1,0 +1,195 @@
+"""Saved runs that somebody has changed, through every door that reads one: one clear error, or harmless."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import zipfile
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from kbnav.apps.cli.transcript import FORMS, write_transcript
+from kbnav.apps.console import answer_json, print_run, print_runs, run_line
+from kbnav.citation import bibtex, citation
+from kbnav.errors import DataError, KbnavError, UsageError
+from kbnav.evaluation.records import GOLD, INFO, QUESTIONS, read_saved_run
+from kbnav.models.scripted import replay_model
+from kbnav.run_evidence import run_evidence
+from kbnav.trajectory import Run, load_run, parse_run, save_run, to_json
+from tests.apps.parts import Cli
+from tests.attack.saved import STEERING, documents, tampered, whole_run
+from tests.attack.test_files import no_more_memory
+from tests.evaluation.parts import saved_folder, table
+
+__all__ = ["no_more_memory"]
+GOLDS, ANSWERS = {"one": table("Q1")}, {"one": table("Q1")}
+PAGE = "https://query.wikidata.org/#"
+
+
+def told(run: Run, folder: Path) -> Iterator[str]:
+    """All that is said of a run, a door at a time; what is for the terminal comes first."""
+    yield citation(run, PAGE)
+    yield bibtex(run, PAGE)
+    for show in (lambda console: print_run(console, run, PAGE), lambda console: print_runs(console, [run])):
+        shown = Console(file=io.StringIO(), width=80)
+        show(shown)
+        text = shown.file.getvalue()
+        assert not set(STEERING) & set("\x1b\x07\u202e") & set(text), "it moves the terminal's cursor"
+        yield text
+    yield answer_json(run, PAGE) + to_json(run) + json.dumps(run_line(run))
+    replay_model(run)
+    for form in FORMS:
+        yield written(run, folder / f"a{form}")
+
+
+def written(run: Run, path: Path) -> str:
+    """An export; whatever is in the run, no markup of it is in a page, and no file of a crate lies elsewhere."""
+    write_transcript([run], path, PAGE)
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            assert all(re.fullmatch(r"[\w.-]+", name) for name in archive.namelist()), archive.namelist()
+            pages = archive.read("answer.html").decode()
+    else:
+        pages = path.read_text(errors="surrogateescape") if path.suffix == ".html" else ""
+    assert not re.search(r"<script>alert|<img|href=\"(?!https?://|#)", pages)
+    return pages
+
+
+def try_doors(texts: Iterator[tuple[Any, Any, bytes]], folder: Path) -> int:
+    """How many of the documents are runs still; raises what is no error of kbnav's."""
+    read = 0
+    for place, value, text in texts:
+        try:
+            run = parse_run(text, "the run")
+        except DataError:
+            continue
+        read += 1
+        try:
+            for _ in told(run, folder):
+                pass
+        except KbnavError:
+            pass
+        except Exception as error:
+            raise AssertionError(f"{place} is {str(value)[:60]!r}") from error
+    return read
+
+
+def test_a_run_with_all_that_a_run_has_comes_through_every_door(tmp_path: Path):
+    for document in documents():
+        assert try_doors(iter([("", "", json.dumps(document).encode())]), tmp_path) == 1
+
+
+def test_fields_that_were_changed_are_refused_or_do_no_harm(tmp_path: Path):
+    some = (one for document in documents() for one in islice(tampered(document), 0, None, 499))
+    assert try_doors(some, tmp_path) >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_every_field_with_every_hostile_value(tmp_path: Path):
+    assert try_doors((one for document in documents() for one in tampered(document)), tmp_path) > 1000
+
+
+@pytest.mark.slow
+def test_what_makes_a_changed_answer_true_is_looked_up_or_refused(mini_kb):
+    document = next(documents())
+    outcome = document["outcome"]
+    for place, _, text in islice(tampered(outcome), 0, None, 3):
+        try:
+            run = parse_run(json.dumps({**document, "outcome": json.loads(text)}).encode(), "the run")
+        except DataError:
+            continue
+        try:
+            run_evidence(mini_kb, run)
+        except Exception as error:
+            raise AssertionError(place) from error
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("id", "../../outside", "id: String should match"),
+        ("kb", {"kind": "skb", "nodes": "many"}, "kb: .*nodes is not of the type int"),
+        ("kb", {"query_page": "javascript:alert(1)//"}, "query_page is no address of a page"),
+        ("kb", {"kbs": {"a": []}}, "what is no knowledge base"),
+        ("seconds", float("inf"), "seconds: .*finite"),
+        ("settings", "text", "settings: "),
+        ("path", [{"number": 1}], r"path\.0\.call: "),
+    ],
+)
+def test_a_field_that_is_no_runs_is_named(tmp_path: Path, field: str, value: Any, message: str):
+    (tmp_path / "a.json").write_text(json.dumps({**next(documents()), field: value}))
+    with pytest.raises(DataError, match=message):
+        load_run(tmp_path / "a.json")
+
+
+@pytest.mark.usefixtures("no_more_memory")
+@pytest.mark.parametrize("content", [b"[" * 100_000, b'{"id": ' * 5_000 + b"1" + b"}" * 5_000, b'"\xff"'])
+def test_a_file_that_is_no_run_is_one_error_for_every_command(tmp_path, content, monkeypatch, capsys):
+    path = tmp_path / "kbnav-home" / "runs" / "run-a.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    kbnav = Cli(monkeypatch, capsys)
+    for command in (
+        ["show", "last"], ["show", "--json", "run-a"], ["runs"], ["cite", "last"],
+        ["export", "last", str(tmp_path / "a.html")], ["ask", "--model", f"replay:{path}", "--kb", "mini", "Who?"],
+    ):  # fmt: skip
+        code, out, error = kbnav(*command)
+        assert (code, out.strip()) == (0 if command == ["runs"] else 2, ""), command
+        assert "run-a.json is not a saved run" in "".join(error.split("\n")).replace("  ", " ")
+        assert "Traceback" not in error
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_more_memory")
+def test_a_file_larger_than_any_run_and_what_is_no_file_are_refused_at_once(tmp_path: Path):
+    with (tmp_path / "large.json").open("wb") as file:
+        file.truncate(20 << 30)
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "folder.json").mkdir()
+    for name, message in {"large": "larger than 256 MiB", "pipe": "is no file", "folder": "Is a directory"}.items():
+        with pytest.raises(UsageError, match=message):
+            load_run(tmp_path / f"{name}.json")
+
+
+def test_one_bad_file_does_not_hide_the_others(tmp_path, monkeypatch, capsys):
+    runs = tmp_path / "kbnav-home" / "runs"
+    save_run(whole_run(), runs)
+    (runs / "run-bad.json").write_text("{}")
+    (runs / "run-gone.json").symlink_to(tmp_path / "nowhere")
+    code, out, error = Cli(monkeypatch, capsys)("runs")
+    assert code == 0
+    assert "Which elements?" in out
+    assert "run-bad.json is not a saved run" in error
+
+
+def test_lines_of_an_evaluation_that_were_changed_are_named(tmp_path: Path):
+    for name, line, message in (
+        (QUESTIONS, b'{"id": "q", "run": ' + b"[" * 3000 + b"]" * 3000 + b"}\n", "record 2: "),
+        (QUESTIONS, b"[" * 100_000 + b"\n", "record 2: "),
+        (QUESTIONS, b'{"id": ["q"], "run": {}}\n', "record 2: id"),
+        (GOLD, b'{"id": "q", "question": 7, "source": "query"}\n', "record 3: "),
+        (INFO, b"[" * 100_000, "not a run"),
+    ):
+        folder = saved_folder(tmp_path / f"{len(list(tmp_path.iterdir()))}", GOLDS, ANSWERS)
+        whole = folder / name
+        whole.write_bytes(line if name == INFO else whole.read_bytes() + line)
+        with pytest.raises(DataError, match=message):
+            read_saved_run(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_more_memory")
+def test_a_line_of_an_evaluation_that_fills_the_memory_is_refused(tmp_path: Path):
+    folder = saved_folder(tmp_path / "run", GOLDS, ANSWERS)
+    with (folder / QUESTIONS).open("ab") as file:
+        file.truncate(20 << 30)
+    with pytest.raises(DataError, match="line 2 is longer than 256 MiB"):
+        read_saved_run(folder)

@@ -1,0 +1,219 @@
+"""What machines share in PostgreSQL, changed by whoever else may write there: not used, or one clear error."""
+
+from __future__ import annotations
+
+import json
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg import Connection, connect
+
+from kbnav.errors import DataError, UsageError
+from kbnav.evaluation.evaluate import evaluate
+from kbnav.evaluation.records import GOLD, INFO, QUESTIONS
+from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.service.cache import HttpCache
+from kbnav.models.calls import Replies, open_calls
+from kbnav.settings import Settings
+from kbnav.trace import Trace
+from kbnav.trajectory import Usage
+from tests.apps.web.parts import Explorer, Server, Visit, web_settings
+from tests.attack.rows import DEEP, Asked, attack_rows, bomb
+from tests.attack.test_files import no_more_memory
+from tests.deploy.evaluations import RUN, machine, plan
+from tests.models.stub import Canned, ModelStub, completion
+
+__all__ = ["no_more_memory"]
+KEY = "sk-shared-key-0123456789abcdef"
+GLUE = "'; DROP TABLE answer; DROP TABLE blob; --"
+USAGE = Usage(5, 3, 0, 1)
+
+
+@contextmanager
+def admin(database: str) -> Iterator[Connection[Any]]:
+    """Somebody else who may write there."""
+    with connect(database, autocommit=True) as connection:
+        connection.execute("SET search_path TO kbnav_shared, public")
+        yield connection
+
+
+@pytest.mark.usefixtures("no_more_memory")
+def test_an_answer_that_cannot_be_unpacked_is_as_if_it_were_not_there(database: str):
+    cache = HttpCache(database, age=1e9)
+    cache.put("key", "text/plain", b"body")
+    with admin(database) as other:
+        whole = other.execute("SELECT body FROM answer").fetchone()[0]
+        for body in (b"", b"plain", bytes(whole)[:-4], bomb(), b"\0" * (80 << 20)):
+            other.execute("UPDATE answer SET body = %s", [body])
+            assert cache.get("key") is None
+        cache.put("key", "text/plain", b"body")
+        assert cache.get("key") == ("text/plain", b"body")
+        other.execute("UPDATE answer SET size = 9e18::bigint, stored = 'Infinity'")
+        assert cache.get("key") is None, "dated ahead"
+        other.execute("ALTER TABLE answer ALTER body TYPE text USING 'text'")
+        assert cache.get("key") is None
+        cache.put("key", "text/plain", b"body")  # told in the log, and no more
+        other.execute("DROP TABLE answer")
+        assert cache.get("key") is None
+
+
+def reply(**changes: Any) -> bytes:
+    usage = {"prompt": 5, "completion": 3, "cached": 0, "calls": 1}
+    kept = {"prompt": "prompt", "reply": "first", "usage": usage, "seconds": 0.5, "at": 1.0, **changes}
+    return zlib.compress(json.dumps(kept).encode())
+
+
+@pytest.mark.usefixtures("no_more_memory")
+def test_a_reply_that_is_none_or_anothers_is_asked_for_again(database: str):
+    replies = Replies(database)
+    replies.put("key", "prompt", "first", USAGE, 0.5)
+    replies.put("other", "another prompt", "an evil reply", USAGE, 0.5)
+    spoilt = [
+        b"", b"plain", bomb(), zlib.compress(DEEP.encode()), zlib.compress(b"[]"), reply(reply=7), reply(reply=None),
+        reply(usage=[1]), reply(usage={"prompt": "many"}), reply(seconds="long"), reply(at={}), reply(prompt="another"),
+    ]  # fmt: skip
+    with admin(database) as other:
+        for body in spoilt:
+            other.execute("UPDATE blob SET body = %s WHERE key = 'key'", [body])
+            assert replies.get("key", "prompt") is None
+        replies.put("key", "prompt", "first", USAGE, 0.5)
+        assert replies.get("key", "prompt") == ("first", USAGE, 0.5), "what was spoilt is replaced"
+        other.execute("UPDATE blob SET body = (SELECT body FROM blob WHERE key = 'other') WHERE key = 'key'")
+        assert replies.get("key", "prompt") is None, "the reply to another prompt"
+
+
+def test_keys_and_texts_are_values_and_never_statements(database: str):
+    cache, replies = HttpCache(database, age=1e9), Replies(database)
+    for key in (GLUE, "%s", "?", "$1", "\\", "''", "a\nb", "é" * 300):
+        cache.put(key, key, key.encode())
+        replies.put(key, key, key, USAGE, 0.0)
+        assert cache.get(key) == (key, key.encode())
+        assert replies.get(key, key) == (key, USAGE, 0.0)
+    assert cache.get("") is None
+
+
+class Echo(ModelStub):
+    """Says its key."""
+
+    def reply(self, asked: dict[str, Any]) -> Canned:
+        headers = {name.lower(): value for name, value in self.headers[-1].items()}
+        return completion(f"Your key is {headers['authorization']}")
+
+
+def test_no_key_is_in_what_is_shared(database: str, mini_home: Path):
+    with Echo([]) as stub:
+        options = {"home": mini_home, "kb": "mini", "model": "stub", "base_url": stub.base_url, "api_key": KEY}
+        settings = Settings(**options, shared=database)
+        said = open_calls(settings).ask("Who?", Trace(), purpose="test")
+        assert stub.requests
+        assert KEY not in said
+    with open_kb(settings) as kb:
+        kb.search_entities("Marie Curie")
+    with admin(database) as other:
+        tables = other.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'kbnav_shared'").fetchall()
+        assert ("blob",) in tables
+        for (table,) in tables:
+            for row in other.execute(f"SELECT * FROM {table}").fetchall():
+                for cell in row:
+                    raw = bytes(cell) if isinstance(cell, bytes) else str(cell).encode()
+                    plain = zlib.decompress(raw) if table == "blob" and isinstance(cell, bytes) else raw
+                    assert KEY.encode() not in raw + plain
+
+
+CHANGES: dict[str, tuple[str, str]] = {
+    "no JSON": ("line = 'text'::bytea", "record"),
+    "not UTF-8": (r"line = '\xff0a'::bytea", "record"),
+    "another type": ("line = '[7]\n'::bytea", "record"),
+    "two lines": ("line = line || '\n'::bytea", "not one line"),
+    "deep": ("line = (repeat('[', 50000) || '\n')::bytea", "record"),
+    "huge": ("line = repeat(' ', 300000000)::bytea", "it has 300000000 bytes"),
+    "a gap": ("number = 7", "it is missing"),
+}
+"""What is done to the last line of a file, and what is said of it."""
+
+
+def test_a_journal_that_was_changed_is_named_and_never_written_down(
+    tmp_path: Path, dataset: Path, mini_home: Path, database: str, monkeypatch: pytest.MonkeyPatch
+):
+    settings = Settings(home=mini_home, kb="mini", language="en", journal=database)
+    machine(tmp_path, "one", monkeypatch)
+    evaluate(plan(dataset, settings, only=frozenset(["q0", "q1"])), RUN)
+    with connect(database, autocommit=True) as other:
+        before = other.execute("SELECT * FROM eval_journal").fetchall()
+        for file in (INFO, GOLD, QUESTIONS):
+            last = other.execute("SELECT max(number) FROM eval_journal WHERE file = %s", [file]).fetchone()[0]
+            for number, (name, (change, message)) in enumerate(CHANGES.items()):
+                if file == INFO and name == "two lines":
+                    continue
+                other.execute(f"UPDATE eval_journal SET {change} WHERE file = %s AND number = %s", [file, last])
+                here = machine(tmp_path, f"{file} {number}", monkeypatch)
+                with pytest.raises(DataError, match=message) as raised:
+                    evaluate(plan(dataset, settings, only=frozenset(["q0", "q1"])), RUN)
+                assert str(RUN) in str(raised.value)
+                assert len(str(raised.value)) < 500
+                kept = (here / RUN / file).read_bytes() if (here / RUN / file).exists() else b""
+                assert kept.count(b"\n") <= last, "what is no line of a run is not in its file"
+                other.execute("DELETE FROM eval_journal")
+                with other.cursor() as cursor:
+                    cursor.executemany("INSERT INTO eval_journal VALUES (%s, %s, %s, %s)", before)
+    machine(tmp_path, "whole", monkeypatch)
+    assert evaluate(plan(dataset, settings, only=frozenset(["q0", "q1"])), RUN) == "done"
+
+
+class Third(Explorer):
+    """Lets somebody else write before the third question is answered."""
+
+    def __init__(self, between: Callable[[], object]) -> None:
+        super().__init__()
+        self._between, self._begun, self._lock = between, 0, threading.Lock()
+
+    def reply(self, asked: dict[str, Any]) -> Canned:
+        with self._lock:
+            if "tools" in asked and asked["messages"][-1]["role"] == "user":
+                self._begun += 1
+                if self._begun == 3:
+                    self._between()
+        return super().reply(asked)
+
+
+def test_a_second_writer_ends_the_first_and_no_line_is_written_over(
+    tmp_path: Path, dataset: Path, mini_home: Path, database: str, monkeypatch: pytest.MonkeyPatch
+):
+    with connect(database, autocommit=True) as other:
+
+        def write() -> None:
+            other.execute(
+                "INSERT INTO eval_journal SELECT run, file, number + 1, line FROM eval_journal "
+                "WHERE file = %s ORDER BY number DESC LIMIT 1",
+                [QUESTIONS],
+            )
+
+        with Third(write) as model:
+            options = {"home": mini_home, "kb": "mini", "language": "en", **model.options()}
+            machine(tmp_path, "one", monkeypatch)
+            with pytest.raises(UsageError, match=r"the database of journal failed: UniqueViolation"):
+                evaluate(plan(dataset, Settings(**options, journal=database)), RUN)
+        lines = other.execute("SELECT line FROM eval_journal WHERE file = %s ORDER BY number", [QUESTIONS]).fetchall()
+    here = (RUN / QUESTIONS).read_bytes().splitlines(keepends=True)
+    assert here == [bytes(line) for (line,) in lines[: len(here)]]
+    assert len(lines) == len(here) + 1
+
+
+def test_rows_of_any_content_break_no_address_of_the_page(fresh_home: Path, database: str):
+    settings = web_settings(fresh_home, "mini")
+    shared = settings.model_copy(
+        update={"web": settings.web.model_copy(update={"database": Settings(web={"database": database}).web.database})}
+    )
+    with Server(shared) as server, connect(database, autocommit=True) as other:
+        asked = Asked(Visit(server.url))
+        attack_rows(
+            asked,
+            lambda statement, values: other.execute(statement.replace("?", "%s"), values),
+            lambda statement: other.execute(statement).fetchone()[0],
+        )
+        assert asked.look()["/api/sessions"] == 200
