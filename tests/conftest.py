@@ -20,7 +20,9 @@ from vcr.persisters.filesystem import FilesystemPersister
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.settings import Settings
+from tests.marked import nothing_secret_is_left
 
+__all__ = ["nothing_secret_is_left"]
 ROOT = Path(__file__).resolve().parent.parent
 
 

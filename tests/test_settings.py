@@ -35,11 +35,11 @@ def test_nested_settings_come_from_the_environment(monkeypatch):
 
 @pytest.mark.parametrize("name", ["OPENAI_API_KEY", "KBNAV_API_KEY"])
 def test_a_key_is_read_from_the_environment_and_never_shown(monkeypatch, name):
-    monkeypatch.setenv(name, "sk-secret")
+    monkeypatch.setenv(name, "sk-nevertobeleft")
     settings = load_settings()
-    assert settings.api_key.get_secret_value() == "sk-secret"
-    assert "sk-secret" not in repr(settings)
-    assert "sk-secret" not in str(settings.public())
+    assert settings.api_key.get_secret_value() == "sk-nevertobeleft"
+    assert "sk-nevertobeleft" not in repr(settings)
+    assert "sk-nevertobeleft" not in str(settings.public())
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from tests.knowledge.endpoint.served import Served, serving
 
 QUESTION = "Which suppliers are in France?"
 QUERY = 'SELECT ?s { ?s shop:country "France" }'
-PASSWORD, TOKEN = "correct-horse-battery", "tok-0123456789abcdef"
+PASSWORD, TOKEN = "correct-horse-nevertobeleft", "tok-nevertobeleft"
 
 
 @pytest.fixture
@@ -95,11 +95,12 @@ def test_credentials_that_an_endpoint_repeats_are_in_no_run_log_error_or_file(
     monkeypatch.setenv("SHOP_PASSWORD", PASSWORD)
     token = {"token_variable": "SHOP_TOKEN"}
     source = token if kind == "token" else {"user_variable": "SHOP_USER", "password_variable": "SHOP_PASSWORD"}
+    secret = TOKEN if kind == "token" else PASSWORD
 
     def repeating(query: str) -> tuple[int, str] | None:
         if "country" not in query or "France" not in query:
             return None
-        return status, f"refused for {served.headers[-1].get('authorization')} ({TOKEN} {PASSWORD})"
+        return status, f"refused for {served.headers[-1].get('authorization')} ({secret})"
 
     served.refuse = repeating
     settings = settings_for(served, tmp_path, **source)
@@ -110,14 +111,14 @@ def test_credentials_that_an_endpoint_repeats_are_in_no_run_log_error_or_file(
         told = f"{error} {error!r} {error.__cause__!r} {error.__context__!r}"
     pair = base64.b64encode(f"shopkeeper:{PASSWORD}".encode()).decode()
     assert any(one.get("authorization", "").endswith((TOKEN, pair)) for one in served.headers)
-    own = [TOKEN] if kind == "token" else [PASSWORD, pair]
+    own = [secret] if kind == "token" else [secret, pair]
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert written
     shown = capfd.readouterr()
-    for secret in own:
-        assert secret not in told
-        assert secret not in caplog.text + shown.out + shown.err
-        assert all(secret.encode() not in one for one in written)
+    for form in own:
+        assert form not in told
+        assert form not in caplog.text + shown.out + shown.err
+        assert all(form.encode() not in one for one in written)
     assert own[0] not in secrets_of(settings).hidden(f"log: {own[0]}")
 
 

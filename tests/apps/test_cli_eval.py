@@ -190,7 +190,7 @@ def test_a_limit_of_time_leaves_a_run_that_can_be_gone_on_with(kbnav, folder):
 
 def test_a_models_tokens_and_cost_are_counted_and_its_key_is_not_saved(kbnav, folder, monkeypatch):
     (folder / "kbnav.toml").write_text("[prices.stub]\nprompt = 1000.0\ncompletion = 10000.0\n")
-    monkeypatch.setenv("KBNAV_API_KEY", "a-secret-key")
+    monkeypatch.setenv("KBNAV_API_KEY", "a-nevertobeleft-key")
     replies = [
         completion(None, [("execute_query", {"thought": "Ask.", "query": "SELECT ?x { ?x wdt:P61 wd:Q7186 }"})]),
         completion(None, [("finish", {"thought": "Done."})]),
@@ -210,7 +210,7 @@ def test_a_models_tokens_and_cost_are_counted_and_its_key_is_not_saved(kbnav, fo
     assert "spinach/policy.md" in saved.prompts
     assert "notice.md" in saved.prompts
     for path in (folder / "a").iterdir():
-        assert "a-secret-key" not in path.read_text()
+        assert "a-nevertobeleft-key" not in path.read_text()
 
 
 def begin(out: str, *options: str, limit: int) -> subprocess.Popen[str]:

@@ -135,7 +135,7 @@ async def called(
 
 
 def test_over_http_questions_have_the_limits_of_the_page(mini_kb: KnowledgeBase, tmp_path: Path):
-    alice, bob = tokens = ("a-token-of-alice-0123456789", "a-token-of-bob-0123456789")
+    alice, bob = tokens = ("a-token-of-alice-nevertobeleft", "a-token-of-bob-nevertobeleft")
     web = {"web_tokens": dict(zip(("alice", "bob"), tokens, strict=True)), "web_runs_per_user": 1}
     limits = {"web_questions_per_day": 2, "web_question_seconds": 1.0}
     with Explorer(held=0) as model:
@@ -157,7 +157,7 @@ def test_over_http_questions_have_the_limits_of_the_page(mini_kb: KnowledgeBase,
 
 
 def test_over_http_what_a_tool_asks_a_model_counts_as_a_question(demo_kb: KnowledgeBase, tmp_path: Path):
-    token = "a-token-of-alice-0123456789"
+    token = "a-token-of-alice-nevertobeleft"
 
     async def talk(url: str) -> list[tuple[bool, str]]:
         requests = [{"request": text} for text in ("makers", "pupils", "owners")]
@@ -227,7 +227,7 @@ class Held:
 
 
 def test_over_http_a_call_that_is_taken_back_keeps_its_place_until_it_is_over(mini_kb: KnowledgeBase, tmp_path: Path):
-    tokens = [f"a-token-of-{name}-0123456789" for name in ("alice", "bob", "carol")]
+    tokens = [f"a-token-of-{name}-nevertobeleft" for name in ("alice", "bob", "carol")]
     web = {"web_tokens": dict(zip(("alice", "bob", "carol"), tokens, strict=True))}
     kb = Held(mini_kb)
 
@@ -285,7 +285,7 @@ def test_retrievers_rank_over_http_within_the_limits(demo_kb: KnowledgeBase, tmp
             for wrong in ({}, {**RANKED, "system": "skb"}, {**RANKED, "k": 0}, {**RANKED, "k": True}):
                 assert (await client.call_tool(RETRIEVE, wrong)).is_error, wrong
 
-    token = "a-token-of-alice-0123456789"
+    token = "a-token-of-alice-nevertobeleft"
     with served(web_settings(tmp_path), demo_kb) as url:
         asyncio.run(talk(url))
     with served(web_settings(tmp_path / "other", web_questions_per_day=1, web_tokens={"alice": token}), demo_kb) as url:
@@ -335,7 +335,7 @@ def test_frozen_programs_rank_over_http(demo_kb: KnowledgeBase, tmp_path: Path):
 
 
 def test_no_key_is_in_what_a_client_is_told(mini_kb: KnowledgeBase, tmp_path: Path):
-    key = "sk-a-secret-key-1234567890"
+    key = "sk-a-nevertobeleft-1234567890"
 
     async def own(desk: OwnDesk) -> list[str]:
         async with Client(build_server(desk, secrets_of(settings))) as client:

@@ -16,7 +16,7 @@ from kbnav.apps.web.security import FREE_TRIES, Identities, OverHere, host_name
 from kbnav.settings import Limits, Web
 from tests.apps.web.parts import Server, Visit, web_settings
 
-TOKENS = {"alice": SecretStr("a-token-of-alice-0123456789"), "bob": SecretStr("b-token-of-bob-01234567890")}
+TOKENS = {"alice": SecretStr("a-token-of-alice-nevertobeleft"), "bob": SecretStr("b-token-of-bob-nevertobeleft")}
 
 
 @pytest.mark.parametrize(

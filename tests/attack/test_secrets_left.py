@@ -6,7 +6,11 @@ import base64
 import gzip
 import os
 import re
+import shutil
 import sqlite3
+import subprocess
+import sys
+import zipfile
 import zlib
 from pathlib import Path
 
@@ -19,20 +23,17 @@ from tests.apps.parts import Cli
 from tests.apps.web.conftest import linked_home
 from tests.apps.web.parts import Visit, served_process, until
 from tests.evaluation.parts import mini_dataset
+from tests.marked import MARK, forms, marked_files
 from tests.models.stub import ModelStub, completion, failure
 
 __all__ = ["mediawiki", "people"]
 ROOT = Path(__file__).resolve().parents[2]
 SECRETS = {
-    "OPENAI_API_KEY": "sk-echoed-key-0123456789abcdef",
-    "KBNAV_BOT__PASSWORD": "bot-password-0123456789abcdef",
-    "KBNAV_WEB__TOKENS": '{"ann": "a-token-of-ann-0123456789abcdef"}',
+    "OPENAI_API_KEY": "sk-echoed-key-nevertobeleft",
+    "KBNAV_BOT__PASSWORD": "bot-password-nevertobeleft",
+    "KBNAV_WEB__TOKENS": '{"ann": "a-token-of-ann-nevertobeleft"}',
 }
-FORMS = [
-    form
-    for secret in (*(one for one in SECRETS.values() if "{" not in one), "a-token-of-ann-0123456789abcdef")
-    for form in (secret, base64.b64encode(secret.encode()).decode(), base64.b64encode(f":{secret}".encode()).decode())
-]
+FORMS = [form.decode() for form in forms(MARK)]
 QUESTION = "Which elements were discovered by Marie Curie?"
 
 
@@ -58,32 +59,8 @@ def sent_to(stub: ModelStub) -> str:
     return headers.get("authorization", "").removeprefix("Bearer ")
 
 
-def contents(path: Path) -> bytes:
-    """A file's bytes, those that are packed unpacked as well."""
-    body = path.read_bytes()
-    if path.suffix == ".gz":
-        return body + gzip.decompress(body)
-    if body.startswith(b"SQLite format 3"):
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
-            for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-                for row in database.execute(f'SELECT * FROM "{table}"'):
-                    for cell in row:
-                        raw = cell.encode() if isinstance(cell, str) else cell if isinstance(cell, bytes) else b""
-                        body += raw
-                        try:
-                            body += zlib.decompress(raw)
-                        except zlib.error:
-                            continue
-    return body
-
-
 def leaks(*folders: Path) -> list[str]:
-    found = []
-    for folder in folders:
-        for path in (one for one in folder.rglob("*") if one.is_file() and not one.is_symlink()):
-            body = contents(path)
-            found += [f"{path}: {form[:12]}" for form in FORMS if form.encode() in body]
-    return found
+    return [str(path) for folder in folders for path in marked_files(folder, [MARK, *SECRETS.values()])]
 
 
 @pytest.fixture
@@ -134,7 +111,7 @@ def test_a_server_leaves_no_secret_in_its_files_its_log_or_its_answers(left):
     with Echo([]) as stub:
         arguments = ["--kb", "mini", "--model", "stub", "--base-url", stub.base_url]
         with served_process(home, *arguments) as (url, process):
-            visit = Visit(url, {"Authorization": "Bearer a-token-of-ann-0123456789abcdef"})
+            visit = Visit(url, {"Authorization": "Bearer a-token-of-ann-nevertobeleft"})
             session = visit.session()
             run = visit.ask(session, QUESTION)
             until(lambda: visit("GET", f"/api/runs/{run['id']}").json()["status"] in ("done", "failed", "stopped"))
@@ -166,4 +143,40 @@ def test_a_bot_leaves_no_secret_in_its_files_its_output_or_its_replies(
     assert all(one not in out + error + scene.ann.text(TALK) for one in (secret, BOT_PASSWORD))
     assert leaks(left) == []
     scene.close()
-    assert all(BOT_PASSWORD.encode() not in contents(path) for path in (left / "home").rglob("*.json"))
+
+
+@pytest.mark.parametrize("before", ["", "a", "ab", "abc"])
+def test_a_secret_is_found_however_it_is_left(tmp_path: Path, before: str):
+    secret = MARK[::-1]  # one that is left on purpose
+    said = f"{before}{secret}: it is".encode()
+    (tmp_path / "plain.txt").write_bytes(said)
+    (tmp_path / "base64.txt").write_bytes(base64.b64encode(said))
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(said))
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("inside.json", said * 9)
+    with sqlite3.connect(tmp_path / "a.sqlite") as database:
+        database.execute("CREATE TABLE kept (body BLOB)")
+        database.execute("INSERT INTO kept VALUES (?)", (zlib.compress(said),))
+    database.close()
+    (tmp_path / "nothing.txt").write_bytes(secret[:9].encode() + base64.b64encode(secret[9:].encode()))
+    found = {path.name for path in marked_files(tmp_path, [secret])}
+    assert found == {"plain.txt", "base64.txt", "a.json.gz", "a.zip", "a.sqlite"}
+
+
+def test_a_run_of_tests_that_leaves_a_secret_fails(tmp_path: Path):
+    (tmp_path / "test_it.py").write_text(f"def test_it(tmp_path): (tmp_path / 'log').write_text({MARK!r})")
+    command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "tests.marked", "-p", "no:cacheprovider"]
+    told = subprocess.run(
+        [*command, "--basetemp", tmp_path / "base", tmp_path / "test_it.py"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert told.returncode == 1, told.stdout
+    assert "1 passed, 1 error" in told.stdout
+    assert "secrets of tests are left in" in told.stdout
+    shutil.rmtree(tmp_path / "base")
+
+
+def test_every_key_of_a_test_has_the_mark():
+    keys = re.compile(r"""["'{](sk-[\w-]{6,}|[ab]-token-of-[a-z]+-[\w-]+|lgpassword=\w+)""")
+    for path in (ROOT / "tests").rglob("*.py"):
+        unmarked = [key for key in keys.findall(path.read_text()) if MARK not in key]
+        assert not unmarked, f"{path}: {unmarked}"

@@ -20,7 +20,7 @@ from tests.deploy.balancer import configured
 DEPLOY = ROOT / "deploy"
 KUBERNETES = DEPLOY / "kubernetes" / "kbnav.yaml"
 EXAMPLES = {
-    "KBNAV_WEB__TOKENS": '{"alice": "alice-has-a-long-token"}',
+    "KBNAV_WEB__TOKENS": '{"alice": "alice-has-nevertobeleft"}',
     "KBNAV_WEB__HOSTS": '["ask.example.org"]',
     "KBNAV_WEB__LOG": "json",
 }

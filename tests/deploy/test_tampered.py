@@ -29,7 +29,7 @@ from tests.deploy.evaluations import RUN, machine, plan
 from tests.models.stub import Canned, ModelStub, completion
 
 __all__ = ["no_more_memory"]
-KEY = "sk-shared-key-0123456789abcdef"
+KEY = "sk-shared-key-nevertobeleft"
 GLUE = "'; DROP TABLE answer; DROP TABLE blob; --"
 USAGE = Usage(5, 3, 0, 1)
 

@@ -25,7 +25,7 @@ from kbnav.transport import MIB, clients
 from tests.agents.parts import NumbersKB, execute_query, finish, look
 from tests.models.stub import Canned, ModelStub, completion, failure
 
-KEY = "sk-a-secret-of-the-test"
+KEY = "sk-nevertobeleft-of-the-test"
 
 
 def settings_for(stub: ModelStub, **changes: object) -> Settings:

@@ -188,16 +188,16 @@ def test_a_key_that_is_echoed_is_told_nobody(status: int, braked: bool):
 
 
 def test_a_password_in_the_address_is_told_nobody_and_its_base64_neither():
-    packed = base64.b64encode(b"me:a-password").decode()
-    reply = failure(400, f"Basic {packed} is a-password")
+    packed = base64.b64encode(b"me:a-nevertobeleft").decode()
+    reply = failure(400, f"Basic {packed} is a-nevertobeleft")
     with ModelStub([reply]) as stub:
-        url = stub.base_url.replace("http://", "http://me:a-password@")
+        url = stub.base_url.replace("http://", "http://me:a-nevertobeleft@")
         with pytest.raises(UsageError) as told:
             asked(url, braked=False)
         with pytest.raises(ServiceError) as vectors:
             Endpoint("e", base_url=url, retries=0).encode(["text"])
     for text in (str(told.value), str(vectors.value)):
-        assert "a-password" not in text
+        assert "a-nevertobeleft" not in text
         assert packed not in text
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import requests
 
 ROOT = Path("/usr/share/mediawiki")
-BOT, PEOPLE, PASSWORD = "KB bot", ("Ann", "Bob", "Other bot"), "a-long-test-password"
-BOT_PASSWORD = "0123456789abcdefghijklmnopqrstuv"
+BOT, PEOPLE, PASSWORD = "KB bot", ("Ann", "Bob", "Other bot"), "a-long-nevertobeleft"
+BOT_PASSWORD = "nevertobeleft0123456789abcdefghi"
 """32 characters, of those that MediaWiki makes bot passwords of."""
 NEEDED = ("mediawiki", "php-cli", "php-sqlite3", "php-mbstring", "php-xml", "php-intl", "php-curl", "php-apcu")
 

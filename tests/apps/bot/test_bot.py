@@ -132,13 +132,13 @@ def test_a_reply_reads_as_html_with_answer_table_query_and_steps(scene: Scene):
 
 
 def test_what_a_service_said_as_it_failed_is_not_posted(scene: Scene):
-    echoed = "Incorrect API key provided: sk-a-secret at https://models.example"
+    echoed = "Incorrect API key provided: sk-nevertobeleft at https://models.example"
     scene.answer.make = lambda question: run_of(question, note="The sentence is missing.", error=echoed)
     scene.ann.ask(TALK, "A", "Which?")
     scene.tick(scene.bot())
     text = html.unescape(scene.ann.text(TALK))
     assert "The sentence is missing." in text
-    assert "sk-a-secret" not in text
+    assert "sk-nevertobeleft" not in text
     assert "models.example" not in text
 
 

@@ -15,7 +15,7 @@ from kbnav.settings import Web
 from tests.apps.web.parts import MARIE, Server, Visit, web_settings
 from tests.models.stub import ModelStub, failure
 
-TOKEN = "a-token-of-alice-0123456789"
+TOKEN = "a-token-of-alice-nevertobeleft"
 
 
 def test_what_is_anothers_is_as_if_it_were_not_there(server: Server, visit: Visit):
@@ -77,7 +77,7 @@ def test_every_answer_carries_a_strict_policy(visit: Visit):
 
 
 def test_a_refused_key_reaches_neither_page_nor_log(fresh_home: Path, caplog: pytest.LogCaptureFixture):
-    key = "sk-a-secret-key-1234567890"
+    key = "sk-a-nevertobeleft-1234567890"
     caplog.set_level("DEBUG")
     with ModelStub([failure(401, f"Incorrect API key provided: {key}")]) as stub:
         settings = web_settings(fresh_home, model="stub", base_url=stub.base_url, api_key=SecretStr(key))
@@ -111,7 +111,7 @@ def test_an_address_that_others_reach_needs_a_login_and_a_name():
 
 
 def test_with_tokens_everything_but_what_is_shared_needs_one(fresh_home: Path):
-    tokens = {"alice": TOKEN, "bob": "b-token-of-bob-0123456789"}
+    tokens = {"alice": TOKEN, "bob": "b-token-of-bob-nevertobeleft"}
     with Server(web_settings(fresh_home, web_tokens=tokens)) as server:
         stranger = Visit(server.url)
         assert stranger("GET", "/api/sessions").status_code == 401
@@ -139,7 +139,7 @@ def test_with_tokens_everything_but_what_is_shared_needs_one(fresh_home: Path):
         page.post(f"{server.url}/login", {"token": TOKEN}, timeout=10)
         assert page.get(f"{server.url}/api/sessions", timeout=10).json()[0]["id"] == session
         assert TOKEN not in str(page.cookies.get_dict())
-        bob = Visit(server.url, {"Authorization": "Bearer b-token-of-bob-0123456789"})
+        bob = Visit(server.url, {"Authorization": "Bearer b-token-of-bob-nevertobeleft"})
         assert bob("GET", f"/api/sessions/{session}").status_code == 404
 
 

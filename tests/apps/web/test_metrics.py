@@ -23,7 +23,7 @@ from kbnav.settings import Price, Web
 from tests.apps.web.parts import MARIE, Explorer, Server, Visit, until, web_settings
 from tests.models.stub import Canned
 
-TOKEN = "a-token-for-prometheus"
+TOKEN = "prometheus-nevertobeleft"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -89,7 +89,7 @@ def test_who_waits_and_who_is_answered_is_shown(fresh_home: Path):
 
 def test_metrics_need_their_own_token(server: Server, fresh_home: Path):
     assert requests.get(f"{server.url}/metrics", headers=BEARER, timeout=60).status_code == 404
-    users = {"alice": "alice-has-a-long-token"}
+    users = {"alice": "alice-has-nevertobeleft"}
     with Server(web_settings(fresh_home, web_metrics_token=TOKEN, web_tokens=users)) as guarded:
         url = f"{guarded.url}/metrics"
         assert requests.get(url, headers=BEARER, timeout=60).status_code == 200

@@ -29,8 +29,8 @@ YEAR = 365 * 24 * 3600.0
 def test_two_servers_share_sessions_stop_each_others_runs_and_take_over_from_a_dead_one(
     fresh_home: Path, database: str
 ):
-    environment = {"KBNAV_WEB__DATABASE": database, "KBNAV_WEB__TOKENS": '{"alice": "a-token-of-alice-0123456789"}'}
-    headers = {"Authorization": "Bearer a-token-of-alice-0123456789"}
+    environment = {"KBNAV_WEB__DATABASE": database, "KBNAV_WEB__TOKENS": '{"alice": "a-token-of-alice-nevertobeleft"}'}
+    headers = {"Authorization": "Bearer a-token-of-alice-nevertobeleft"}
     with Explorer(held=1) as model:
         options = ("--model", "stub", "--base-url", model.base_url)
         with (

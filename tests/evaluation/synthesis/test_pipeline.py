@@ -36,6 +36,7 @@ WORDING = {
     "relations": {"made": {"out": ["that {0} made"]}},
     "templates": ["potter -made-> jug"],
 }
+KEY = "a-nevertobeleft-key"
 
 
 def wording(style: str, **more: object) -> Wording:
@@ -273,29 +274,31 @@ def test_the_file_is_read_as_a_dataset_and_the_models_must_be_some_and_different
 
 def test_a_model_with_an_endpoint_of_its_own_gets_no_key_of_another(workshop, tmp_path, seed):
     with Reader() as own, Reader() as other:
-        settings = Settings(home=tmp_path, base_url=own.base_url, api_key="a-secret-key")  # type: ignore[arg-type]
+        settings = Settings(home=tmp_path, base_url=own.base_url, api_key=KEY)  # type: ignore[arg-type]
         casting = Casting("m0", "m0", "m0", ("m0", f"m1@{other.base_url}"))
         crew = open_crew(casting, settings, tmp_path / "replies.sqlite")
         synthesize_with_models(workshop, Wanted(1, seed=seed), wording("requirements"), crew)
         keys = [json.dumps(stub.headers) for stub in (own, other)]
-    assert ["a-secret-key" in sent for sent in keys] == [True, False]
+    assert [KEY in sent for sent in keys] == [True, False]
 
 
 def test_each_endpoint_is_sent_its_own_key_and_no_other(workshop, tmp_path, seed, monkeypatch):
-    monkeypatch.setenv("OTHER_KEY", "the-other-key")
+    monkeypatch.setenv("OTHER_KEY", "the-other-nevertobeleft")
     with Reader() as own, Reader() as other, Reader() as local:
         endpoints = {
             "other": {"url": other.base_url, "key_variable": "OTHER_KEY"}, "local": {"url": local.base_url},
         }  # fmt: skip
-        settings = Settings(home=tmp_path, base_url=own.base_url, api_key="a-secret-key", model_endpoints=endpoints)  # type: ignore[arg-type]
+        settings = Settings(
+            home=tmp_path, base_url=own.base_url, api_key="a-nevertobeleft-key", model_endpoints=endpoints
+        )  # type: ignore[arg-type]
         verify = ("m0", f"m1@{other.base_url}/", "m2@local", "m@3")  # the third by URL, the last's name has an @
         crew = open_crew(Casting("m1@other", "m0", "m0", verify), settings, tmp_path / "replies.sqlite")
         synthesize_with_models(workshop, Wanted(1, seed=seed), wording("requirements"), crew)
         sent = [{header["authorization"] for header in stub.headers} for stub in (own, other, local)]
         models = [{request["model"] for request in stub.requests} for stub in (own, other, local)]
-    assert sent == [{"Bearer a-secret-key"}, {"Bearer the-other-key"}, {"Bearer none"}]
+    assert sent == [{f"Bearer {KEY}"}, {"Bearer the-other-nevertobeleft"}, {"Bearer none"}]
     assert models == [{"m0", "m@3"}, {"m1"}, {"m2"}]
-    assert secrets_of(settings).hidden("the-other-key a-secret-key") == "[hidden] [hidden]"
+    assert secrets_of(settings).hidden("the-other-nevertobeleft a-nevertobeleft-key") == "[hidden] [hidden]"
     prices = {"m1@other": Price(prompt=1, completion=1), "m1": Price(prompt=2, completion=2)}
     assert [price_of(name, prices) for name in ("m1@other", "m1@http://a/v1", "m1", "m2@other")] == [
         prices["m1@other"], prices["m1"], prices["m1"], None,

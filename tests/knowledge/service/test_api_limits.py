@@ -78,13 +78,13 @@ def test_no_limit_is_a_setting_too(tmp_path):
 
 def test_a_token_goes_to_its_own_api_alone_and_is_never_saved(tmp_path):
     with serving(lambda _: Answer({"entities": {}})) as own, serving(lambda _: Answer({})) as other:
-        settings = Settings(endpoints=endpoints_of(own.url), access_token="very-secret", home=tmp_path)
-        client = HttpClient(settings, cache=None, throttle=None, api_token="very-secret")
+        settings = Settings(endpoints=endpoints_of(own.url), access_token="very-nevertobeleft", home=tmp_path)
+        client = HttpClient(settings, cache=None, throttle=None, api_token="very-nevertobeleft")
         ask(client, f"{own.url}/w/api.php")
         ask(client, f"{other.url}/w/api.php")
-    assert own.asked[0].headers["authorization"] == "Bearer very-secret"
+    assert own.asked[0].headers["authorization"] == "Bearer very-nevertobeleft"
     assert "authorization" not in other.asked[0].headers
-    assert "very-secret" not in json.dumps(settings.public())
+    assert "very-nevertobeleft" not in json.dumps(settings.public())
 
 
 def test_a_token_that_is_refused_stops_the_run_and_says_which_setting(tmp_path):
@@ -97,10 +97,10 @@ def test_a_token_that_is_refused_stops_the_run_and_says_which_setting(tmp_path):
 
 
 def test_the_token_of_the_settings_is_used_and_no_run_holds_it(mini_home, tmp_path):
-    settings = Settings(kb="mini", home=mini_home, access_token="very-secret")
+    settings = Settings(kb="mini", home=mini_home, access_token="very-nevertobeleft")
     with open_kb(settings) as kb:
         run = attempt(build_agent(kb, settings), "Who discovered polonium?").run
-    assert "very-secret" not in to_json(run)
+    assert "very-nevertobeleft" not in to_json(run)
 
 
 def test_a_run_says_how_many_requests_it_cost(mini_kb, mini_home):

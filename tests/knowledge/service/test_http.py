@@ -377,8 +377,8 @@ def test_a_service_that_drips_is_given_up(first: bytes):
 
 
 def test_a_password_that_a_wiki_echoes_is_left_out():
-    asked = Request("api", "", {"action": "login", "lgpassword": "a-password"}, post=True)
-    echo = Answer(b'{"login": {"reason": "not a-password"}}')
+    asked = Request("api", "", {"action": "login", "lgpassword": "a-nevertobeleft"}, post=True)
+    echo = Answer(b'{"login": {"reason": "not a-nevertobeleft"}}')
     with serving(lambda _: echo) as served:
         http = HttpClient(Settings(), cache=None, throttle=None, urls=[served.url])
         reply = http.fetch(replace(asked, url=served.url), lambda reply: reply)
