@@ -32,7 +32,7 @@ attack-test: $(READY)  ## the attacks that take too long for `make test`
 long-test: $(READY)  ## builds, questions, chats, evaluations, the page and the bot killed at random, KBNAV_KILLS (60) times
 	$(BIN)/python -m pytest -q -s tests/long
 
-kill-test: $(READY)  ## the same 1,000 times; takes hours
+kill-test: $(READY)  ## the same 1,000 times; about 40 minutes
 	KBNAV_KILLS=1000 $(BIN)/python -m pytest -q -s tests/long/test_kills.py tests/long/test_bot_kills.py
 
 train-test: .venv-train/.ready  ## the tests of what is trained with torch, in an environment with it

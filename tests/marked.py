@@ -28,7 +28,10 @@ _UNPACKED = 64 << 20
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_secret_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What tests leave, in their folders and in the checkout, holds no mark; whoever leaves one fails at the end."""
+    """What tests leave, in their folders and in the checkout, holds no mark; whoever leaves one fails at the end.
+
+    pytest keeps all folders of a run until later runs (``tmp_path_retention_policy``). Each worker searches its own.
+    """
     began = time.time()
     yield
     left = [*marked_files(tmp_path_factory.getbasetemp()), *marked_files(ROOT, since=began)]

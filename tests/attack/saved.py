@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator, Mapping
+from itertools import islice, product
 from typing import Any
 
 from kbnav.answers import Absence, AnswerTable, Ranked, Ranking, Term
@@ -66,16 +67,18 @@ def whole_run() -> Run:
     )  # fmt: skip
 
 
-def tampered(document: Any) -> Iterator[tuple[Place, Any, bytes]]:
-    """For each field of a document, and each hostile value: where, what, and the document as it then is."""
-    for place in places(document):
-        for value in HOSTILE:
-            changed = copy.deepcopy(document)
-            holder = changed
-            for part in place[:-1]:
-                holder = holder[part]
-            holder[place[-1]] = value
-            yield place, value, json.dumps(changed).encode()
+def tampered(document: Any, every: int = 1) -> Iterator[tuple[Place, Any, bytes]]:
+    """For each field of a document, and each hostile value: where, what, and the document as it then is.
+
+    Of all these, the first of ``every`` so many.
+    """
+    for place, value in islice(product(places(document), HOSTILE), 0, None, every):
+        changed = copy.deepcopy(document)
+        holder = changed
+        for part in place[:-1]:
+            holder = holder[part]
+        holder[place[-1]] = value
+        yield place, value, json.dumps(changed).encode()
 
 
 def places(document: Any) -> Iterator[Place]:

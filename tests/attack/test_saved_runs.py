@@ -8,7 +8,6 @@ import os
 import re
 import zipfile
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -87,21 +86,24 @@ def test_a_run_with_all_that_a_run_has_comes_through_every_door(tmp_path: Path):
 
 
 def test_fields_that_were_changed_are_refused_or_do_no_harm(tmp_path: Path):
-    some = (one for document in documents() for one in islice(tampered(document), 0, None, 499))
+    some = (one for document in documents() for one in tampered(document, 499))
     assert try_doors(some, tmp_path) >= 3
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_every_field_with_every_hostile_value(tmp_path: Path):
-    assert try_doors((one for document in documents() for one in tampered(document)), tmp_path) > 1000
+    first, *others = documents()
+    assert try_doors(tampered(first), tmp_path) > 500
+    for document in others:  # which differ in what their knowledge base says of itself
+        assert try_doors((one for one in tampered(document) if one[0][0] == "kb"), tmp_path) > 20
 
 
 @pytest.mark.slow
 def test_what_makes_a_changed_answer_true_is_looked_up_or_refused(mini_kb):
     document = next(documents())
     outcome = document["outcome"]
-    for place, _, text in islice(tampered(outcome), 0, None, 3):
+    for place, _, text in tampered(outcome, 3):
         try:
             run = parse_run(json.dumps({**document, "outcome": json.loads(text)}).encode(), "the run")
         except DataError:
