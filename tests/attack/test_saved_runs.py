@@ -159,6 +159,7 @@ def test_a_file_larger_than_any_run_and_what_is_no_file_are_refused_at_once(tmp_
     for name, message in {"large": "larger than 256 MiB", "pipe": "is no file", "folder": "Is a directory"}.items():
         with pytest.raises(UsageError, match=message):
             load_run(tmp_path / f"{name}.json")
+    (tmp_path / "large.json").unlink()
 
 
 def test_one_bad_file_does_not_hide_the_others(tmp_path, monkeypatch, capsys):
@@ -195,3 +196,4 @@ def test_a_line_of_an_evaluation_that_fills_the_memory_is_refused(tmp_path: Path
         file.truncate(20 << 30)
     with pytest.raises(DataError, match="line 2 is longer than 256 MiB"):
         read_saved_run(folder)
+    (folder / QUESTIONS).unlink()
