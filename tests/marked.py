@@ -45,7 +45,7 @@ def marked_files(folder: Path, texts: Iterable[str] = (MARK,), since: float = 0.
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".") and (since == 0 or name not in _SKIPPED)]
         for path in (f"{place}/{name}" for name in names if not name.endswith(WRITTEN)):
-            with suppress(FileNotFoundError):  # what ends just now deletes its files
+            with suppress(OSError):  # what ends just now deletes its files; some must not be read
                 about = os.lstat(path)
                 if not stat.S_ISREG(about.st_mode) or about.st_mtime < since:
                     continue
