@@ -55,4 +55,4 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 def _at_once(path: str, flags: int) -> int:
     """Open without waiting for whoever writes into a pipe."""
-    return os.open(path, flags | os.O_NONBLOCK)
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # Windows has none
