@@ -136,8 +136,8 @@ def test_a_value_costs_the_same_on_a_warm_cache(kbnav, tmp_path, monkeypatch):
 class LongAgo(Replies):
     """Replies that took twelve and a half seconds when they were made."""
 
-    def get(self, key: str) -> tuple[str, Usage, float] | None:
-        found = super().get(key)
+    def get(self, key: str, prompt: str) -> tuple[str, Usage, float] | None:
+        found = super().get(key, prompt)
         return found and (*found[:2], 12.5)
 
 
