@@ -4,13 +4,15 @@
 
 Each gold query that has rows on the mirror is run, and evidence is looked for of its first rows. A row has evidence
 where a statement, a triple or a chain of triples is named, or what was looked for and may not be there; the share of
-rows with a reference is told apart: a partial copy has few. ``by form`` gives the shares by what the query has.
+rows with a reference is told apart: a partial copy has few. The shares by form follow, a line for each thing that a
+query may have: most have several, so that a row counts in several lines.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections import defaultdict
 from pathlib import Path
 from statistics import fmean, median
@@ -26,7 +28,10 @@ from kbnav.knowledge.evidence import provenance
 from kbnav.knowledge.sparql.tokens import AGGREGATES
 
 DATA = Path(os.environ.get("KBNAV_SHARED", Path(__file__).resolve().parents[2] / "shared")) / "data" / "benchmarks"
-FORMS = ("ASK", "aggregate", "GROUP BY", "FILTER", "OPTIONAL", "UNION", "MINUS", "path", "qualifier")
+PLAIN = "none of these"
+FORMS = ("ASK", "aggregate", "GROUP BY", "FILTER", "OPTIONAL", "UNION", "MINUS", "path", "qualifier", PLAIN)
+_AGGREGATE = re.compile(rf"\b({'|'.join(AGGREGATES)})\s*\(", re.IGNORECASE)
+_QUALIFIER = re.compile(r"\b(pq|pqv|pqn):P\d")  # a prefix that is only declared is none
 
 
 def main() -> None:
@@ -43,8 +48,8 @@ def main() -> None:
 
 def measure(dataset: str, kb: KnowledgeBase, most: int) -> None:
     """One data set's gold queries."""
-    rows = named = referenced = 0
-    forms: dict[str, list[float]] = defaultdict(list)
+    rows = named = absent = referenced = 0
+    forms: dict[str, list[list[bool]]] = defaultdict(list)
     seconds: list[float] = []
     failed: list[str] = []
     queries = 0
@@ -66,17 +71,20 @@ def measure(dataset: str, kb: KnowledgeBase, most: int) -> None:
         shares = [bool(one or found.absent) for one in found.rows] or [False]
         rows += len(shares)
         named += sum(shares)
+        absent += sum(not one for one in found.rows) if found.absent else 0
         referenced += sum(any(one.references for one in row) for row in found.rows)
         for form in forms_of(question.query):
-            forms[form].append(fmean(shares))
+            forms[form].append(shares)
         if not all(shares):
             print(f"  without: {question.id} {sum(shares)}/{len(shares)} {' '.join(question.query.split())[:150]}")
-    told, sourced = 100 * named / max(rows, 1), 100 * referenced / max(rows, 1)
-    print(f"{dataset}: {queries} queries with rows, {rows} rows looked at, {told:.1f} % with evidence,")
-    print(f"  {sourced:.1f} % with a reference; median {median(seconds):.2f} s, most {max(seconds):.2f} s")
+    share, sourced = 100 * named / max(rows, 1), 100 * referenced / max(rows, 1)
+    print(f"{dataset}: {queries} queries with rows, {rows} rows looked at, {share:.1f} % with evidence,")
+    print(f"  {absent} of them by what may not be there alone, {sourced:.1f} % with a reference;")
+    print(f"  median {median(seconds):.2f} s, most {max(seconds):.2f} s")
     for form in FORMS:
-        if forms[form]:
-            print(f"  {form:10} {len(forms[form]):4} queries, mean share {100 * fmean(forms[form]):.1f} %")
+        if of_form := [share for shares in forms[form] for share in shares]:
+            told = f"{sum(of_form)} of {len(of_form)} rows with evidence, {100 * fmean(of_form):.1f} %"
+            print(f"  {form:13} {len(forms[form]):4} queries, {told}")
     for line in failed:
         print("  failed:", line)
 
@@ -87,13 +95,12 @@ def zero(table: AnswerTable) -> bool:
 
 
 def forms_of(query: str) -> list[str]:
-    """What of ``FORMS`` a query has."""
+    """What of ``FORMS`` a query has; ``path``: one of any length, or with a choice."""
     shape = query_shape(query)
     found = [name for name in FORMS if shape.clauses[name]]
-    upper = query.upper()
-    found += ["aggregate"] * any(f"{name}(" in upper for name in AGGREGATES)
+    found += ["aggregate"] * bool(_AGGREGATE.search(query))
     found += ["path"] * any(triple.path.endswith(("*", "+")) or "|" in triple.path for triple in shape.triples)
-    return [*dict.fromkeys(found), *(["qualifier"] if "pq:" in query else [])]
+    return [*dict.fromkeys(found), *(["qualifier"] if _QUALIFIER.search(query) else [])] or [PLAIN]
 
 
 if __name__ == "__main__":

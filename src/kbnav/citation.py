@@ -58,14 +58,15 @@ def citation(run: Run, query_page: str = "") -> str:
 
 
 def bibtex(run: Run, query_page: str = "") -> str:
-    """The citation as an entry of BibTeX."""
+    """The citation as an entry of BibTeX; the query is in its link, or written out where there is none."""
     link = link_of(run, query_page)
+    query = f" Query: {run.outcome.query}" if run.outcome.query and not link else ""
     fields = {
         "author": "{{kbnav}}",
         "title": "{" + _escaped(run.question) + "}",
         "year": "{" + run.started[:4] + "}",
         "howpublished": "{" + _escaped(f"Answer by kbnav {version_of(run)} ({asked_with(run)})") + "}",
-        "note": "{" + _escaped(f"Of {knowledge_base(run)}, {run.started[:10]}. Run {run.id}") + "}",
+        "note": "{" + _escaped(f"Of {knowledge_base(run)}, {run.started[:10]}. Run {run.id}.{query}") + "}",
         **({"url": "{" + link + "}"} if link else {}),
     }
     lines = ",\n".join(f"  {name} = {value}" for name, value in fields.items())

@@ -224,6 +224,11 @@ class Outcome:
     def __post_init__(self) -> None:
         object.__setattr__(self, "doubts", tuple(self.doubts))  # checkpoints give lists back
 
+    @property
+    def withheld(self) -> bool:
+        """Whether an answer was found that was not sure enough to be given: only what was found has a confidence."""
+        return self.status == "no answer" and self.confidence is not None
+
     def noted(self, note: str, error: str = "") -> Outcome:
         """The same with more to know."""
         return replace(self, note=_and(self.note, note), error=_and(self.error, error))

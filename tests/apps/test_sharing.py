@@ -142,6 +142,10 @@ def test_a_citation_names_query_knowledge_base_date_and_versions():
     entry = bibtex(replace(plain, question="100 % of {x}_1 & ~2?"))
     assert entry.startswith("@misc{run-1,\n")
     assert r"title = {100 \% of \{x\}\_1 \& \textasciitilde{}2?}" in entry
+    elsewhere = bibtex(replace(plain, kb={"kind": "sparql", "url": "https://x.example/sparql"}))
+    assert "https://x.example/sparql" in elsewhere
+    assert "url = " not in elsewhere  # no page that the query could be opened on: then it is written out
+    assert r"Query: SELECT ?x \{ ?x wdt:P61 wd:Q2 \}" in elsewhere
 
 
 @pytest.fixture

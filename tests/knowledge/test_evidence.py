@@ -148,6 +148,12 @@ def test_a_subquery_is_told_and_so_is_what_it_counted(atlantis):
     assert names(counted) == {"Atlantis population 10", "Atlantis population 12"}
 
 
+def test_a_count_of_nothing_beside_another_hides_none_of_its_statements(atlantis):
+    beside = "{ SELECT (COUNT(?p) AS ?n) { wd:Q1 wdt:P1082 ?p } } { SELECT (COUNT(?q) AS ?m) { wd:Q2 wdt:P1082 ?q } }"
+    told = found(atlantis, f"SELECT ?more {{ {beside} BIND(IF(?n > ?m, wd:Q1, wd:Q2) AS ?more) }}")
+    assert names(told) == {"Atlantis population 10", "Atlantis population 12"}
+
+
 def test_what_an_exists_found_is_named_as_not_looked_for(atlantis):
     told = found(atlantis, "SELECT ?x { ?x wdt:P30 wd:Q5 FILTER EXISTS { ?x wdt:P36 ?c } }")
     assert (names(told), told.untold) == ({"Atlantis continent the Ocean"}, ("what an EXISTS found",))

@@ -81,9 +81,13 @@ def test_one_attempt_is_judged_by_what_speaks_against_it(mini_kb, tmp_path):
     settings = Settings(home=tmp_path, checks=Checks(min_confidence=0.5))
     agent = build_agent(mini_kb, settings)
     assert ask(agent, "Who discovered polonium?").outcome.status == "answered"
-    withheld = ask(agent, "What year was Marie Curie born?").outcome
-    assert withheld.status == "no answer"
-    assert "whole dates" in withheld.note
+    run = ask(agent, "What year was Marie Curie born?")
+    assert (run.outcome.status, run.outcome.withheld) == ("no answer", True)
+    assert "whole dates" in run.outcome.note
+    out = io.StringIO()
+    print_answer(Console(file=out, width=200), run, "")
+    assert "An answer was found and is withheld" in out.getvalue()
+    assert "No answer was found" not in out.getvalue()
 
 
 def test_the_error_and_the_bins_are_those_worked_out_by_hand():

@@ -154,7 +154,8 @@ def _answer_lines(run: Run) -> RenderableType:
         "refused": ("The model refused. ", "bold red"),
         "failed": ("The run failed. ", "bold red"),
     }[outcome.status]
-    parts: list[RenderableType] = [Text.assemble(head, (printable(outcome.text), "bold"))]
+    said = not outcome.withheld  # then the note alone says what became of the answer
+    parts: list[RenderableType] = [Text.assemble(head, (printable(outcome.text), "bold"))] if said else []
     if outcome.note:
         parts.append(Text(printable(outcome.note), style="yellow"))
     if outcome.absence:

@@ -13,6 +13,7 @@ from kbnav.apps.web.service import EXAMPLES
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
+from kbnav.settings import Checks
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
 from tests.knowledge.endpoint.conftest import COMPANY
@@ -180,3 +181,12 @@ def test_what_speaks_against_an_answer_stands_below_it(page: Page, server: Serve
     ask(page, "What year was Marie Curie born?")
     wait_for_the_end(page)
     assert page.inner_text(".answer .doubt") == "The question asks for a year, and the result has whole dates."
+
+
+def test_an_answer_that_is_withheld_is_not_said_to_be_missing(page: Page, fresh_home: Path):
+    with Server(web_settings(fresh_home, "mini", checks=Checks(min_confidence=0.5))) as server:
+        page.goto(server.url)
+        ask(page, "What year was Marie Curie born?")
+        wait_for_the_end(page)
+        assert page.inner_text(".words .note").startswith("An answer was found and is withheld")
+        assert page.locator(".words .head").count() == 0

@@ -205,16 +205,19 @@ class _Writer:
     def _subquery(self, select: Select) -> str:
         """A subquery's conditions in its place; one that counts, groups or cuts stays beside them.
 
-        So what it counted is listed, for the rows that it gives.
+        So what it counted is listed, for the rows that it gives: also for that of a count of nothing.
         """
+        grouped = any(one.kind == "GROUP BY" for one in select.tail.modifiers)
         modified = any(one.kind in ("GROUP BY", "HAVING", "LIMIT", "OFFSET") for one in select.tail.modifiers)
         counted = any(_aggregates(self.query, one.place) for one in select.expressions)
         whole = f"{{ {self.query[select.place.start : select.place.end]} }}"
         if self._hides(select):
             self.untold["a list of its own that has other things of the same name"] = None
             return whole
+        if counted and not grouped:
+            return f"{whole} OPTIONAL {self._marked(partial(self._inside, select.where))}"
         inner = self._inside(select.where)
-        if modified or counted:
+        if modified:
             return f"{whole} {inner}"
         self.bound |= {*select.computed}
         binds = (f"BIND{self.query[one.place.start : one.place.end]}" for one in select.expressions)

@@ -101,8 +101,10 @@ export class RunView {
     const answer = event.answer;
     this.steps.tell(this.spent(answer));
     const base = this.offered.share ? `/api/shared/${encodeURIComponent(this.offered.share)}` : answer.result && `/api/results/${encodeURIComponent(answer.result.id)}`;
+    // Only what was found has a confidence: with no answer it is withheld, as its note says.
+    const head = answer.status === "no answer" && answer.confidence ? "" : HEADS[answer.status];
     this.words.replaceChildren(
-      HEADS[answer.status] ? h("p", { class: "head" }, HEADS[answer.status]) : "",
+      head ? h("p", { class: "head" }, head) : "",
       answer.text ? h("p", { class: "text", dir: "auto" }, readable(answer.text)) : "",
       answer.note ? h("p", { class: "note", dir: "auto" }, answer.note) : "",
       absent(answer.absence),
@@ -115,7 +117,7 @@ export class RunView {
       answer.query ? new QueryView(this.run, answer, this.offered).element : "",
       this.offered.share ? "" : this.foot(answer.text));
     this.askWhich(answer);
-    return HEADS[answer.status] || t("answer.said", { text: answer.text });
+    return head || t("answer.said", { text: answer.text || answer.note });
   }
 
   /** Ask which of several things is meant before the answer is shown, where the server wants that. */
