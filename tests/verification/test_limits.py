@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,18 @@ def test_tokens_that_were_cached_cost_what_cached_ones_do():
     assert cost_of(used, Price(prompt=2, cached=0.5, completion=8)) == pytest.approx(
         (400 * 2 + 600 * 0.5 + 100 * 8) / 1e6
     )
+
+
+def test_prompts_begin_alike_from_call_to_call_and_what_an_endpoint_had_cached_is_counted(mini_kb, tmp_path):
+    told: Any = {"input_tokens": 1000, "output_tokens": 0, "total_tokens": 1000}
+    kept: Any = {**told, "input_token_details": {"cache_read": 600}}
+    replies = [(FOUND, told), (looks(979), kept), (DONE, kept)]
+    model = ScriptedModel(replies=[reply.model_copy(update={"usage_metadata": used}) for reply, used in replies])
+    run = ask(agent_with(mini_kb, tmp_path, model), ASKED)
+    assert (run.usage.prompt, run.usage.cached) == (3000, 1200)
+    for before, after in pairwise(model.seen):
+        assert len(after) > len(before)
+        assert [one.text for one in after[: len(before) - 1]] == [one.text for one in before[:-1]]  # all but the last
 
 
 def test_list_prices_hold_at_their_makers_endpoint_and_ones_own_go_before(tmp_path):

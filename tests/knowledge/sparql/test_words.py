@@ -97,6 +97,7 @@ def test_a_rank_that_is_asked_for_is_no_surprise():
             "what has child of [p] as its discoverer or inventor: United States",
         ),
         ("SELECT ?p { ?p wdt:P40|wdt:P27 wd:Q30 }", "child or citizenship of [p]: United States"),
+        ("SELECT ?p { ?p wdt:P31|wdt:P279 wd:Q64 }", "[p], instance of or subclass of: Berlin"),
         ("SELECT ?p { ?p wdt:P40? wd:Q30 }", "[p] or child of [p]: United States"),
         (
             "SELECT ?p { ?p !(wdt:P40|^wdt:P27) wd:Q30 }",

@@ -56,9 +56,11 @@ class PathWords:
 
     def value(self, name: Property, subject: str, value: str) -> str:
         """What a property, its bearer and its value are together; all but the property are words already."""
-        verbal = self._phrases.is_verbal(name.label)
-        template = self._phrases.verb if verbal else self._phrases.property
-        return template.format(property=name.label, subject=subject, value=value)
+        return self._stated(name.label, subject, value)
+
+    def _stated(self, label: str, subject: str, value: str) -> str:
+        template = self._phrases.verb if self._phrases.is_verbal(label) else self._phrases.property
+        return template.format(property=label, subject=subject, value=value)
 
     def _member(self, subject: str, value: str, *, below: bool) -> str:
         say = self._naming.thing
@@ -111,7 +113,7 @@ class PathWords:
         if step.kind == "iri":
             return self.value(self._naming.property(step.name), subject, value)
         if step.kind == "negated" or (step.kind == "|" and all(part.kind == "iri" for part in step.parts)):
-            return self._phrases.property.format(property=self._noun(step), subject=subject, value=value)
+            return self._stated(self._noun(step), subject, value)
         if step.kind == "+":
             return self._phrases.leads.format(subject=subject, value=value, property=self._noun(step.parts[0]))
         return f"{self._reached(step, subject)}: {value}"
