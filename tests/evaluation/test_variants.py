@@ -11,8 +11,9 @@ from pyoxigraph import RdfFormat, Store
 
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import Question
-from kbnav.evaluation.variants import Graph, Opaque, changed, silenced, swapped, write
+from kbnav.evaluation.variants import Graph, Opaque, changed, empty, silenced, swapped, write
 from kbnav.knowledge.serving.rdf import RdfServer
+from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
 from tests.apps.parts import Cli
 
 NAMES = ["Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gert", "Hana", "Ivo", "Jule", "Kim", "Lea"]
@@ -139,6 +140,22 @@ def test_data_without_what_every_second_question_is_about_answers_them_no_more(f
         assert {str(one.subject) for one in data} == {str(one.subject) for one in graph.store}
         seen |= set(quiet)
     assert seen == {"boss", "city", "age"}  # a count always has a row
+
+
+def test_queries_may_leave_out_wikidatas_prefixes_and_names_are_of_the_questions_language(tmp_path):
+    lines = ["wd:Q1 rdfs:label 'Ada'@en, 'Adelaide'@fr ; wdt:P1 wd:Q2 .", "wd:Q2 rdfs:label 'Ben'@en, 'Benjamin'@fr ."]
+    kinds = "wd:Q1 a wikibase:Item . wd:Q2 a wikibase:Item . wd:Q3 a wikibase:Item ; rdfs:label 'Claudine'@fr ."
+    declared = "".join(f"PREFIX {name}: <{STANDARD_PREFIXES[name]}>\n" for name in ("wd", "wdt", "rdfs", "wikibase"))
+    (tmp_path / "items.ttl").write_text(declared + "\n".join([*lines, kinds]))
+    graph = Graph.read([tmp_path / "items.ttl"])
+    asked = [Question("boss", {"en": "Who is the boss of Ada?"}, "SELECT ?x { wd:Q1 wdt:P1 ?x }")]
+    assert silenced(graph, asked, 1)[1] == ["boss"]
+    assert [(one.texts, one.query) for one in empty(graph, asked, 1)] == [
+        ({"en": "Who is the boss of Ben?"}, "SELECT ?x { <http://www.wikidata.org/entity/Q2> wdt:P1 ?x }")
+    ]
+    # What a query declares itself goes before them.
+    own = [Question("boss", {"en": "?"}, "PREFIX wd: <urn:other> SELECT ?x { wd:Q1 wdt:P1 ?x }")]
+    assert silenced(graph, own, 1)[1] == []
 
 
 def test_queries_are_renamed_but_for_their_declarations_and_comments(firm):

@@ -24,7 +24,7 @@ from pyoxigraph import BlankNode, DefaultGraph, Literal, NamedNode, Quad, QueryS
 from kbnav.evaluation.datasets import Question
 from kbnav.knowledge.endpoint.names import LABELS
 from kbnav.knowledge.serving.rdf import load_into
-from kbnav.knowledge.sparql.prefixes import declared_prefixes, expand, text_literal
+from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES, declared_prefixes, expand, text_literal
 from kbnav.knowledge.sparql.tokens import Token, tokenize
 
 GONE = 0.05
@@ -72,13 +72,16 @@ class Graph:
         }
         return cls(store, sorted(described, key=str), {one: frozenset(types[one]) for one in described})
 
-    def names(self) -> dict[NamedNode, list[str]]:
-        """The names of things, in the order of the predicates of names."""
+    def names(self, language: str) -> dict[NamedNode, list[str]]:
+        """The names of things in a language or without one, the longest first."""
         found: defaultdict[NamedNode, list[str]] = defaultdict(list)
         for label in LABELS:
             for one in self.store.quads_for_pattern(None, NamedNode(label), None):
-                if isinstance(one.subject, NamedNode) and one.subject in self.types and isinstance(one.object, Literal):
-                    found[one.subject].append(one.object.value)
+                thing, said = one.subject, one.object
+                if not isinstance(thing, NamedNode) or thing not in self.types or not isinstance(said, Literal):
+                    continue
+                if (said.language or language).split("-")[0] == language:
+                    found[thing].append(said.value)
         return {one: sorted(names, key=lambda name: (-len(name), name)) for one, names in found.items()}
 
 
@@ -218,7 +221,7 @@ def empty(graph: Graph, questions: Iterable[Question], seed: int, language: str 
 
     What the question names, by a name or a value that its gold query has, is replaced in both.
     """
-    names = graph.names()
+    names = graph.names(language)
     for question in questions:
         draw = random.Random(f"{seed} {question.id}")
         for text, query in _others(graph, names, question, draw, language):
@@ -281,9 +284,12 @@ def _without_rows(store: Store, query: str) -> bool:
 
 
 def _rows(store: Store, query: str) -> bool | None:
-    """Whether a query has rows; None where it fails or gives something else."""
+    """Whether a query has rows; None where it fails or gives something else.
+
+    Wikidata's prefixes need not be declared, as elsewhere.
+    """
     try:
-        result = store.query(query)
+        result = store.query(query, prefixes={**STANDARD_PREFIXES})
         return next(iter(result), None) is not None if isinstance(result, QuerySolutions) else None
     except (SyntaxError, ValueError, RuntimeError, OSError):
         return None
