@@ -14,7 +14,7 @@ from kbnav.evaluation.scoring import score_run
 
 QUESTIONS = """\
 id;question;sparql;answers;topic
-polonium;Who discovered polonium?;;Q7186|Q37463;people
+polonium;Who discovered polonium?;;Q7186|wd:Q37463;people
 tungsten;What is the atomic number of tungsten?;SELECT ?n { wd:Q743 wdt:P1086 ?n };;numbers
 gas;Which gas glows red?;;neon;names
 """

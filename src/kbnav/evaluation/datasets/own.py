@@ -14,7 +14,7 @@ from kbnav.evaluation.datasets.wikidata import ENTITY
 from kbnav.knowledge.skb.importers.files import cells
 from kbnav.knowledge.skb.records import MEMORY, Losses
 
-ENTITY_ID = re.compile(r"[QPL][1-9]\d*")
+ENTITY_ID = re.compile(r"(?:wd:)?[QPL][1-9]\d*")
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _COLUMNS = ("id", "question", "sparql", "answers", "nodes")
 BETWEEN = "|"
@@ -99,7 +99,7 @@ def plain_answers(record: Record, given: list[Any]) -> list[str | int | float] |
 
 
 def plain_table(plain: Sequence[str | int | float]) -> AnswerTable:
-    """Plain answers as one column: ids of Wikidata and IRIs as such, numbers with their datatype, else plain texts."""
+    """Plain answers as one column: ids of Wikidata (``Q42``, ``wd:Q42``) and IRIs as such, else numbers and texts."""
     return AnswerTable(("answer",), tuple((_cell(one),) for one in plain))
 
 
@@ -114,7 +114,7 @@ def _cell(value: str | int | float) -> Cell:
     if isinstance(value, float):
         return Term("literal", str(value), f"{_XSD}decimal")
     if ENTITY_ID.fullmatch(value):
-        return Term("uri", ENTITY + value)
+        return Term("uri", ENTITY + value.removeprefix("wd:"))
     return Term("uri" if re.match(r"(https?|urn):\S+$", value) else "literal", value)
 
 
