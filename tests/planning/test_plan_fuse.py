@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.fuse.clauses import clauses, unnamed
-from kbnav.planning.fuse.reading import open_reader
+from kbnav.planning.fuse.reading import SAID_AS, open_reader
 from kbnav.planning.fuse.saved import load, save
 from kbnav.planning.fuse.telling import Telling
 from kbnav.planning.fuse.training import Trained, train
@@ -243,6 +244,14 @@ def test_what_a_cross_encoder_reads_is_evidence_too(market: Market, cross: Path,
     assert hits[1] > 0.9
     assert hits[1] > hits[0] + 0.2
     assert load(tmp_path / "with", SkbKB(market.skb), Settings()).weights.plain[-1] > 1
+    other = shutil.copytree(tmp_path / "with", tmp_path / "other")
+    weights = json.loads((other / "model" / "fuse.json").read_text())
+    assert weights.pop("readers") == SAID_AS  # without it they are of another scale
+    (other / "model" / "fuse.json").write_text(json.dumps(weights))
+    card = json.loads((other / "card.json").read_text())
+    (other / "card.json").write_text(json.dumps(card | {"files": digests(other / "model")}))
+    with pytest.raises(DataError, match="its weights are of other evidence; train it again"):
+        system(market, other)
     (tmp_path / "with" / "model" / "cross" / MODEL / "model.onnx").write_bytes(b"")
     with pytest.raises(DataError, match="not those that were written"):
         system(market, tmp_path / "with")

@@ -6,6 +6,7 @@ graph tells: all rooms have the same words.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,8 +117,9 @@ def test_what_it_says_is_evidence_of_plan_fuse(hall: SkbKB, trained: Path, tmp_p
     some = [ranking.nodes[place] for place in (0, 5, -1)]
     reader = open_reader(hall, trained, Settings())
     nodes = np.array([hall.skb.number(one.id) for one in some] + [hall.skb.number("r59")])
-    best, middle, least = (one.score for one in some)
-    assert reader.evidence(text, nodes, np.zeros(4)) == pytest.approx([1, (middle - least) / (best - least), 0, 0])
+    own = [math.exp(one.score) for one in some]
+    said = [math.log(1 + 1000 * one / sum(own)) for one in own]  # how likely each is among them; the last was not found
+    assert reader.evidence(text, nodes, np.zeros(4)) == pytest.approx([*said, 0], rel=1e-4)
 
     learned, judged = ([Asked(text, wanted) for _, text, wanted, _ in asked(*part)] for part in ((0, 4), (40, 50)))
     encoder, out = hall.skb.vectors.encoder, tmp_path / "fused"

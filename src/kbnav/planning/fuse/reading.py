@@ -23,6 +23,10 @@ from kbnav.retrieval.qagnn import QAGNNOptions, build_qagnn
 from kbnav.settings import Settings
 from kbnav.trained import CARD, MODEL, Card, check_files, check_schema, read_card
 
+SAID_AS = "log share"
+"""How what readers say becomes evidence; weights that were learned of another are of no use."""
+_FLOOR = 0.001
+"""Shares far below it count as none."""
 READ = 50
 """Nodes of a question that a cross-encoder reads: the best by the weights set by hand."""
 _TEXTS_KEPT = 20_000
@@ -40,7 +44,7 @@ class Reader(ABC):
 
     @abstractmethod
     def evidence(self, question: str, nodes: npt.NDArray[np.int64], likely: Floats) -> Floats:
-        """From 0 to 1 within the question, for those of the nodes that it scores; 0 of others.
+        """``log_shares`` of the nodes that it scores; 0 of others.
 
         ``likely`` [nodes] are the scores by the weights set by hand.
         """
@@ -73,7 +77,7 @@ class CrossReader(Reader):
         if new := [node for node in read if node not in known]:
             scores = self._scorer.score(question, [self._text(node) for node in new])
             known.update(zip(new, scores.tolist(), strict=True))
-        return _spread(len(nodes), places, np.array([known[node] for node in read]))
+        return log_shares(len(nodes), places, np.array([known[node] for node in read]))
 
 
 class GraphReader(Reader):
@@ -92,7 +96,7 @@ class GraphReader(Reader):
         """See ``Reader``: the nodes that the network finds by itself have a score."""
         scores = self._scores(question)
         scored = np.flatnonzero(np.isin(nodes, list(scores)))
-        return _spread(len(nodes), scored, np.array([scores[node] for node in nodes[scored].tolist()]))
+        return log_shares(len(nodes), scored, np.array([scores[node] for node in nodes[scored].tolist()]))
 
     def _scored(self, question: str) -> Mapping[int, float]:
         ranking = self._system.retrieve(question, self.card.pool)
@@ -105,9 +109,13 @@ def open_reader(kb: SkbKB, folder: Path, settings: Settings) -> Reader:
     return CrossReader(kb, folder, card) if card.kind == "cross" else GraphReader(kb, folder, card, settings)
 
 
-def _spread(count: int, places: npt.NDArray[np.intp], scores: npt.NDArray[np.floating]) -> Floats:
-    """Scores by their place between the lowest, 0, and the highest, 1, at their places of ``count``; 0 elsewhere."""
+def log_shares(count: int, places: npt.NDArray[np.intp], scores: npt.NDArray[np.floating]) -> Floats:
+    """``log(1 + p / 0.001)`` at the scores' places of ``count``, with p their share in a softmax; 0 elsewhere.
+
+    So what is said counts by how sure it is: a node far above all others for more than the first of many alike.
+    """
     found = np.zeros(count)
-    if reach := float(np.ptp(scores)) if len(scores) else 0.0:
-        found[places] = (scores - scores.min()) / reach
+    if len(scores):
+        shares = np.exp(scores - scores.max())
+        found[places] = np.log1p(shares / shares.sum() / _FLOOR)
     return found

@@ -16,7 +16,7 @@ from kbnav.journal import write_whole
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.fuse.evidence import KINDS, kinds
-from kbnav.planning.fuse.reading import Reader, open_reader
+from kbnav.planning.fuse.reading import SAID_AS, Reader, open_reader
 from kbnav.planning.fuse.telling import Telling
 from kbnav.planning.fuse.training import Trained
 from kbnav.planning.fuse.weighing import Weights
@@ -57,6 +57,7 @@ def save(
     learned: dict[str, Any] = {
         "kinds": kinds(found.readers),
         "weights": asdict(found.weights),
+        "readers": SAID_AS,
         "telling": {"shares": dict(sorted(found.telling.shares.items())), "unmet": found.telling.unmet},
     }
     for reader in found.readers:
@@ -110,7 +111,7 @@ def load(folder: Path, kb: SkbKB, settings: Settings) -> Opened:
         telling = Telling(found["telling"]["shares"], found["telling"]["unmet"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{folder / 'model' / LEARNED}: {error!r}") from error
-    if tuple(known) != KINDS:
+    if tuple(known) != KINDS or (more and found.get("readers") != SAID_AS):
         raise DataError(f"{folder}: its weights are of other evidence; train it again")
     readers = [open_reader(kb, folder / "model" / kind, settings) for kind in more]
     return Opened(card, planner, telling, weights, readers)
