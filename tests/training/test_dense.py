@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -104,6 +105,18 @@ def test_another_schema_is_refused_and_another_build_wants_its_own_vectors(shop:
         pytest.raises(UsageError, match="vectors of again are of another build of it: kbnav train embed"),
     ):
         build_retriever("dense", SkbKB(again), Settings(), {"trained": str(trained)})
+
+
+def test_a_folder_that_was_moved_serves_with_its_vectors(shop: SkbKB, trained: Path, tmp_path: Path):
+    moved = shutil.copytree(trained, tmp_path / "moved")
+    here, there = (build_retriever("dense", shop, Settings(), {"trained": str(one)}) for one in (trained, moved))
+    assert here.retrieve("a red lamp", 5) == there.retrieve("a red lamp", 5)
+    vectors = moved / "vectors" / "vectors.npy"
+    made = np.load(vectors)
+    made[0] = 0
+    np.save(vectors, made)
+    embed(moved, shop.skb)
+    assert not np.load(vectors)[0].any()  # taken over: no text has changed
 
 
 def test_questions_of_the_training_are_not_evaluated(shop: SkbKB, trained: Path, shop_split: Split):

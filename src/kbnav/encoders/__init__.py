@@ -17,6 +17,7 @@ from kbnav.encoders.base import Vectors as Vectors
 from kbnav.encoders.base import Windowed as Windowed
 from kbnav.encoders.base import encode_queries as encode_queries
 from kbnav.encoders.base import normalised as normalised
+from kbnav.encoders.base import same as same
 from kbnav.errors import UsageError
 
 MINILM = ("minilm", "minilm-int8", "minilm-long", "minilm-int8-long")

@@ -56,3 +56,13 @@ def normalised(vectors: npt.NDArray[np.floating]) -> Vectors:
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     scaled: Vectors = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
     return scaled
+
+
+def same(name: str, other: str) -> bool:
+    """Whether two names are of one encoder: what was trained is known by its digest, wherever its folder lies."""
+    return _placeless(name) == _placeless(other)
+
+
+def _placeless(name: str) -> str:
+    kind, _, model = name.partition(":")
+    return f"{kind}@{model.rpartition('@')[2]}" if kind == "trained" and "@" in model else name

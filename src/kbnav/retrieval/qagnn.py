@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import Field
 
 from kbnav.answers import Ranking
+from kbnav.encoders import same
 from kbnav.errors import DataError, UsageError
 from kbnav.extras import missing
 from kbnav.knowledge.skb.kb import SkbKB
@@ -47,7 +48,7 @@ class QAGNN(Reranked):
         """Raises UsageError where the folder was trained for another schema or encoder, DataError where it changed."""
         super().__init__(kb, folder, card, candidates)
         index, _ = document_vectors(kb, relations=card.relations)
-        if index.encoder_name != card.settings["encoder"]:
+        if not same(index.encoder_name, card.settings["encoder"]):
             raise UsageError(
                 f"{folder}: trained with the encoder {card.settings['encoder']}; {kb.name} has {index.encoder_name}"
             )

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kbnav.encoders import Encoder, Vectors
+from kbnav.encoders import Encoder, Vectors, same
 from kbnav.encoders.lsa import FILE as LSA_FILE
 from kbnav.encoders.lsa import LSA
 from kbnav.knowledge.skb import ann, quantized, vectors
@@ -121,7 +121,7 @@ class _Store:
         store = cls(folder, encoder_name, count)
         try:
             meta = json.loads((folder / META).read_bytes())
-            if (meta["encoder"], meta["nodes"], meta["format"]) == (encoder_name, count, FORMAT):
+            if same(meta["encoder"], encoder_name) and (meta["nodes"], meta["format"]) == (count, FORMAT):
                 store._vectors = mapped(folder / VECTORS, (count, meta["dimensions"]), "r+")
                 store._hashes = mapped_hashes(folder / HASHES, count, "r+")
         except (OSError, EOFError, ValueError, KeyError, TypeError):
@@ -193,7 +193,7 @@ class Reused:
         """Those of a finished index of the same encoder; none where there is no such index."""
         if folder is not None and (folder / META).is_file():
             index = vectors.open(folder)
-            if index.encoder_name == encoder_name:
+            if same(index.encoder_name, encoder_name):
                 return cls(index.vectors, np.asarray(mapped_hashes(folder / HASHES, len(index.vectors))))
         return cls(np.zeros((0, 0), dtype=np.float32), np.zeros(0, dtype="S16"))
 

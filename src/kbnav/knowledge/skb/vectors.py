@@ -46,7 +46,7 @@ class Queries:
 
     def __init__(self, name: str, folder: Path, encoder: Encoder | None) -> None:
         """``name`` is of the encoder that made the vectors; ``folder`` has what it fitted. Raises UsageError."""
-        if encoder is not None and encoder.name != name:
+        if encoder is not None and not encoders.same(encoder.name, name):
             raise UsageError(f"{folder}: made by the encoder {name}; {encoder.name} cannot search it")
         self.name = name
         self._folder, self._encoder = folder, encoder
