@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Images of Python set it for their layers' sake; here every process of a test would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test slow-test attack-test long-test kill-test train-test model-test engine-test deploy-test scale-demo lint bench wheel-test bare-test cassettes site vendor picture cut release lock clean
+.PHONY: demo test page-test slow-test attack-test long-test kill-test train-test model-test engine-test deploy-test scale-demo lint bench wheel-test bare-test cassettes site vendor picture cut release lock clean
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 15) else "kbnav needs Python 3.11 to 3.14; set PYTHON")'
@@ -22,6 +22,9 @@ demo: $(READY)  ## answer a question on the bundled mirror, and one on the bundl
 
 test: $(READY)  ## every test but those of the targets below
 	$(BIN)/python -m pytest -n auto --dist loadfile $(ONLY)
+
+page-test: $(READY)  ## the page in a browser; needs chromium
+	$(BIN)/python -m pytest -n auto --dist loadfile -m 'page and not slow' $(ONLY)
 
 slow-test: $(READY)  ## the tests that take too long for `make test`, but for the attacks
 	$(BIN)/python -m pytest -q -n auto --dist load -m slow --ignore tests/attack
@@ -95,7 +98,7 @@ wheel-test: $(READY)  ## the tests once more, against the wheel, built from the 
 	$(PYTHON) -m venv build/wheel/env
 	build/wheel/env/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
 	build/wheel/env/bin/python -m pip install --quiet --no-deps build/wheel/kbnav-*.whl
-	build/wheel/env/bin/python -m pytest -n auto --dist loadfile $(ONLY)
+	build/wheel/env/bin/python -m pytest -n auto --dist loadfile -m 'not slow' $(ONLY)
 
 bare-test: $(READY)  ## the main jobs, where the wheel is installed alone, without extras; at the locked versions
 	rm -rf build/bare && mkdir -p build/bare

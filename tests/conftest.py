@@ -26,6 +26,14 @@ __all__ = ["nothing_secret_is_left"]
 ROOT = Path(__file__).resolve().parent.parent
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is done in a browser, which ``make page-test`` runs."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.page)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def interruptible() -> None:
     """Ctrl-C ends what tests start, also where a shell runs them in the background, which lets it be ignored."""
