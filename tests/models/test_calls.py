@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
+import sys
 import threading
 import time
 import zlib
@@ -261,7 +262,11 @@ def test_nothing_more_is_asked_once_a_person_interrupts():
             said = super()._generate(messages, *args, **kwargs)
             submitted.wait(10)
             if messages[-1].text == "1":
-                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+                main = threading.main_thread().ident or 0
+                while sys._current_frames()[main].f_code.co_name != "wait":
+                    time.sleep(0.01)
+                time.sleep(0.2)  # a signal just before a lock is waited for is seen when that is over, 10 s later
+                signal.pthread_kill(main, signal.SIGINT)
             over.wait(10)
             return said
 
