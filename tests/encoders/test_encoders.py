@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from kbnav.encoders import default, encode_queries, load, normalised
+from kbnav.encoders import default, encode_queries, load, normalised, same
 from kbnav.encoders.endpoint import Endpoint
 from kbnav.encoders.lsa import LSA
 from kbnav.encoders.sbert import SentenceTransformers
@@ -279,3 +279,12 @@ def test_an_endpoint_that_is_down_is_a_service_error() -> None:
 def test_openai_itself_needs_a_key() -> None:
     with pytest.raises(CredentialsError, match="OPENAI_API_KEY"):
         load("openai:text-embedding-3-small")
+
+
+def test_what_was_trained_is_the_same_encoder_wherever_it_lies_and_nothing_else_is():
+    here, moved, again = "trained:/a/my@1.dense@5f4e", "trained:/b@5f4e", "trained:/a/my@1.dense@77aa"
+    assert same(here, moved)
+    assert not same(here, again)
+    assert not same("lsa:5f4e", moved)
+    assert same("minilm", "minilm")
+    assert not same("minilm", "minilm-int8")

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kbnav.encoders import same
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.folder import file_info, tidy
@@ -152,7 +151,7 @@ def update(path: Path, source: Source, options: Options, *, progress: Progress =
 
 def same_encoder(place: str, meta: Meta, options: Options) -> None:
     """Raise UsageError where the options of an update name another encoder than the SKB has."""
-    if not same(options.encoder_name, meta.encoder):
+    if options.encoder_name != meta.encoder:
         has, wanted = (name or "no vectors" for name in (meta.encoder, options.encoder_name))
         raise UsageError(f"{place} was built with {has}, not {wanted}: update it with the same, or build it anew")
 
