@@ -282,6 +282,30 @@ def test_a_clause_is_the_words_around_a_name_up_to_the_names_beside_it(market: M
     assert clauses("nothing is named", NodeMatcher(market.skb, "exact"), market.skb) == []
 
 
+def test_where_names_are_quoted_a_mere_word_is_none_and_speaks_of_the_relation(tmp_path: Path) -> None:
+    nodes = [{"id": name, "type": "meaning", "name": name} for name in ("sort", "trait", "manner", "note")]
+    question = 'notions that are sorts of "trait" and about manner'
+    with small_skb(tmp_path, nodes, []) as skb:
+        found = clauses(question, NodeMatcher(skb, "exact"), skb)
+        assert [clause.text for clause in found] == ["notions that are sorts of meaning and about manner"]
+        assert unnamed(question, found).split() == [
+            "notions",
+            "that",
+            "are",
+            "sorts",
+            "of",
+            '"',
+            '"',
+            *question.split()[-3:],
+        ]
+        bare = clauses(question.replace('"', ""), NodeMatcher(skb, "exact"), skb)
+        assert [clause.text for clause in bare] == [
+            "notions that are meaning of",
+            "of meaning and about",
+            "and about meaning",
+        ]
+
+
 def test_words_that_answers_have_tell_and_others_do_not() -> None:
     told = Telling.learn(
         [({"find", "oak"}, [{"oak", "old"}]), ({"find", "elm"}, [{"elm"}, {"ash"}]), ({"find"}, [{"fir"}])]

@@ -10,7 +10,6 @@ by vectors.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ from kbnav.knowledge.skb.both import LSA_WEIGHT, WEIGHT
 from kbnav.knowledge.skb.fusion import relative_score_fusion
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.matching import in_small_letters
 from kbnav.knowledge.skb.parts import TextSearch, VectorSearch
 from kbnav.knowledge.skb.schema import LSA
 from kbnav.models.offline.skb.paths import Path, Paths, Step, leftover
@@ -244,7 +244,7 @@ class GraphRank:
 def _is_sure(query: str, reading: Reading, mention: Mention) -> bool:
     """Whether a name is written as names are: in quotes, or not all in small letters."""
     start = reading.tokens[mention.first].start
-    return query[start - 1 : start] in _QUOTES or not re.fullmatch("[a-z]+(?: [a-z]+)*", mention.text)
+    return query[start - 1 : start] in _QUOTES or not in_small_letters(mention.text)
 
 
 def build_graph_rank(kb: SkbKB, settings: Settings, options: GraphRankOptions) -> GraphRank:  # noqa: ARG001

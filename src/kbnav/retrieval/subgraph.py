@@ -66,7 +66,7 @@ class Builder:
         """The subgraph of a question and its candidates."""
         vector = self._index.embed(question)
         cosines = self._index.scorer(vector)
-        named = [self._skb.number(one.id) for one in self._matcher.match(question)][:_MOST_MATCHED]
+        named = [self._skb.number(one.id) for one in self._matcher.match(question) if one.sure][:_MOST_MATCHED]
         seeds = np.unique(np.array([*named, *found.nodes], np.int64))
         nodes = np.union1d(seeds, self._between(seeds, cosines)).astype(np.int64)
         sources, targets, relations = inside(self._skb.graph, nodes)

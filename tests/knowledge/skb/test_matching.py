@@ -96,6 +96,22 @@ def test_a_match_says_where_and_how_it_is_written(matcher: NodeMatcher) -> None:
     assert {question[node.start : node.end] for node in found} == {"Lung  cancer"}
 
 
+@pytest.mark.parametrize(
+    ("question", "sure"),
+    [
+        ("Which cancer of the lung has tp53?", ["d2", "a1", "g2"]),  # nothing is quoted
+        ('Which cancer of the lung has "spider monkey"?', ["x1"]),
+        ("Which cancer of the lung has “TP53”?", ["g2"]),
+        ('Cancer with the SET of "spider monkey", interleukin 6 and lung cancer?', ["g1", "x1", "g3"]),
+        ('Lung that has no "name of a node"?', ["a1"]),  # what is quoted is no name
+    ],
+)
+def test_where_names_are_quoted_words_in_small_letters_may_be_mere_words(
+    matcher: NodeMatcher, question: str, sure: list[str]
+) -> None:
+    assert [node.id for node in matcher.match(question) if node.sure] == sure
+
+
 def test_the_name_as_it_is_written_comes_first(matcher: NodeMatcher) -> None:
     assert [(node.id, node.how) for node in matcher.match("And Lung Cancer?")] == [
         ("s1", "exact"),

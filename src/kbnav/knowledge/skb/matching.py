@@ -14,6 +14,8 @@ Not every word that is somewhere a name is one here:
   a node type ("gene"). A function word is no plural ("was" is not WA).
 - Words with space between them are no name that is written without, unless it has a digit: "genes is" is not the gene
   GENESIS, though "IL 6" is IL6.
+- Where a question puts names in quotation marks, words in small letters that stand in none are not ``sure`` to be one:
+  in 'notions that are sorts of "trait"' the word "sorts" may be a mere word.
 - A plain word that 1 % of the documents have, and 20 at least, is taken behind all others where a node has just that
   name ("musician"), and else only where nothing else is found.
 
@@ -71,6 +73,8 @@ class MatchedNode:
     end: int = 0
     text: str = ""
     """What names it, as the question has it."""
+    sure: bool = True
+    """False where it may be mere words: in small letters, and in no quotation marks while other names are."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,11 @@ class _Span:
     def plain(self) -> bool:
         """One word in lower case; the question's first word is read as if it were."""
         return len(self.words) == 1 and (self.text.islower() or (self.first and self.text.istitle()))
+
+    @property
+    def small(self) -> bool:
+        """Whether it is ``in_small_letters``; the question's first word is read as if it were."""
+        return in_small_letters(self.text) or (self.first and self.plain)
 
     @property
     def size(self) -> int:
@@ -130,7 +139,7 @@ class NodeMatcher:
             found = self._named(question, self._skb.names)
         if self._variant != "exact" and not found and self._skb.vectors is not None and question.strip():
             near = self._skb.vectors.search(question, limit=self._nearest)
-            found = [self._node(number, "embedding", score) for number, score in near]
+            found = [MatchedNode(*self._entity(number), "embedding", score) for number, score in near]
         once: dict[str, MatchedNode] = {}
         for node in found:
             once.setdefault(node.id, node)
@@ -148,8 +157,9 @@ class NodeMatcher:
         taken = sorted(sure, key=lambda one: one[0].words[0].start)
         named = [(span, kept) for span, matches in common if (kept := [one for one in matches if one.how == "exact"])]
         taken += sorted(named if sure else common, key=lambda one: one[0].words[0].start)
+        quoting = any(span.quoted for span, _ in taken)
         return [
-            self._node(match.number, "exact" if match.how == "exact" else "normalised", 1.0, span)
+            self._by_name(match, span, sure=not quoting or span.quoted or not span.small)
             for span, matches in taken
             for match in matches
         ]
@@ -195,12 +205,18 @@ class NodeMatcher:
             return False
         return text.holders(span.text) >= max(COMMON * text.nodes, COMMON_AT_LEAST)
 
-    def _node(
-        self, number: int, how: Literal["exact", "normalised", "embedding"], score: float, span: _Span | None = None
-    ) -> MatchedNode:
-        start, end = (span.words[0].start, span.words[-1].end) if span else (0, 0)
-        entity = self._skb.id(number), self._skb.nodes.label(number), self._skb.type_name(number)
-        return MatchedNode(*entity, how, score, start, end, span.text if span else "")
+    def _by_name(self, match: Match, span: _Span, *, sure: bool) -> MatchedNode:
+        how: Literal["exact", "normalised"] = "exact" if match.how == "exact" else "normalised"
+        start, end = span.words[0].start, span.words[-1].end
+        return MatchedNode(*self._entity(match.number), how, 1.0, start, end, span.text, sure)
+
+    def _entity(self, number: int) -> tuple[str, str, str]:
+        return self._skb.id(number), self._skb.nodes.label(number), self._skb.type_name(number)
+
+
+def in_small_letters(text: str) -> bool:
+    """Whether words are written as mere words are, and not as most names: letters alone, none of them a capital."""
+    return text.islower() and text.replace(" ", "").isalpha()
 
 
 def unmatched_names(question: str, found: Sequence[MatchedNode]) -> list[str]:

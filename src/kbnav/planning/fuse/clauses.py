@@ -30,8 +30,8 @@ class Clause:
 
 
 def clauses(question: str, matcher: NodeMatcher, skb: SKB) -> list[Clause]:
-    """The names of a question in its order; none where nothing is named."""
-    matched = [node for node in matcher.match(question) if node.end]
+    """The names of a question in its order, without those that may be mere words; none where nothing is named."""
+    matched = [node for node in matcher.match(question) if node.end and node.sure]
     named = [(span, tuple(nodes)) for span, nodes in groupby(matched, key=lambda node: (node.start, node.end))]
     named.sort(key=lambda one: one[0])
     borders = [0, *(end for (_, end), _ in named), len(question)]
