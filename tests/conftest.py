@@ -15,6 +15,7 @@ from typing import Any
 import langgraph.graph  # noqa: F401 - pytest parses it again as it is imported, which Python 3.11 cannot do beside threads
 import pytest
 import requests
+from hypothesis import HealthCheck, settings
 from vcr.persisters.filesystem import FilesystemPersister
 
 from kbnav.knowledge.base import KnowledgeBase
@@ -24,6 +25,9 @@ from tests.marked import nothing_secret_is_left
 
 __all__ = ["nothing_secret_is_left"]
 ROOT = Path(__file__).resolve().parent.parent
+
+settings.register_profile("kbnav", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kbnav")  # no test is failed by a busy machine
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -171,7 +171,7 @@ def groups(draw: st.DrawFn, depth: int = 2) -> tuple[str, int]:
 
 
 @given(groups())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_triples_are_counted_wherever_they_are(group):
     text, triples = group
     shape = query_shape(f"SELECT ?x {text}")

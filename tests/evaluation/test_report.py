@@ -16,7 +16,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbnav.answers import AnswerTable, Ranking, Term
@@ -339,7 +339,7 @@ def test_hostile_texts_do_not_break_tables_of_markdown_and_csv():
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=60).filter(str.strip))
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20)
 def test_no_text_changes_the_elements_of_the_page(text):
     report = build_report(run_of(text if text != "second" else "third"))
     assert Tags(html_report(report)).tags == Tags(html_report(build_report(run_of("plain")))).tags

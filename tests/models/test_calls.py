@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
@@ -298,7 +298,6 @@ def test_what_does_not_fit_the_window_is_cut_in_the_middle_and_said():
     assert trace.steps[0].call.arguments["cut"].startswith(f"{left_out} characters")
 
 
-@settings(deadline=None)
 @given(st.text(min_size=0, max_size=3000), st.integers(256, 700))
 def test_whatever_the_prompt_what_is_sent_fits(prompt: str, window: int):
     model, trace = Echo(), Trace()

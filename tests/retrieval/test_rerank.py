@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.errors import CredentialsError, ServiceError
@@ -80,14 +80,12 @@ def test_scores_are_read_from_all_kinds_of_replies(reply: str, score: float | No
     assert parse_score(reply) == pytest.approx(score) if score is not None else parse_score(reply) is None
 
 
-@settings(deadline=None)
 @given(st.text() | st.from_regex(r"[-+.,/%0-9e ]{0,20}"))
 def test_whatever_is_read_lies_between_0_and_1(reply: str):
     score = parse_score(reply)
     assert score is None or 0.0 <= score <= 1.0
 
 
-@settings(deadline=None)
 @given(st.floats(0, 1), st.sampled_from(["{}", "Score: {}", "{}\n\nIt fits.", "I'd say {}", "**{}**"]))
 def test_a_score_in_ordinary_words_is_read_as_it_was_written(score: float, words: str):
     written = f"{score:.3f}"

@@ -25,7 +25,6 @@ def test_no_made_up_request_breaks_the_server_or_is_answered_otherwise_than_desc
 
         @settings(
             max_examples=EXAMPLES,
-            deadline=None,
             derandomize=True,
             database=None,
             phases=[Phase.generate],

@@ -29,7 +29,7 @@ no_surrogates = st.text(st.characters(exclude_categories=["Cs"]))
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 3), st.dictionaries(no_surrogates, json_values, max_size=5)), max_size=30))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_documents_come_back_by_type_and_then_in_the_order_they_came(given_: list[tuple[int, dict[str, Any]]]) -> None:
     with tempfile.TemporaryDirectory() as name:
         writer = DocumentWriter(Path(name))

@@ -29,7 +29,7 @@ edge_lists = st.lists(st.tuples(st.integers(0, 11), st.integers(0, 3), st.intege
 
 
 @given(edge_lists, st.integers(0, 11), st.sampled_from([None, 0, 1, 2, 3]))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_rows_neighbours_and_degrees_are_those_of_the_set_of_edges(
     edges: list[tuple[int, int, int]], node: int, relation: int | None
 ) -> None:
@@ -50,7 +50,7 @@ def test_rows_neighbours_and_degrees_are_those_of_the_set_of_edges(
 
 
 @given(edge_lists, st.lists(st.integers(0, 11), min_size=1, unique=True), st.sampled_from(["out", "in", "both"]))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_a_hop_from_many_nodes_is_the_union_of_the_hops_from_each(
     edges: list[tuple[int, int, int]], nodes: list[int], direction: str
 ) -> None:

@@ -80,7 +80,7 @@ no_control = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]),
 
 
 @given(st.lists(st.tuples(no_control, no_control, no_control), min_size=1, max_size=10))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_tsv_has_no_quoting(rows: list[tuple[str, str, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "e.tsv"

@@ -120,7 +120,7 @@ def test_what_no_node_is_called_finds_nothing(trees: names.NameIndex, nothing: s
 LETTERS = st.text(alphabet="ab ", max_size=14) | st.text(alphabet="abcdé", max_size=20)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(held=st.lists(LETTERS, max_size=25), query=LETTERS, data=st.data())
 @example(held=["a" * 60, "a" * 63, "a" * 64], query="a" * 61, data=None)
 @example(held=["ab" * 40], query="ab" * 20 + "c" + "ab" * 20, data=None)

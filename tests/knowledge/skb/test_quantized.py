@@ -41,7 +41,7 @@ def clustered(seed: int = 0, count: int = COUNT) -> Vectors:
     return normalised(groups[random.integers(200, size=count)] + 0.4 * random.standard_normal((count, 32)))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     seed=st.integers(0, 10_000),
     size=st.floats(1e-3, 1e3),

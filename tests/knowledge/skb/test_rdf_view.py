@@ -29,7 +29,7 @@ WITH_SPARQL = Options(text=False, vectors=False, sparql=True)
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 @example("libstdc.6.0.30")
 @example("..a.b..c.")
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_every_id_can_be_written_with_its_prefix_and_read_back(text: str) -> None:
     """The parser reads ``node:…`` as the IRI that the view has, and the cell gives the id back."""
     query = f"PREFIX node: <{SKB_PREFIXES['node']}> SELECT ?x {{ VALUES ?x {{ node:{local_name(text)} }} }}"

@@ -31,7 +31,7 @@ BARE = Options(text=False, vectors=False, sparql=False)
 
 
 @given(hnp.arrays(st.sampled_from([np.int64, np.float32, np.int32, np.uint8]), hnp.array_shapes(max_dims=3)))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_a_tensor_comes_back(array: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.pt"
@@ -47,7 +47,7 @@ plain_values = st.recursive(
 
 
 @given(plain_values, st.integers(0, 5))
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_plain_data_comes_back_from_every_pickle_protocol(value: Any, protocol: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "p.pkl"
@@ -138,7 +138,7 @@ def test_a_hostile_tensor_is_refused(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 255))
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_a_damaged_pickle_gives_data_or_one_clear_error(place: int, flip: int) -> None:
     content = bytearray(pickle.dumps({n: {"title": f"word {n}", "vote": np.int64(n)} for n in range(40)}))
     content[place % len(content)] ^= flip

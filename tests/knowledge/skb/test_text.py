@@ -51,7 +51,7 @@ def bm25(documents: Sequence[Sequence[str]], query: Sequence[str]) -> list[float
 WORDS = st.lists(st.sampled_from(["ash", "birch", "cedar", "elm", "fir", "oak", "yew"]), max_size=12)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     documents=st.lists(st.tuples(WORDS.filter(bool), WORDS), min_size=1, max_size=12),
     query=WORDS,

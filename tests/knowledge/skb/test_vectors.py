@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -63,7 +63,6 @@ def brute_force(rows: Vectors, query: Vectors, limit: int, wanted: Sequence[int]
 NUMBERS = st.integers(-2, 2).map(float)  # few values, so that ties are many
 
 
-@settings(deadline=None)
 @given(data=st.data(), count=st.integers(1, 40), limit=st.integers(0, 45))
 def test_search_is_a_full_sort_cut_at_the_limit(data: st.DataObject, count: int, limit: int) -> None:
     rows = data.draw(arrays(np.float32, (count, 3), elements=NUMBERS))

@@ -183,7 +183,7 @@ queries = st.one_of(
 graphs = st.sets(st.tuples(st.sampled_from(NODES), st.sampled_from(EDGES), st.sampled_from(NODES)), max_size=12)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(graphs, queries)
 def test_any_query_gives_the_same_rows_on_any_graph(edges, query):
     store = store_of(edges | {(node, "known", node) for node in NODES})

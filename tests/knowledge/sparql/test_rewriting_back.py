@@ -79,7 +79,7 @@ def rows(store: Store, text: str) -> Counter[frozenset[tuple[str, str]]]:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(graphs, queries)
 def test_rewriting_for_a_dialect_and_back_keeps_the_rows(graph: list[Quad], query: str) -> None:
     store = Store()
