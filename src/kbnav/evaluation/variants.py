@@ -26,6 +26,7 @@ from kbnav.knowledge.endpoint.names import LABELS
 from kbnav.knowledge.serving.rdf import load_into
 from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES, declared_prefixes, expand, text_literal
 from kbnav.knowledge.sparql.tokens import Token, tokenize
+from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF
 
 GONE = 0.05
 """Share of the things that the changed copy lacks."""
@@ -34,6 +35,9 @@ MOVED = 0.5
 TRIES = 50
 """Other things of a kind that are tried in a question, until one has no answer."""
 _TYPE = NamedNode("http://www.w3.org/1999/02/22-rdf-syntax-ns#type")
+_INSTANCE_OF = NamedNode(f"{STANDARD_PREFIXES['wdt']}{INSTANCE_OF}")
+_KINDS = (_TYPE, _INSTANCE_OF)
+"""What says of what kind a thing is. On Wikidata each item has the type ``wikibase:Item``, so the latter counts."""
 _VOCABULARY = (
     "http://www.w3.org/1999/02/22-rdf-syntax-ns#", "http://www.w3.org/2000/01/rdf-schema#",
     "http://www.w3.org/2002/07/owl#", "http://www.w3.org/ns/shacl#", "http://purl.org/vocab/vann/",
@@ -48,7 +52,7 @@ class Graph:
 
     store: Store
     things: list[NamedNode] = field(default_factory=list)
-    """Those that have a type and are no class or property, sorted."""
+    """Those that have a kind and are no class or property, sorted."""
     types: dict[NamedNode, frozenset[Any]] = field(default_factory=dict)
 
     @classmethod
@@ -57,9 +61,12 @@ class Graph:
         read, store = Store(), Store()
         load_into(read, files)
         store.extend(Quad(one.subject, one.predicate, one.object) for one in read)
-        types: defaultdict[Any, set[Any]] = defaultdict(set)
-        for one in store.quads_for_pattern(None, _TYPE, None):
-            types[one.subject].add(one.object)
+        types: dict[Any, set[Any]] = {}
+        for says in _KINDS:
+            found: defaultdict[Any, set[Any]] = defaultdict(set)
+            for one in store.quads_for_pattern(None, says, None):
+                found[one.subject].add(one.object)
+            types.update(found)
         classes = {kind for kinds in types.values() for kind in kinds}
         predicates = {one.predicate for one in store}
         described = {
@@ -100,7 +107,7 @@ def changed(graph: Graph, seed: int) -> tuple[list[Quad], Counter[str]]:
     kept = [one for one in graph.store if one.subject not in gone and one.object not in gone]
     left, moving = [], defaultdict(list)
     for one in sorted(kept, key=str):
-        told = one.predicate == _TYPE or one.predicate.value in LABELS or one.predicate.value.startswith(_VOCABULARY)
+        told = one.predicate in _KINDS or one.predicate.value in LABELS or one.predicate.value.startswith(_VOCABULARY)
         about = one.subject in graph.types or isinstance(one.subject, BlankNode)
         kind = None if told or not about or isinstance(one.object, BlankNode) else _kind(one.object, graph)
         if kind is None:
@@ -202,7 +209,7 @@ def silenced(graph: Graph, questions: Sequence[Question], seed: int) -> tuple[li
             found = [*store.quads_for_pattern(None, None, one)]
             found += [] if isinstance(one, Literal) else [*store.quads_for_pattern(one, None, None)]
             for quad in found:
-                if quad.predicate.value in names and quad.predicate != _TYPE:
+                if quad.predicate.value in names and quad.predicate not in _KINDS:
                     store.remove(quad)
         if _without_rows(store, question.query):
             quiet.append(question.id)
