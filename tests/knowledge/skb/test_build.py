@@ -14,7 +14,7 @@ from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.maintenance import check
-from kbnav.knowledge.skb.schema import Meta, read_meta, write_meta
+from kbnav.knowledge.skb.schema import WORK, Meta, read_meta, write_meta
 from kbnav.knowledge.skb.store import SKB
 from tests.knowledge.skb.sources import BARE, small, write_jsonl
 
@@ -146,6 +146,17 @@ def test_a_fault_in_the_input_names_its_line_and_leaves_the_old_data_in_use(tmp_
         build(TableSource([path]), tmp_path / "s.skb", BARE)
     with SKB.open(tmp_path / "s.skb") as skb:
         assert len(skb.nodes) == 5
+    assert not (tmp_path / "s.skb" / WORK).exists()
+
+
+def test_a_first_build_of_input_with_a_fault_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text("id,type,name\na,t,A\nb,t,B\n")
+    edges = tmp_path / "e.csv"
+    edges.write_text("source,rel,target\na,r,b\n")
+    source = TableSource([tmp_path / "n.csv"], [edges])
+    with pytest.raises(DataError, match=r"e\.csv, line 1: an edge without relation"):
+        build(source, tmp_path / "new.skb", BARE)
+    assert not (tmp_path / "new.skb").exists()
 
 
 READER = """

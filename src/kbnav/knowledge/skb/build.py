@@ -19,7 +19,7 @@ import numpy as np
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.arrays import open_array
-from kbnav.knowledge.skb.folder import file_info, only_builder, prepare, remove_unused
+from kbnav.knowledge.skb.folder import file_info, forget, only_builder, prepare, remove_unused
 from kbnav.knowledge.skb.graph import Graph, write_graph
 from kbnav.knowledge.skb.intake import EdgeCollector, NodeWriter
 from kbnav.knowledge.skb.nodes import Nodes
@@ -106,7 +106,12 @@ def build(
             work = out / WORK
             state = BuildState.resume(work, fingerprint(source, options, previous))
             job = _Job(source, options, work, state, previous, progress)
-            _run(job, state)
+            try:
+                _run(job, state)
+            except DataError:
+                if "graph" not in state.done:  # the input must be mended, and that is another input
+                    forget(out)
+                raise
             meta = _put_in_place(job, out, name or out.name.removesuffix(".skb"))
             remove_unused(out, meta.data)
             return meta

@@ -7,11 +7,11 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kbnav.errors import UsageError
-from kbnav.knowledge.skb.schema import META, FileInfo, read_meta
+from kbnav.knowledge.skb.schema import META, WORK, FileInfo, read_meta
 
 LOCK = "build.lock"
 COPY_BYTES = 1 << 20
@@ -36,6 +36,15 @@ def only_builder(out: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise UsageError(f"{out} is being built by another process") from error
         yield
+
+
+def forget(out: Path) -> None:
+    """Delete what the builder that holds the folder's lock has begun, and the folder where it was the first."""
+    shutil.rmtree(out / WORK)
+    if not (out / META).exists():
+        (out / LOCK).unlink()
+        with suppress(OSError):  # something else lies there
+            out.rmdir()
 
 
 def tidy(out: Path) -> None:
