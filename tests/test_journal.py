@@ -16,7 +16,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 ANSWERS = st.lists(st.builds(GoldAnswer, id=TEXT, question=TEXT, source=st.just("stored")), min_size=1, max_size=5)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60)
 @given(answers=ANSWERS, data=st.data())
 def test_a_file_cut_at_any_byte_keeps_its_whole_lines_and_goes_on_from_there(tmp_path, answers, data):
     path = tmp_path / "journal.jsonl"

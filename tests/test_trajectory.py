@@ -37,7 +37,7 @@ OUTCOMES = st.builds(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60)
 @given(st.lists(STEPS, max_size=4), OUTCOMES)
 def test_a_saved_run_is_read_back_the_same(tmp_path, steps, outcome):
     run = Run("run-1", "?", "spinach", "m", "en", tuple(steps), (), outcome, history=(Turn("before", (), outcome),))

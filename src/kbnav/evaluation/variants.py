@@ -38,6 +38,8 @@ _TYPE = NamedNode("http://www.w3.org/1999/02/22-rdf-syntax-ns#type")
 _INSTANCE_OF = NamedNode(f"{STANDARD_PREFIXES['wdt']}{INSTANCE_OF}")
 _KINDS = (_TYPE, _INSTANCE_OF)
 """What says of what kind a thing is. On Wikidata each item has the type ``wikibase:Item``, so the latter counts."""
+_KEPT = frozenset((*_KINDS, *(NamedNode(f"{STANDARD_PREFIXES[prefix]}{INSTANCE_OF}") for prefix in ("p", "ps"))))
+"""What says so, and a statement's way of saying it."""
 _VOCABULARY = (
     "http://www.w3.org/1999/02/22-rdf-syntax-ns#", "http://www.w3.org/2000/01/rdf-schema#",
     "http://www.w3.org/2002/07/owl#", "http://www.w3.org/ns/shacl#", "http://purl.org/vocab/vann/",
@@ -107,7 +109,7 @@ def changed(graph: Graph, seed: int) -> tuple[list[Quad], Counter[str]]:
     kept = [one for one in graph.store if one.subject not in gone and one.object not in gone]
     left, moving = [], defaultdict(list)
     for one in sorted(kept, key=str):
-        told = one.predicate in _KINDS or one.predicate.value in LABELS or one.predicate.value.startswith(_VOCABULARY)
+        told = one.predicate in _KEPT or one.predicate.value in LABELS or one.predicate.value.startswith(_VOCABULARY)
         about = one.subject in graph.types or isinstance(one.subject, BlankNode)
         kind = None if told or not about or isinstance(one.object, BlankNode) else _kind(one.object, graph)
         if kind is None:
@@ -209,7 +211,7 @@ def silenced(graph: Graph, questions: Sequence[Question], seed: int) -> tuple[li
             found = [*store.quads_for_pattern(None, None, one)]
             found += [] if isinstance(one, Literal) else [*store.quads_for_pattern(one, None, None)]
             for quad in found:
-                if quad.predicate.value in names and quad.predicate not in _KINDS:
+                if quad.predicate.value in names and quad.predicate not in _KEPT:
                     store.remove(quad)
         if _without_rows(store, question.query):
             quiet.append(question.id)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.build import Options, build
+from kbnav.knowledge.skb.build import Options, build, unfinished
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.maintenance import check
 from kbnav.knowledge.skb.schema import WORK, Meta, read_meta, write_meta
@@ -157,6 +157,24 @@ def test_a_first_build_of_input_with_a_fault_leaves_nothing(tmp_path: Path) -> N
     with pytest.raises(DataError, match=r"e\.csv, line 1: an edge without relation"):
         build(source, tmp_path / "new.skb", BARE)
     assert not (tmp_path / "new.skb").exists()
+    (tmp_path / "mine.skb").mkdir()
+    with pytest.raises(DataError):
+        build(source, tmp_path / "mine.skb", BARE)
+    edges.write_text("source,relation,target\na,r,b\n")
+    build(source, tmp_path / "mine.skb", BARE)
+
+
+def test_what_was_read_is_kept_where_the_disk_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(source: TableSource, *args: object) -> None:
+        raise DataError("cannot be read") from OSError(5, "Input/output error")
+
+    source = small(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(TableSource, "edges", fails)
+        with pytest.raises(DataError, match="cannot be read"):
+            build(source, tmp_path / "s.skb", BARE)
+    assert unfinished(source, tmp_path / "s.skb", BARE)
+    assert build(source, tmp_path / "s.skb", BARE).nodes == 5
 
 
 READER = """

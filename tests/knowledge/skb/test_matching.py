@@ -103,6 +103,8 @@ def test_a_match_says_where_and_how_it_is_written(matcher: NodeMatcher) -> None:
         ('Which cancer of the lung has "spider monkey"?', ["x1"]),
         ("Which cancer of the lung has “TP53”?", ["g2"]),
         ('Cancer with the SET of "spider monkey", interleukin 6 and lung cancer?', ["g1", "x1", "g3"]),
+        ('Which spider monkey is a kind of "spider monkey" and of lung?', ["x1"]),  # once without and once with
+        ('Lung cancer or "spider monkey"?', ["x1"]),  # the question's first word
         ('Lung that has no "name of a node"?', ["a1"]),  # what is quoted is no name
     ],
 )

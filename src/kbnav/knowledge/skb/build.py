@@ -100,7 +100,7 @@ def build(
         ann.require()
         if not options.vectors:
             raise UsageError("an approximate index is one of vectors, and none are to be built")
-    prepare(out)
+    made = prepare(out)
     try:
         with only_builder(out):
             work = out / WORK
@@ -108,9 +108,9 @@ def build(
             job = _Job(source, options, work, state, previous, progress)
             try:
                 _run(job, state)
-            except DataError:
-                if "graph" not in state.done:  # the input must be mended, and that is another input
-                    forget(out)
+            except DataError as error:
+                if "graph" not in state.done and not isinstance(error.__cause__, (OSError, MemoryError)):
+                    forget(out, made=made)  # the input must be mended, and is another one then
                 raise
             meta = _put_in_place(job, out, name or out.name.removesuffix(".skb"))
             remove_unused(out, meta.data)

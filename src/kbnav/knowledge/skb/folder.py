@@ -17,14 +17,16 @@ LOCK = "build.lock"
 COPY_BYTES = 1 << 20
 
 
-def prepare(out: Path) -> None:
-    """Make the folder, or see that it is an SKB, or one whose first build was cut off."""
+def prepare(out: Path) -> bool:
+    """Make the folder, or see that it is an SKB, or one whose first build was cut off; whether it was made."""
+    made = not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{out}: {error}") from error
     if any(out.iterdir()) and not any((out / mark).exists() for mark in (LOCK, META)):
         raise UsageError(f"{out} is there and is not an SKB; choose another folder")
+    return made
 
 
 @contextmanager
@@ -38,12 +40,12 @@ def only_builder(out: Path) -> Iterator[None]:
         yield
 
 
-def forget(out: Path) -> None:
-    """Delete what the builder that holds the folder's lock has begun, and the folder where it was the first."""
-    shutil.rmtree(out / WORK)
-    if not (out / META).exists():
-        (out / LOCK).unlink()
-        with suppress(OSError):  # something else lies there
+def forget(out: Path, *, made: bool) -> None:
+    """Delete what the builder that holds the folder's lock has begun, and the folder if that builder made it."""
+    shutil.rmtree(out / WORK, ignore_errors=True)
+    if made and [path.name for path in out.iterdir()] == [LOCK]:
+        with suppress(OSError):  # what was wrong with the input is to be told, and not this
+            (out / LOCK).unlink()
             out.rmdir()
 
 

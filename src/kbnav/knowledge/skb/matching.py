@@ -106,7 +106,7 @@ class _Span:
     @property
     def small(self) -> bool:
         """Whether it is ``in_small_letters``; the question's first word is read as if it were."""
-        return in_small_letters(self.text) or (self.first and self.plain)
+        return in_small_letters(self.text[:1].lower() + self.text[1:] if self.first else self.text)
 
     @property
     def size(self) -> int:
@@ -142,7 +142,8 @@ class NodeMatcher:
             found = [MatchedNode(*self._entity(number), "embedding", score) for number, score in near]
         once: dict[str, MatchedNode] = {}
         for node in found:
-            once.setdefault(node.id, node)
+            if node.id not in once or (node.sure and not once[node.id].sure):
+                once[node.id] = node
         return tuple(once.values())
 
     def _named(self, question: str, names: NameIndex) -> list[MatchedNode]:
@@ -216,7 +217,7 @@ class NodeMatcher:
 
 def in_small_letters(text: str) -> bool:
     """Whether words are written as mere words are, and not as most names: letters alone, none of them a capital."""
-    return text.islower() and text.replace(" ", "").isalpha()
+    return text.islower() and "".join(text.split()).isalpha()
 
 
 def unmatched_names(question: str, found: Sequence[MatchedNode]) -> list[str]:

@@ -56,7 +56,7 @@ def test_pages_of_results_follow_each_other(index: Index) -> None:
     assert paged[: len(everything)] == everything
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.text(max_size=40))
 def test_any_text_can_be_searched_for(index: Index, text: str) -> None:
     for match in index.by_name(text, "item", ENGLISH):

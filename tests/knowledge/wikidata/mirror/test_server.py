@@ -82,7 +82,7 @@ def test_head_gives_the_length_and_no_body(server: MirrorServer) -> None:
     assert int(reply.headers["Content-Length"]) == len(requests.get(address, timeout=10).content)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.binary(max_size=200))
 def test_no_request_brings_the_server_down(server: MirrorServer, noise: bytes) -> None:
     assert b"Traceback" not in talk(server, noise)
