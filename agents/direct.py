@@ -16,9 +16,10 @@ from kbnav.agents.common.walking import (
 )
 from kbnav.agents.common.writers import write_ranking_plainly
 from kbnav.agents.machine import Reply, State
-from kbnav.knowledge.base import KnowledgeBase, kb_kind
+from kbnav.knowledge.base import KnowledgeBase
 from kbnav.prompts import render
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
+from kbnav.settings.systems import kb_kind
 from kbnav.tools.generating import recall
 from kbnav.tools.observation import Context
 from kbnav.tools.skb import finish

@@ -19,11 +19,12 @@ from kbnav.agents.common.schema import Schema
 from kbnav.agents.common.walking import ANSWERS, PROMPTS, WalkEnding, call_for, describer, open_walking_models
 from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
 from kbnav.agents.machine import Policy, Reply, State
+from kbnav.agents.policy import ChatPolicy
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.models.policy import ChatPolicy
-from kbnav.options import read_options
-from kbnav.settings import Settings
+from kbnav.runs.trajectory import Call, Step, Turn
+from kbnav.settings.model import Settings
+from kbnav.settings.options import read_options
 from kbnav.tools.generating import GeneratingTools, search_further
 from kbnav.tools.observation import Context, Shown
 from kbnav.tools.planning import PlanningTools
@@ -32,7 +33,6 @@ from kbnav.tools.relations import find_relations
 from kbnav.tools.skb import finish, search_entities
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask, WalkingTools
-from kbnav.trajectory import Call, Step, Turn
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -27,13 +27,13 @@ from kbnav.agents.common.state import seen_text as seen_text
 from kbnav.agents.common.state import start as start
 from kbnav.agents.common.state import step_limit as step_limit
 from kbnav.agents.common.state import taken
-from kbnav.answers import Absence
+from kbnav.answers.tables import Absence
 from kbnav.errors import ServiceError, Stopped, StopRun
+from kbnav.models.cancellation import OutOfTime
 from kbnav.models.prices import cost_of
-from kbnav.settings import Budget, Checks, Price
-from kbnav.stopping import OutOfTime
+from kbnav.runs.trajectory import Outcome, Step, Stop, Usage
+from kbnav.settings.model import Budget, Checks, Price
 from kbnav.tools.toolbox import Toolbox
-from kbnav.trajectory import Outcome, Step, Stop, Usage
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver

@@ -15,9 +15,9 @@ from kbnav.agents.common.walking import Wanted, asked, call_for, fixed_agent, op
 from kbnav.agents.common.writers import write_plainly
 from kbnav.agents.machine import Reply, State
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.options import read_options
 from kbnav.prompts import render
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
+from kbnav.settings.options import read_options
 from kbnav.tools.observation import Context
 from kbnav.tools.paper import execute_query, finish
 from kbnav.tools.toolbox import FINISH, QUERY, Toolbox

@@ -11,14 +11,14 @@ from kbnav.agents.common.planned import Planless, Planned, open_planned
 from kbnav.agents.common.schema import Schema
 from kbnav.agents.common.walking import ANSWERS, PROMPTS, WalkEnding, need_all_tools, open_walking_models
 from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
+from kbnav.agents.policy import ChatPolicy
 from kbnav.agents.skb import skb_offline
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
-from kbnav.models.policy import ChatPolicy
-from kbnav.options import read_options
 from kbnav.planning.base import Planner
-from kbnav.settings import OFFLINE, Budget, Settings
+from kbnav.settings.model import OFFLINE, Budget, Settings
+from kbnav.settings.options import read_options
 from kbnav.tools.observation import Shown
 from kbnav.tools.planning import PlanningTools, TextQuery
 from kbnav.tools.prune import prune_by_ranking
@@ -105,7 +105,7 @@ def pasemiqa_offline(kb: SkbKB, settings: Settings, planner: Planner | None = No
     """
     from dataclasses import replace
 
-    from kbnav.models.offline.skb.planned import BY_TEXT, PlanFollower
+    from kbnav.agents.offline.skb.planned import BY_TEXT, PlanFollower
 
     options = read_options(PasemiqaOptions, settings.options, NAME)
     if options.planner == "in-context" and not planner:

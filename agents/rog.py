@@ -27,17 +27,17 @@ from kbnav.agents.machine import Reply, State
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.models.calls import BYTES_PER_TOKEN
-from kbnav.options import read_options
 from kbnav.planning.base import Planner
 from kbnav.prompts import render
-from kbnav.settings import Budget, Settings
+from kbnav.runs.trajectory import Step
+from kbnav.settings.model import Budget, Settings
+from kbnav.settings.options import read_options
 from kbnav.tools.observation import Context, Shown
 from kbnav.tools.planning import PlanningTools, TextQuery
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.skb import finish
 from kbnav.tools.toolbox import FINISH, Toolbox
 from kbnav.tools.walking import Ask
-from kbnav.trajectory import Step
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -10,10 +10,10 @@ from kbnav.agents.common.ranking import RankingEnding
 from kbnav.agents.common.schema import Schema
 from kbnav.agents.common.walking import ANSWERS
 from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
+from kbnav.agents.policy import ChatPolicy
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
-from kbnav.models.policy import ChatPolicy
-from kbnav.settings import OFFLINE, Settings
+from kbnav.settings.model import OFFLINE, Settings
 from kbnav.tools.observation import Shown
 from kbnav.tools.prune import pruner
 from kbnav.tools.relations import find_relations
@@ -91,7 +91,7 @@ def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb
 
 def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
     """The same graph and tools with no language model: a baseline that needs no key."""
-    from kbnav.models.offline.skb.policy import SkbOfflinePolicy
+    from kbnav.agents.offline.skb.policy import SkbOfflinePolicy
 
     toolbox = Toolbox.for_kb(kb, SKB_TOOLS, without=settings.without_tools, more=settings.with_tools)
     return Agent(

@@ -17,15 +17,16 @@ from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.common.critic import ModelCritic
 from kbnav.agents.common.writers import ModelWriter, write_plainly
 from kbnav.agents.machine import Policy
+from kbnav.agents.policy import ChatPolicy
+from kbnav.answers.language import question_language
 from kbnav.errors import KbnavError, UsageError
-from kbnav.knowledge.base import Joint, KnowledgeBase, is_mirror, kb_kind
+from kbnav.knowledge.base import Joint, KnowledgeBase, is_mirror
 from kbnav.knowledge.sparql.vocabulary import vocabulary_of
-from kbnav.language import question_language
-from kbnav.models.policy import ChatPolicy
-from kbnav.notes import read_notes
-from kbnav.options import Options
-from kbnav.settings import OFFLINE, Budget, Settings
+from kbnav.settings.model import OFFLINE, Budget, Settings
+from kbnav.settings.options import Options
+from kbnav.settings.systems import kb_kind
 from kbnav.tools.endpoint import shapes_for
+from kbnav.tools.notes import read_notes
 from kbnav.tools.observation import Shown
 from kbnav.tools.paper import PAPER_TOOLS
 from kbnav.tools.prune import pruner
@@ -91,7 +92,7 @@ def spinach_offline(kb: KnowledgeBase, settings: Settings) -> Agent:
 
 def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
     if isinstance(kb, Joint):
-        from kbnav.models.offline.several import SeveralPolicy
+        from kbnav.agents.offline.several import SeveralPolicy
 
         return SeveralPolicy(
             {
@@ -100,10 +101,10 @@ def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
             }
         )
     if kb_kind(kb) == "sparql":
-        from kbnav.models.offline.endpoint.policy import EndpointPolicy
+        from kbnav.agents.offline.endpoint.policy import EndpointPolicy
 
         return EndpointPolicy(toolbox)
-    from kbnav.models.offline.wikidata.policy import OfflinePolicy
+    from kbnav.agents.offline.wikidata.policy import OfflinePolicy
 
     return OfflinePolicy(toolbox, vocabulary_of(kb), partial(has_labels, kb))
 

@@ -50,13 +50,14 @@ from kbnav.agents.common.walking import (
 )
 from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
 from kbnav.agents.machine import Policy, Reply, State
+from kbnav.answers.relevance import relevance
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.options import read_options
 from kbnav.prompts import render
-from kbnav.relevance import relevance
-from kbnav.settings import Budget, Settings
+from kbnav.runs.trajectory import Fact, Step, Usage
+from kbnav.settings.model import Budget, Settings
+from kbnav.settings.options import read_options
 from kbnav.tools.generating import recall
 from kbnav.tools.observation import Context, Shown
 from kbnav.tools.planning import PlanningTools
@@ -65,7 +66,6 @@ from kbnav.tools.relations import follow_relations, search_relations
 from kbnav.tools.skb import finish, search_entities
 from kbnav.tools.toolbox import FINISH, Toolbox
 from kbnav.tools.walking import Ask, excerpts, fact_text, relation_text, told
-from kbnav.trajectory import Fact, Step, Usage
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

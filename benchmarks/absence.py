@@ -35,7 +35,7 @@ from pathlib import Path
 from pyoxigraph import Literal, NamedNode, Quad, RdfFormat, Store, serialize
 
 from kbnav.agents.spinach import spinach_with
-from kbnav.answers import AbsenceKind
+from kbnav.answers.tables import AbsenceKind
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.wikidata.kb import WikidataKB
@@ -43,8 +43,8 @@ from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.mirror.store import open_store
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.session import attempt
-from kbnav.settings import Endpoints, Limits, Settings
+from kbnav.sessions.session import attempt
+from kbnav.settings.model import Endpoints, Limits, Settings
 
 WD, WDT = "http://www.wikidata.org/entity/", "http://www.wikidata.org/prop/direct/"
 P, PS = "http://www.wikidata.org/prop/", "http://www.wikidata.org/prop/statement/"

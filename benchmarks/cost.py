@@ -28,7 +28,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from kbnav.agents.common.writers import ModelWriter
 from kbnav.models.prices import cost_of, list_prices
 from kbnav.models.scripted import ScriptedModel
-from kbnav.trajectory import Usage
+from kbnav.runs.trajectory import Usage
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.replay_spinach_runs import RecordedTools, recorded_runs, replay, script

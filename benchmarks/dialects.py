@@ -27,11 +27,11 @@ from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.knowledge.wikidata.mirror.endpoint import MIRROR
 from kbnav.knowledge.wikidata.mirror.pool import QueryError, QueryPool
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from tests.knowledge.sparql.real import examples
 
 ROOT = Path(__file__).resolve().parent.parent
-DATA = Path(os.environ.get("KBNAV_SHARED", ROOT.parent / "shared")) / "data"
+DATA = Path(os.environ.get("KBNAV_TEST_DATA", ROOT.parent / "shared")) / "data"
 MEMORY = 2 << 30
 
 

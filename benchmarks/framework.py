@@ -22,13 +22,13 @@ from langgraph.graph import END, START, StateGraph
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.common.writers import write_plainly
-from kbnav.models.policy import ChatPolicy
+from kbnav.agents.policy import ChatPolicy
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.session import Chat, ask, sqlite_sessions
-from kbnav.settings import Settings
+from kbnav.runs.trajectory import Usage
+from kbnav.sessions.session import Chat, ask, sqlite_sessions
+from kbnav.settings.model import Settings
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.toolbox import Toolbox
-from kbnav.trajectory import Usage
 
 STEPS = 15
 

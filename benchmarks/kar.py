@@ -36,7 +36,7 @@ from kbnav.retrieval.expand.kar import KAR
 from kbnav.retrieval.expand.neighbours import Surroundings
 from kbnav.retrieval.expand.similarity import similarity_for
 from kbnav.retrieval.vss import VSS, VSSOptions
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 
 WIDTH, QUERIES, NAMED, HUBS = 384, 40, 3, 100
 STAGES = {"vss": "vss, twice", "linked_nodes": "linking", "document_triples": "neighbours and triples"}

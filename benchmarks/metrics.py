@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from kbnav.evaluation.metrics import ranking_scores, ranks_in_scores, row_major
-from kbnav.statistics import paired_test
+from kbnav.evaluation.metrics.statistics import paired_test
 
 ROWS = 5_000
 RUNS = 3

@@ -35,7 +35,7 @@ from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES, read_info
 
 ROOT = Path(__file__).resolve().parent.parent
-DATA = Path(os.environ.get("KBNAV_SHARED", ROOT.parent / "shared")) / "data"
+DATA = Path(os.environ.get("KBNAV_TEST_DATA", ROOT.parent / "shared")) / "data"
 QUERY_SECONDS = 60.0
 SLOW_MS = 2_000
 BUILD = """

@@ -20,7 +20,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import Retriever
 from kbnav.retrieval.build import build_retriever
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 
 PLAIN: Mapping[str, Any] = {"bm25": {"relations": False}, "vss": {"relations": False}}
 SETTINGS: Mapping[str, tuple[str, Mapping[str, Any]]] = {

@@ -21,7 +21,7 @@ import numpy as np
 
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
-from kbnav.settings import load_settings
+from kbnav.settings.model import load_settings
 
 DEPTH = 50
 WORDS = 8

@@ -27,8 +27,8 @@ from kbnav.errors import KbnavError, StopRun
 from kbnav.evaluation.datasets import Question, load_dataset
 from kbnav.evaluation.metrics import row_major
 from kbnav.knowledge.open import open_kb
-from kbnav.session import ask
-from kbnav.settings import load_settings
+from kbnav.sessions.session import ask
+from kbnav.settings.model import load_settings
 
 BENCHMARKS = {"QALD-10": "qald-10", "WikiWebQuestions dev": "wikiwebquestions-dev"}
 """Names in the slice's list of answerable questions, and of the datasets."""

@@ -25,7 +25,7 @@ from kbnav.knowledge.open import open_kb
 from kbnav.programs.api import Api, ApiLimits
 from kbnav.programs.program import BadProgram, Program
 from kbnav.programs.sandbox import SANDBOXES, Sandbox, SandboxLimits, open_sandbox
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 
 CANDIDATES = ("place:averhythe", "place:ropewalk-lane")
 RANKED = "    return {node: place for place, node in enumerate(candidates)}\n"

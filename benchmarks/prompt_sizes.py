@@ -25,12 +25,12 @@ from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.scripted import ScriptedModel
-from kbnav.session import ask
-from kbnav.settings import Settings, load_settings
+from kbnav.runs.trajectory import Usage
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Settings, load_settings
 from kbnav.tools.observation import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.walking import WalkingTools
-from kbnav.trajectory import Usage
 
 QUESTION = "Which of these was made by the person who taught at the school, and where does it stand?"
 TYPES, KINDS = 40, 228

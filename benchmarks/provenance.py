@@ -19,7 +19,7 @@ from statistics import fmean, median
 from time import perf_counter
 
 import kbnav
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import KbnavError
 from kbnav.evaluation.datasets.load import load_dataset
 from kbnav.evaluation.query_shape import query_shape
@@ -27,7 +27,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.evidence import provenance
 from kbnav.knowledge.sparql.tokens import AGGREGATES
 
-DATA = Path(os.environ.get("KBNAV_SHARED", Path(__file__).resolve().parents[2] / "shared")) / "data" / "benchmarks"
+DATA = Path(os.environ.get("KBNAV_TEST_DATA", Path(__file__).resolve().parents[2] / "shared")) / "data" / "benchmarks"
 PLAIN = "none of these"
 FORMS = ("ASK", "aggregate", "GROUP BY", "FILTER", "OPTIONAL", "UNION", "MINUS", "path", "qualifier", PLAIN)
 _AGGREGATE = re.compile(rf"\b({'|'.join(AGGREGATES)})\s*\(", re.IGNORECASE)

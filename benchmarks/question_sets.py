@@ -34,7 +34,7 @@ from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.schema import LSA
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import open_calls
-from kbnav.settings import OFFLINE, load_settings
+from kbnav.settings.model import OFFLINE, load_settings
 
 NODES, EDGES, SOURCE = "nodes.jsonl.gz", "edges.tsv.gz", "source.json"
 SECTIONS = frozenset(

@@ -21,15 +21,15 @@ from typing import Any
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding, Writer
 from kbnav.agents.common.writers import write_plainly
-from kbnav.answers import AnswerTable
+from kbnav.agents.policy import ChatPolicy
+from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.sparql.limits import drop_probe_limit
-from kbnav.models.policy import ChatPolicy
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.session import ask
-from kbnav.settings import Settings
+from kbnav.runs.trajectory import Run, Usage
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Settings
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.toolbox import FINISH, QUERY, WIKIDATA_TOOLS, Toolbox
-from kbnav.trajectory import Run, Usage
 
 TOOLS = {
     "search_wikidata": ("search_entities", "query"),

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from benchmarks._timing import show
 
+from kbnav.encoders.trained_card import MODEL, read_card
 from kbnav.evaluation.datasets import load_file
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
@@ -25,8 +26,7 @@ from kbnav.retrieval.build import build_retriever
 from kbnav.retrieval.common import numbers
 from kbnav.retrieval.cross import shown
 from kbnav.retrieval.cross_model import Exported, Scores
-from kbnav.settings import Settings
-from kbnav.trained import MODEL, read_card
+from kbnav.settings.model import Settings
 from kbnav.training.course import quiet
 from kbnav.training.models import cross_encoder
 from kbnav.training.onnx import export

@@ -21,7 +21,7 @@ from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.build import build_retriever
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 
 QUERIES, TOP = 100, 20
 SYSTEMS = ("vss", "bm25", "rrf", "multi-vss", "graph-rank")

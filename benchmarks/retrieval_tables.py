@@ -21,14 +21,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
+from kbnav.encoders.trained_card import MODEL, read_card
 from kbnav.errors import UsageError
 from kbnav.evaluation.ablate import PARTS
 from kbnav.evaluation.datasets import Dataset, load_file
 from kbnav.evaluation.evaluate import Plan, evaluate, score_folder
 from kbnav.evaluation.records import read_saved_run
-from kbnav.options import parse_set
-from kbnav.settings import Settings, load_settings
-from kbnav.trained import MODEL, read_card
+from kbnav.settings.model import Settings, load_settings
+from kbnav.settings.options import parse_set
 
 METRICS = ("hit@1", "hit@5", "recall@20", "mrr")
 AGENT = "skb"

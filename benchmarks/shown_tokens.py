@@ -22,11 +22,11 @@ from replay_spinach_runs import TOOLS, RecordedTools, recorded_runs
 
 from kbnav.agents.machine import WELL_KNOWN
 from kbnav.agents.spinach import build_spinach
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryTimeout, TellModel
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
-from kbnav.settings import load_settings
+from kbnav.settings.model import load_settings
 from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import FINISH, QUERY, Toolbox
 

@@ -32,7 +32,6 @@ import numpy as np
 import requests
 from benchmarks._timing import seconds, status
 
-from kbnav import systems
 from kbnav.agents.common.agent import Agent
 from kbnav.knowledge.bundled import bundled_skb
 from kbnav.knowledge.skb.kb import SkbKB
@@ -42,8 +41,9 @@ from kbnav.knowledge.skb.lance.update import index
 from kbnav.knowledge.skb.opening import open_store
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import Retriever
-from kbnav.session import attempt
-from kbnav.settings import Settings
+from kbnav.sessions.session import attempt
+from kbnav.settings import systems
+from kbnav.settings.model import Settings
 
 SYSTEMS = ("bm25", "vss", "rrf", "multi-vss", "rerank", "graph-rank", "prf", "skb")
 TOP = 20

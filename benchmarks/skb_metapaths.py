@@ -29,10 +29,10 @@ from statistics import fmean
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.choice import build_agent
+from kbnav.evaluation.metrics.ranking import ranking_scores, ranks_in_lists
 from kbnav.knowledge.open import open_kb
-from kbnav.ranking_metrics import ranking_scores, ranks_in_lists
-from kbnav.session import ask
-from kbnav.settings import load_settings
+from kbnav.sessions.session import ask
+from kbnav.settings.model import load_settings
 
 METRICS = ("hit@1", "hit@5", "recall@20", "mrr")
 MOST_ANSWERS = 20

@@ -35,7 +35,7 @@ from kbnav.knowledge.skb.export import export_rdf
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.sparql_graph import SparqlGraph
 from kbnav.knowledge.skb.store import SKB
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from tests.engines.engines import virtuoso
 
 AGENTS = (

@@ -30,8 +30,8 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.diagnose import says_nothing
 from kbnav.knowledge.sparql.prefixes import entity_ids
-from kbnav.notes import Notes, read_notes
-from kbnav.settings import load_settings
+from kbnav.settings.model import load_settings
+from kbnav.tools.notes import Notes, read_notes
 
 EVALUATED = {**BENCHMARKS, "SPINACH dev": "spinach-dev"}
 TRAINING = {

@@ -24,7 +24,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.cross_candidates import PER_SYSTEM, Candidates, Found
 from kbnav.retrieval.subgraph import Batch, Builder, Subgraph, together
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 
 BATCH = 16
 """Questions of a step, as ``kbnav train qagnn`` takes by default."""

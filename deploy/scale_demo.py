@@ -36,7 +36,7 @@ from tests.deploy.readers import followed, put
 from tests.services import Missing, postgresql, s3_server
 
 ROOT = Path(__file__).parent.parent
-SHARED = Path(os.environ.get("KBNAV_SHARED", ROOT.parent / "shared")) / "data" / "hetionet"
+SHARED = Path(os.environ.get("KBNAV_TEST_DATA", ROOT.parent / "shared")) / "data" / "hetionet"
 
 
 class Chosen(NamedTuple):

@@ -20,7 +20,7 @@ from vcr.persisters.filesystem import FilesystemPersister
 
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from tests.marked import nothing_secret_is_left
 
 __all__ = ["nothing_secret_is_left"]
@@ -47,17 +47,17 @@ def interruptible() -> None:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of real data beside the checkout (``KBNAV_SHARED`` overrides it); tests skip where it is absent."""
-    folder = Path(os.environ.get("KBNAV_SHARED", ROOT.parent / "shared")) / "data"
+    """The folder of real data beside the checkout (``KBNAV_TEST_DATA`` overrides it); tests skip where it is absent."""
+    folder = Path(os.environ.get("KBNAV_TEST_DATA", ROOT.parent / "shared")) / "data"
     if not folder.is_dir():
-        pytest.skip(f"no real data: {folder} is absent (set KBNAV_SHARED)")
+        pytest.skip(f"no real data: {folder} is absent (set KBNAV_TEST_DATA)")
     return folder
 
 
 @pytest.fixture(autouse=True)
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or writes the state, the settings or the keys of the person who runs it."""
-    for name in [name for name in os.environ if name.startswith(("KBNAV_", "OPENAI_")) and name != "KBNAV_SHARED"]:
+    for name in [name for name in os.environ if name.startswith(("KBNAV_", "OPENAI_")) and name != "KBNAV_TEST_DATA"]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("KBNAV_HOME", str(tmp_path / "kbnav-home"))
 

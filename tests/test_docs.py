@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kbnav.apps.cli import main
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from tests.conftest import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

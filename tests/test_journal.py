@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.records import GoldAnswer
-from kbnav.journal import open_journal, read_journal, write_whole
+from kbnav.runs.journal import open_journal, read_journal, write_whole
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 ANSWERS = st.lists(st.builds(GoldAnswer, id=TEXT, question=TEXT, source=st.just("stored")), min_size=1, max_size=5)

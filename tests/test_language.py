@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbnav.language import FUNCTION_WORDS, LETTERS, LONGEST, SCRIPTS, question_language
+from kbnav.answers.language import FUNCTION_WORDS, LETTERS, LONGEST, SCRIPTS, question_language
 from tests.conftest import ROOT
 
 QUESTIONS = {

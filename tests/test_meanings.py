@@ -16,9 +16,9 @@ from kbnav.apps.cli import app
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
-from kbnav.meanings import meanings, named, other_answers
-from kbnav.session import attempt
-from kbnav.settings import Settings
+from kbnav.sessions.disambiguation import meanings, named, other_answers
+from kbnav.sessions.session import attempt
+from kbnav.settings.model import Settings
 
 QUESTION = "What is the population of Paris?"
 HEAD = """

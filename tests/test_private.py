@@ -11,12 +11,12 @@ import pytest
 from kbnav.apps.bot.ledger import Ledger
 from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web.database import open_sqlite
-from kbnav.blobs import Blobs
 from kbnav.knowledge.service.cache import HttpCache
 from kbnav.knowledge.service.limits import Throttle
-from kbnav.session import sqlite_sessions
-from kbnav.settings import Settings
-from kbnav.trajectory import Outcome, Run, save_run
+from kbnav.models.reply_cache import Blobs
+from kbnav.runs.trajectory import Outcome, Run, save_run
+from kbnav.sessions.session import sqlite_sessions
+from kbnav.settings.model import Settings
 
 
 def test_all_files_under_home_are_their_owners_alone(tmp_path: Path):

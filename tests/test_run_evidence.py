@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 import kbnav
-from kbnav.answers import Ranked, Ranking
+from kbnav.answers.tables import Ranked, Ranking
 from kbnav.apps.evidence import answer_table, evidence_data, evidence_lines
 from kbnav.apps.evidence_words import WORDS
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.run_evidence import run_evidence
-from kbnav.trajectory import Call, Fact, Outcome, Run, Step
+from kbnav.runs.trajectory import Call, Fact, Outcome, Run, Step
+from kbnav.sessions.evidence import run_evidence
 from tests.data.test_demo import EDGES, QUESTIONS
 
 MINI = json.loads((Path(__file__).parent / "data" / "mini_questions.json").read_text(encoding="utf-8"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbnav.errors import UsageError
-from kbnav.settings import load_settings
+from kbnav.settings.model import load_settings
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kbnav.errors import UsageError
-from kbnav.statistics import (
+from kbnav.evaluation.metrics.statistics import (
     bootstrap_interval,
     mcnemar_power,
     minimum_detectable_difference,

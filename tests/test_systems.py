@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from kbnav import systems
 from kbnav.agents.common.choice import build_agent
 from kbnav.apps.cli import main
 from kbnav.errors import UsageError
@@ -19,7 +18,8 @@ from kbnav.evaluation.scoring import score_run
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.retrieval.build import build_retriever
-from kbnav.settings import Settings
+from kbnav.settings import systems
+from kbnav.settings.model import Settings
 from tests.conftest import ROOT
 from tests.evaluation.parts import mini_dataset
 
@@ -34,18 +34,18 @@ from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.common.writers import write_plainly
 from kbnav.agents.machine import Reply
-from kbnav.answers import Ranked, Ranking
-from kbnav.options import Options
-from kbnav.systems import SystemEntry
+from kbnav.answers.tables import Ranked, Ranking
+from kbnav.settings.options import Options
+from kbnav.settings.systems import SystemEntry
 from kbnav.tools.execute_query import execute_query
 from kbnav.tools.finish import finish
 from kbnav.tools.observation import Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import Toolbox
-from kbnav.trajectory import Call
+from kbnav.runs.trajectory import Call
 
 if TYPE_CHECKING:
-    from kbnav.settings import Settings
+    from kbnav.settings.model import Settings
 
 class CountOptions(Options):
     who: int = Field(default=7186, ge=1)
@@ -252,7 +252,7 @@ def test_installed_packages_add_systems_and_take_no_name_away(kbnav, installed):
         (["ask", "--system", "strange:"], "strange:: strange has no ''"),
         (["ask", "--system", "strange:nothing"], "strange:nothing: a int is neither a function that builds a system"),
         (["ask", "--system", "strange:wrong"], "strange:wrong builds a str, which is neither an Agent nor a Retriever"),
-        (["ask", "--system", "strange:unclear"], "options of unclear must be of a subclass of kbnav.options.Options"),
+        (["ask", "--system", "strange:unclear"], "options of unclear must be of a subclass of Options"),
         (["ask", "--system", "broken:build"], "broken:build: broken needs nosuchpackage, which is not installed"),
         (["ask", "--system", "failing:build"], "failing cannot be imported: ZeroDivisionError: division by zero"),
     ],

@@ -6,17 +6,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.relevance import relevance, words
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import TellModel
 from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.sparql.diagnose import diagnose_empty, says_nothing
 from kbnav.knowledge.sparql.pitfalls import lost_values
 from kbnav.knowledge.sparql.prefixes import entity_ids
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, vocabulary_of
-from kbnav.relevance import relevance, words
+from kbnav.runs.trajectory import Call, Step
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import table_text
-from kbnav.trajectory import Call, Step
 
 QUERY = "execute_query"
 _NAMED = 20

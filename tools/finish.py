@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 
 from kbnav.errors import BadArguments
+from kbnav.runs.trajectory import Step
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import cut
-from kbnav.trajectory import Step
 
 _PROLOGUE = re.compile(r"\s*(?:#[^\n]*\n|(?:PREFIX\s+\S+|BASE)\s+<[^>]*>)", re.IGNORECASE)
 _QUERY = 100

@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kbnav.answers.relevance import relevance
 from kbnav.errors import TellModel
 from kbnav.knowledge.base import INVERSE, Entity
 from kbnav.prompts import render
-from kbnav.relevance import relevance
+from kbnav.runs.trajectory import Fact, Usage
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.walking import (
     CANDIDATES,
@@ -29,7 +30,6 @@ from kbnav.tools.walking import (
     once,
     told,
 )
-from kbnav.trajectory import Fact, Usage
 
 TEMPERATURE = 0.7
 """Of facts that are generated several times over."""

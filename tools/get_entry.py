@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from kbnav.answers.relevance import relevance, words
 from kbnav.errors import TellModel, UnknownId
 from kbnav.knowledge.base import Entry, Profiled, Statement
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, vocabulary_of
-from kbnav.relevance import relevance, words
 from kbnav.tools.observation import Context, Observation, Shown
 from kbnav.tools.profiles import class_text, incoming_text
 from kbnav.tools.show import entity_name, entry_text, statement_lines

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import KbnavError, QueryTimeout
 from kbnav.knowledge.base import Entry, KnowledgeBase
 from kbnav.knowledge.service.metering import Meter
-from kbnav.notes import Notes
-from kbnav.trajectory import Fact, Step, Usage
+from kbnav.runs.trajectory import Fact, Step, Usage
+from kbnav.tools.notes import Notes
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.instances import WALKED, Instances, instances
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.relations import RelationNames
+from kbnav.runs.trajectory import Fact
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import cut
 from kbnav.tools.walking import described, fact_text
-from kbnav.trajectory import Fact
 
 SHOWN = 50
 """Instances of a path that are shown."""

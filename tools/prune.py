@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kbnav.answers.relevance import relevance
 from kbnav.knowledge.base import Entry, Statement
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, WIKIDATA_VOCABULARY, Vocabulary
 from kbnav.prompts import render
-from kbnav.relevance import relevance
-from kbnav.settings import Settings
+from kbnav.runs.trajectory import Usage
+from kbnav.settings.model import Settings
 from kbnav.tools.observation import Pruner, Shown
-from kbnav.trajectory import Usage
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -6,10 +6,10 @@ from typing import Any
 
 from kbnav.errors import BadArguments
 from kbnav.knowledge.skb.kb import as_skb
+from kbnav.runs.trajectory import Fact
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import cut, entity_name
 from kbnav.tools.walking import fact_of, neighborhood, once, qualifiers, relation_text, told
-from kbnav.trajectory import Fact
 
 _SAMPLED = 2_000
 """Edges of a node whose relations are listed."""

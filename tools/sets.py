@@ -10,11 +10,11 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from kbnav.answers.relevance import relevance
 from kbnav.errors import BadArguments
 from kbnav.knowledge.base import INVERSE
 from kbnav.knowledge.skb.graph import Hop, Nodes
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
-from kbnav.relevance import relevance
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import cut
 

@@ -8,14 +8,15 @@ from functools import cache
 from inspect import Parameter, signature
 from typing import Any, Literal, get_args, get_type_hints
 
+from kbnav.answers.question import in_kb, kb_of
 from kbnav.errors import TellModel
-from kbnav.knowledge.base import Capability, Joint, KBKind, is_mirror, kb_kind, said_from
-from kbnav.question import in_kb, kb_of
+from kbnav.knowledge.base import Capability, Joint, is_mirror, said_from
+from kbnav.runs.trajectory import FINISH, Step, Usage
+from kbnav.settings.systems import KBKind, kb_kind
 from kbnav.tools.endpoint import shapes_for
 from kbnav.tools.observation import Context, Observation, Shown
 from kbnav.tools.show_rows import show_rows
 from kbnav.tools.toolbox import ENDPOINT_TOOLS, QUERY, WIKIDATA_TOOLS, ToolFunction
-from kbnav.trajectory import FINISH, Step, Usage
 
 ALL = "all"
 _QUERIED = "Which knowledge base runs the query."

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from kbnav.answers import ENTITY_IRI, AnswerTable, Cell, Ranking
+from kbnav.answers.tables import ENTITY_IRI, AnswerTable, Cell, Ranking
 from kbnav.knowledge.base import Entity, Entry, Example, Neighborhood, SearchResult, Statement, Value
 from kbnav.knowledge.sparql.prefixes import shortened
 from kbnav.knowledge.sparql.vocabulary import wikibase_prefixes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kbnav.answers import AnswerTable, Cell
+from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.errors import BadArguments
 from kbnav.knowledge.base import asked_by
 from kbnav.tools.observation import Context, Observation, Shown

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from kbnav.errors import BadArguments, TellModel, UsageError
 from kbnav.knowledge.base import Capability, KnowledgeBase
-from kbnav.plugins import named, points
-from kbnav.suggest import did_you_mean
+from kbnav.runs.trajectory import FINISH as FINISH
+from kbnav.settings.plugins import did_you_mean, named, points
 from kbnav.tools import endpoint
 from kbnav.tools.execute_query import QUERY as QUERY
 from kbnav.tools.execute_query import execute_query
@@ -26,7 +26,6 @@ from kbnav.tools.search_entities import search_entities
 from kbnav.tools.search_neighbors import search_neighbors
 from kbnav.tools.show_rows import show_rows
 from kbnav.tools.vector_query import vector_query
-from kbnav.trajectory import FINISH as FINISH
 
 SHOW_ROWS = show_rows.__name__
 ToolFunction = Callable[..., Observation | str]

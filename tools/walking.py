@@ -10,14 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kbnav.answers import Ranking
+from kbnav.answers.tables import Ranking
 from kbnav.errors import TellModel
-from kbnav.knowledge.base import INVERSE, Direction, Edge, Entity, KnowledgeBase, Neighborhood, kb_kind
+from kbnav.knowledge.base import INVERSE, Direction, Edge, Entity, KnowledgeBase, Neighborhood
 from kbnav.knowledge.wikidata.values import term_value
 from kbnav.prompts import render
+from kbnav.runs.trajectory import Fact, Usage
+from kbnav.settings.systems import kb_kind
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import cut, entity_name, value_text
-from kbnav.trajectory import Fact, Usage
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB

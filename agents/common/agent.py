@@ -14,9 +14,9 @@ from kbnav.agents.machine import Ending, Machine, Policy, RunContext, State
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.service.metering import Meter, metered
 from kbnav.models.prices import price_of
-from kbnav.notes import Notes
 from kbnav.prompts import prompt_hashes
-from kbnav.settings import OFFLINE, Settings
+from kbnav.settings.model import OFFLINE, Settings
+from kbnav.tools.notes import Notes
 from kbnav.tools.observation import Context, Pruner, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import FINISH, SHOW_ROWS, Toolbox
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Agent:
-    """Everything a question needs but the question: asked through ``kbnav.session``."""
+    """Everything a question needs but the question: asked through ``kbnav.sessions.session``."""
 
     name: str
     model: str

@@ -10,15 +10,15 @@ from typing import Protocol
 from kbnav.agents.common.state import LIMITS
 from kbnav.agents.common.writers import plain_answer
 from kbnav.agents.machine import State
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import StopRun, TellModel
 from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import Joint, KnowledgeBase, Shaped, asked_by
 from kbnav.knowledge.sparql.limits import drop_probe_limit
 from kbnav.knowledge.sparql.prefixes import entity_ids
+from kbnav.runs.trajectory import Call, Outcome, Status, Step, Turn, Usage
 from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import QUERY
-from kbnav.trajectory import Call, Outcome, Status, Step, Turn, Usage
 
 _NO_WORDS = "The sentence could not be written; the rows are the answer."
 _LOOKS = re.compile(r"^\s*(?:(?:PREFIX|BASE)\b[^\n]*\s+)*(?:CONSTRUCT|DESCRIBE)\b", re.IGNORECASE)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from kbnav.answers.relevance import relevance
 from kbnav.knowledge.base import INVERSE
-from kbnav.relevance import relevance
+from kbnav.runs.trajectory import Fact, Step
 from kbnav.tools.walking import fact_text
-from kbnav.trajectory import Fact, Step
 
 Key = tuple[str, str, str]
 

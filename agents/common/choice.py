@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
-from kbnav import systems
 from kbnav.agents.common.agent import Agent
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.prices import needed_price
-from kbnav.notes import read_notes
-from kbnav.options import GIVEN
-from kbnav.settings import Settings
+from kbnav.settings import systems
+from kbnav.settings.model import Settings
+from kbnav.settings.options import GIVEN
+from kbnav.tools.notes import read_notes
 
 
 def build_agent(kb: KnowledgeBase, settings: Settings, system: str = "") -> Agent:

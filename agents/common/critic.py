@@ -9,12 +9,12 @@ from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.common.doubting import doubts_of
 from kbnav.agents.common.objecting import objection, said_against
 from kbnav.agents.common.state import State
-from kbnav.doubts import Doubt
 from kbnav.knowledge.sparql.present import comment_labels
 from kbnav.prompts import render
+from kbnav.runs.trajectory import Outcome, Usage
+from kbnav.runs.warnings import Doubt
 from kbnav.tools.observation import Context, Shown
 from kbnav.tools.show import table_text
-from kbnav.trajectory import Outcome, Usage
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

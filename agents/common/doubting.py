@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kbnav.agents.common.state import LIMITS
-from kbnav.answers import AnswerTable
-from kbnav.doubts import Doubt
+from kbnav.agents.verification.rules import ENDINGS, check_answer
+from kbnav.agents.verification.units import mixed_units
+from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import asked_by
 from kbnav.knowledge.sparql.vocabulary import vocabulary_of
+from kbnav.runs.trajectory import Outcome
+from kbnav.runs.warnings import Doubt
 from kbnav.tools.observation import Context
-from kbnav.trajectory import Outcome
-from kbnav.verification.rules import ENDINGS, check_answer
-from kbnav.verification.units import mixed_units
 
 
 def doubted(outcome: Outcome, question: str, context: Context) -> Outcome:

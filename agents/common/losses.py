@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from kbnav.trajectory import Call, Outcome, Step
+from kbnav.runs.trajectory import Call, Outcome, Step
 
 AGAIN = "This was not answered in time; trying it once more before saying that there is no answer."
 _NOT_RUN = ("repeat", "premature finish", "not alone", "over budget")

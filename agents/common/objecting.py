@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from kbnav.agents.common.state import State
+from kbnav.runs.trajectory import FINISH, Outcome, Step, Usage
 from kbnav.tools.observation import Context
-from kbnav.trajectory import FINISH, Outcome, Step, Usage
 
 _OBJECTED = "Not finished yet. The answer was checked, and this speaks against it: "
 

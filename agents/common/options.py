@@ -9,9 +9,9 @@ from pydantic import Field, field_validator
 from kbnav.agents.common.demonstrations import DemonstratedOptions
 from kbnav.agents.common.scores import Pruning
 from kbnav.knowledge.skb.matching import Variant
-from kbnav.options import FromGold, Options
 from kbnav.planning.open import Name
 from kbnav.planning.options import PlanOptions
+from kbnav.settings.options import FromGold, Options
 
 SHORT = 21
 """Links up to which it costs more to ask a model which to keep than it saves: see docs/walking-agents.md."""

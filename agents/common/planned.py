@@ -16,12 +16,12 @@ from kbnav.knowledge.skb.names import normalise
 from kbnav.planning.base import Plan, PlannedPath, Planner
 from kbnav.planning.open import open_planner
 from kbnav.planning.options import PlanOptions
-from kbnav.settings import Settings
+from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Step
+from kbnav.settings.model import Settings
 from kbnav.tools.observation import Context
 from kbnav.tools.planning import FROM_BEFORE, PathGiven
 from kbnav.tools.toolbox import Toolbox
-from kbnav.trace import Trace
-from kbnav.trajectory import Step
 
 PLAN = "plan"
 NO_PLAN = "There is no plan (planner=none): trained=FOLDER gives one, or another planner."

@@ -10,11 +10,11 @@ from kbnav.agents.common.answering import Writer
 from kbnav.agents.common.state import LIMITS
 from kbnav.agents.common.writers import plain_ranking
 from kbnav.agents.machine import State
-from kbnav.answers import Absence, Ranked, Ranking
+from kbnav.answers.tables import Absence, Ranked, Ranking
 from kbnav.knowledge.base import Entity
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
+from kbnav.runs.trajectory import Call, Outcome, Status, Step, Turn, Usage
 from kbnav.tools.observation import Context
-from kbnav.trajectory import Call, Outcome, Status, Step, Turn, Usage
 
 BEST_EFFORT = 20
 """Nodes of a ranking that no finish chose."""

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from kbnav.agents.common.losses import AGAIN, settled, to_try_again
 from kbnav.agents.common.objecting import is_objected
 from kbnav.agents.common.state import Ending, State, room, used
-from kbnav.settings import Budget
-from kbnav.trajectory import FINISH, Call, Dropped, Stop
+from kbnav.runs.trajectory import FINISH, Call, Dropped, Stop
+from kbnav.settings.model import Budget
 
 
 class Sorted(NamedTuple):

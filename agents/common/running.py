@@ -10,14 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, ParamSpec, TypeVar
 
 from kbnav.agents.common.state import State, seen_text
-from kbnav.answers import encodable
+from kbnav.answers.tables import encodable
 from kbnav.errors import StopRun
-from kbnav.notes import note_lines
-from kbnav.stopping import Brake, in_time
+from kbnav.models.cancellation import Brake, in_time
+from kbnav.runs.tracing import span
+from kbnav.runs.trajectory import Call, Step, Usage, side_by_side
+from kbnav.tools.notes import note_lines
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.toolbox import QUERY, Toolbox
-from kbnav.tracing import span
-from kbnav.trajectory import Call, Step, Usage, side_by_side
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kbnav.answers.relevance import relevance
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rdf import local_name, local_names
 from kbnav.knowledge.skb.schema import TypeTuple
-from kbnav.relevance import relevance
 
 ALL_RELATIONS, RELATIONS = 30, 20
 """Up to the first a prompt lists all relations; of more, the second that fit best, and a tool finds the others."""

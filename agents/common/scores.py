@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
+from kbnav.answers.relevance import words
 from kbnav.encoders import Encoder
-from kbnav.relevance import words
 
 Pruning = Literal["model", "bm25", "embedding"]
 _K1, _B = 1.5, 0.75

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NotRequired, Protocol, TypedDict
 
-from kbnav.settings import Budget
+from kbnav.runs.trajectory import NO_TOOL, Call, Outcome, Step, Stop, Turn, Understood, Usage
+from kbnav.settings.model import Budget
 from kbnav.tools.observation import Context
-from kbnav.trajectory import NO_TOOL, Call, Outcome, Step, Stop, Turn, Understood, Usage
 
 LIMITS = ("time limit", "cost limit")
 """Stops after which nothing more is asked, of a model or a service: what is there is given."""

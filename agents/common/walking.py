@@ -14,17 +14,17 @@ from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.ranking import BEST_EFFORT, Describe, RankingEnding, best_supported, named_by
 from kbnav.agents.machine import Ending, Policy, Reply, State
 from kbnav.agents.machine import room as room_left
-from kbnav.answers import AnswerTable, Basis, Ranked, Ranking, Term
+from kbnav.answers.tables import AnswerTable, Basis, Ranked, Ranking, Term
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Entity, KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.settings import OFFLINE, Budget, Settings
+from kbnav.runs.trajectory import Call, Fact, Outcome, Step, Turn, Usage
+from kbnav.settings.model import OFFLINE, Budget, Settings
 from kbnav.tools.observation import Context, Shown
 from kbnav.tools.planning import FROM_BEFORE
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import ITEM_MARK, Ask, fact_text
-from kbnav.trajectory import Call, Fact, Outcome, Step, Turn, Usage
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -73,7 +73,7 @@ def open_walking_models(settings: Settings, system: str) -> Models:
 
 def asker(calls: ModelCalls) -> Ask:
     """Model calls as the tools ask them: one prompt, its text and its cost."""
-    from kbnav.trace import Trace
+    from kbnav.runs.trace import Trace
 
     def ask(prompt: str, purpose: str, *, temperature: float | None = None, sample: int = 0) -> tuple[str, Usage]:
         trace = Trace()

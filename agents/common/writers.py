@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from kbnav.agents.common.beam import facts_for
 from kbnav.agents.machine import State
-from kbnav.answers import AnswerTable, Cell, Ranking
-from kbnav.hearing import asking_for
+from kbnav.answers.tables import AnswerTable, Cell, Ranking
 from kbnav.knowledge.sparql.present import comment_labels
+from kbnav.models.streaming import asking_for
 from kbnav.prompts import render
+from kbnav.runs.trajectory import Outcome, Usage
 from kbnav.tools.observation import Context, Shown
 from kbnav.tools.show import cell_text, cut, table_text
 from kbnav.tools.toolbox import FINISH
 from kbnav.tools.walking import fact_text
-from kbnav.trajectory import Outcome, Usage
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

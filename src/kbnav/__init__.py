@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kbnav.library.kb import open as open
     from kbnav.library.langchain import tools as tools
     from kbnav.library.langgraph import graph as graph
-    from kbnav.settings import Settings as Settings
+    from kbnav.settings.model import Settings as Settings
 
 __version__ = "0.1.0"
 __all__ = ["KB", "Answer", "Event", "KbnavError", "Settings", "aask", "ask", "graph", "open", "stream", "tools"]
@@ -29,7 +29,7 @@ _WHERE = {
     "Event": "kbnav.library.asking",
     "KB": "kbnav.library.kb",
     "KbnavError": "kbnav.errors",
-    "Settings": "kbnav.settings",
+    "Settings": "kbnav.settings.model",
     "aask": "kbnav.library.asking",
     "ask": "kbnav.library.asking",
     "graph": "kbnav.library.langgraph",

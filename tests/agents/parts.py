@@ -12,16 +12,16 @@ from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.common.writers import write_plainly
 from kbnav.agents.machine import Event
-from kbnav.answers import AnswerTable, Ranking, Term
+from kbnav.agents.policy import ChatPolicy
+from kbnav.answers.tables import AnswerTable, Ranking, Term
 from kbnav.errors import QuerySyntaxError, ServiceError, UnknownId
 from kbnav.knowledge.base import Capability, Entry, Neighborhood, SearchKind, SearchResult
-from kbnav.models.policy import ChatPolicy
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.settings import Settings
+from kbnav.runs.trajectory import Usage
+from kbnav.settings.model import Settings
 from kbnav.tools.finish import finish
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.toolbox import Toolbox
-from kbnav.trajectory import Usage
 
 
 class NumbersKB:

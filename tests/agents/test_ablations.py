@@ -13,9 +13,9 @@ from kbnav.errors import UsageError
 from kbnav.evaluation.ablate import RULES, leave_out
 from kbnav.knowledge.base import Entity, Entry, Statement, Value
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.session import ask
-from kbnav.settings import Settings
-from kbnav.trajectory import Run
+from kbnav.runs.trajectory import Run
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Settings
 from tests.agents.parts import agent_of, finishes, looks, runs
 
 

@@ -8,9 +8,9 @@ from kbnav.agents.common.choice import build_agent
 from kbnav.agents.direct import direct_with
 from kbnav.agents.one_query import one_query_with
 from kbnav.errors import UsageError
-from kbnav.session import ask
-from kbnav.settings import Settings
-from kbnav.trajectory import Run, Usage
+from kbnav.runs.trajectory import Run, Usage
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Settings
 
 QUESTION = "Which elements were discovered by Marie Curie?"
 

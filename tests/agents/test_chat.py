@@ -12,12 +12,12 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from kbnav.agents.machine import seen_text, start
 from kbnav.agents.spinach import build_spinach, spinach_with
+from kbnav.answers.question import checked_question
 from kbnav.errors import UsageError
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.question import checked_question
-from kbnav.session import Chat, sqlite_sessions
-from kbnav.settings import Budget, Settings
-from kbnav.trajectory import Call, Outcome, Step, Turn, load_run
+from kbnav.runs.trajectory import Call, Outcome, Step, Turn, load_run
+from kbnav.sessions.session import Chat, sqlite_sessions
+from kbnav.settings.model import Budget, Settings
 from tests.agents.parts import NumbersKB, agent_of, finishes, looks, runs
 from tests.conftest import ROOT
 
@@ -26,7 +26,7 @@ import os, sys
 from pathlib import Path
 from tests.agents import parts
 from tests.agents.parts import agent_of, finishes, looks, runs
-from kbnav.session import Chat, sqlite_sessions
+from kbnav.sessions.session import Chat, sqlite_sessions
 
 class DyingKB(parts.NumbersKB):
     def execute_query(self, query, *, language="en"):

@@ -15,8 +15,8 @@ from kbnav.evaluation.evaluate import Plan, evaluate, find_dataset
 from kbnav.evaluation.records import read_records
 from kbnav.evaluation.systems import agent_system
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.session import ask
-from kbnav.settings import Settings
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Settings
 from tests.agents.walkers import OWNED, Given, Script, settings
 
 QUESTION = "What does Ann Reed own?"

@@ -14,10 +14,10 @@ from kbnav.apps.secrets import secrets_of
 from kbnav.errors import StopRun
 from kbnav.knowledge.open import open_kb
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.saved_runs import saved_runs
-from kbnav.session import ask
-from kbnav.settings import Limits, Settings, SparqlSource
-from kbnav.trajectory import Run, load_run
+from kbnav.runs.saved import saved_runs
+from kbnav.runs.trajectory import Run, load_run
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Limits, Settings, SparqlSource
 from tests.agents.test_several import PLACES
 from tests.apps.parts import Cli
 from tests.conftest import SECRET_HEADERS

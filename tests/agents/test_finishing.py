@@ -11,11 +11,11 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from kbnav.agents.common.answering import last_with_rows
 from kbnav.agents.common.writers import plain_answer
 from kbnav.agents.spinach import spinach_with
-from kbnav.answers import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.session import ask
-from kbnav.settings import Settings
-from kbnav.trajectory import Call, Run, Step
+from kbnav.runs.trajectory import Call, Run, Step
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Settings
 from tests.agents.parts import agent_of, finishes, looks, runs
 
 

@@ -16,13 +16,13 @@ from kbnav.agents.common.writers import write_ranking_plainly
 from kbnav.agents.gog import TRIED, GogEnding, build_gog, gog_with
 from kbnav.apps.console import answer_json, print_run
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.session import Chat, ask, sqlite_sessions
-from kbnav.settings import Settings
+from kbnav.runs.trajectory import Call, Fact, Run, Step, load_run
+from kbnav.sessions.session import Chat, ask, sqlite_sessions
+from kbnav.settings.model import Settings
 from kbnav.tools.observation import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.relations import follow_relations
 from kbnav.tools.walking import WalkingTools
-from kbnav.trajectory import Call, Fact, Run, Step, load_run
 from tests.agents.walkers import Script, settings
 from tests.models.stub import ModelStub, completion
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 import pytest
 
 from kbnav.agents.common.choice import build_agent
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryTimeout, ServiceError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.scripted import says
-from kbnav.session import ask, attempt
-from kbnav.settings import Settings
+from kbnav.sessions.session import ask, attempt
+from kbnav.settings.model import Settings
 from tests.agents.parts import NumbersKB, agent_of, finishes, runs
 
 SLOW = "the query took longer than 20 s"

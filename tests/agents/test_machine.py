@@ -15,16 +15,16 @@ from langchain_core.messages.tool import invalid_tool_call
 
 from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.machine import State
+from kbnav.agents.policy import ChatPolicy
 from kbnav.agents.spinach import spinach_with
 from kbnav.errors import ServiceError
-from kbnav.models.policy import ChatPolicy
 from kbnav.models.scripted import ScriptedModel, replay_model, says
-from kbnav.session import ask
-from kbnav.settings import Settings
+from kbnav.runs.trajectory import Outcome, Run, Usage, load_run
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Settings
 from kbnav.tools.finish import finish
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.toolbox import Toolbox
-from kbnav.trajectory import Outcome, Run, Usage, load_run
 from tests.agents.parts import Heard, NumbersKB, agent_of, finishes, looks, runs
 
 

@@ -13,8 +13,8 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.session import ask
-from kbnav.settings import Settings
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Settings
 from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import serving
 

@@ -23,9 +23,9 @@ from kbnav.planning.ranker import Ranker
 from kbnav.planning.schema import RelationPath
 from kbnav.planning.scorer import Training
 from kbnav.planning.training import Example
-from kbnav.session import Chat, ask, sqlite_sessions
+from kbnav.runs.trajectory import Run
+from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.tools.planning import BY_WORDS
-from kbnav.trajectory import Run
 from tests.agents.conftest import EDGES, NODES, opened
 from tests.agents.walkers import OWNED, Given, Script, settings
 

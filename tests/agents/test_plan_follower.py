@@ -8,8 +8,8 @@ import pytest
 
 from kbnav.agents.pasemiqa import pasemiqa_offline
 from kbnav.planning.base import Hop, PlannedPath
-from kbnav.session import ask
-from kbnav.trajectory import Run
+from kbnav.runs.trajectory import Run
+from kbnav.sessions.session import ask
 from tests.agents.walkers import BY_TEXT, OWNED, OWNED_IN, Given, settings
 
 NOWHERE = PlannedPath((Hop("located_in"),), 0.9, "person", ("person", "town"))

@@ -11,9 +11,9 @@ from kbnav.agents.pasemiqa import pasemiqa_with
 from kbnav.agents.skb import skb_with
 from kbnav.agents.spinach import spinach_with
 from kbnav.models.scripted import ScriptedModel
-from kbnav.session import attempt
-from kbnav.settings import Settings
-from kbnav.trajectory import Usage
+from kbnav.runs.trajectory import Usage
+from kbnav.sessions.session import attempt
+from kbnav.settings.model import Settings
 
 NAMES = re.compile(
     r"\b(search_entities|get_entry|get_property_examples|execute_query|search_neighbors|vector_query|show_rows|"

@@ -17,9 +17,9 @@ import pytest
 
 from kbnav.agents.spinach import build_spinach
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
-from kbnav.session import ask
-from kbnav.settings import Settings
-from kbnav.trajectory import Run
+from kbnav.runs.trajectory import Run
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Settings
 
 SCRIPTS = Path(__file__).parent / "scripts"
 MIRROR, MODEL = "http://127.0.0.1:7878", "http://127.0.0.1:7879/v1"

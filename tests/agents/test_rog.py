@@ -12,10 +12,10 @@ from kbnav.agents.common.choice import build_agent
 from kbnav.agents.common.options import RogOptions
 from kbnav.agents.rog import rog_with, tokens, within
 from kbnav.errors import UsageError
-from kbnav.options import read_options
 from kbnav.planning.base import Hop, PlannedPath
-from kbnav.session import ask
-from kbnav.trajectory import Run
+from kbnav.runs.trajectory import Run
+from kbnav.sessions.session import ask
+from kbnav.settings.options import read_options
 from tests.agents.walkers import BY_TEXT, OWNED, OWNED_IN, Given, Script, settings
 
 QUESTION = "What does Ann Reed own?"

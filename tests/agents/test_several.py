@@ -14,10 +14,10 @@ from kbnav.knowledge.base import Joint, KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.library.kb import open as open_named
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.saved_runs import saved_runs
-from kbnav.session import ask
-from kbnav.settings import Settings, load_settings
-from kbnav.trajectory import Run, load_run
+from kbnav.runs.saved import saved_runs
+from kbnav.runs.trajectory import Run, load_run
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Settings, load_settings
 from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import Served, serving
 

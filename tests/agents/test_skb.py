@@ -20,13 +20,13 @@ import kbnav
 from kbnav.agents.common.choice import build_agent
 from kbnav.agents.common.ranking import best_supported
 from kbnav.agents.skb import skb_offline, skb_with
-from kbnav.answers import Ranked, Ranking
+from kbnav.answers.tables import Ranked, Ranking
 from kbnav.errors import UsageError
 from kbnav.evaluation.systems import build_system
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.session import Chat, ask, sqlite_sessions
-from kbnav.settings import Settings
-from kbnav.trajectory import Call, Run, Step, load_run
+from kbnav.runs.trajectory import Call, Run, Step, load_run
+from kbnav.sessions.session import Chat, ask, sqlite_sessions
+from kbnav.settings.model import Settings
 
 DEMO = Path(kbnav.__file__).parent / "data" / "demo"
 NODES = {node["id"]: node for node in map(json.loads, (DEMO / "nodes.jsonl").read_text(encoding="utf-8").splitlines())}

@@ -13,7 +13,7 @@ from kbnav.models.calls import ModelCalls
 from kbnav.models.standin import NAME, StandIn, answer
 from kbnav.planning.in_context import InContext
 from kbnav.prompts import render
-from kbnav.session import ask
+from kbnav.sessions.session import ask
 from tests.agents.walkers import OWNED, OWNED_IN, Given, settings
 
 

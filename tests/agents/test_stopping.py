@@ -16,9 +16,9 @@ import pytest
 from kbnav.agents.spinach import build_spinach
 from kbnav.errors import Stopped
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.session import Chat, attempt, sqlite_sessions
-from kbnav.settings import Settings
-from kbnav.stopping import Brake
+from kbnav.models.cancellation import Brake
+from kbnav.sessions.session import Chat, attempt, sqlite_sessions
+from kbnav.settings.model import Settings
 from tests.agents.parts import NumbersKB, agent_of, finishes, looks, runs
 from tests.attack.parts import HEAVY
 from tests.models.stub import silent_endpoint

@@ -17,8 +17,8 @@ from kbnav.agents.common.walking import answer_lines, known_nodes
 from kbnav.agents.tog import tog_with
 from kbnav.errors import ServiceError, UsageError
 from kbnav.models.scripted import ScriptedModel
-from kbnav.session import Chat, ask, attempt, sqlite_sessions
-from kbnav.trajectory import Fact, Run, load_run
+from kbnav.runs.trajectory import Fact, Run, load_run
+from kbnav.sessions.session import Chat, ask, attempt, sqlite_sessions
 from tests.agents.walkers import Script, by_calls, settings
 
 QUESTION = "In which town are the houses of Ann Reed?"

@@ -12,9 +12,9 @@ from kbnav.agents.common.walking import asker
 from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel
 from kbnav.planning.base import Hop, Plan, PlannedPath
-from kbnav.settings import Settings
+from kbnav.runs.trajectory import Usage
+from kbnav.settings.model import Settings
 from kbnav.tools.walking import Ask
-from kbnav.trajectory import Usage
 
 
 @dataclass

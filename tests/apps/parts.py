@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from kbnav.apps.cli import main
-from kbnav.systems import SystemEntry
+from kbnav.settings.systems import SystemEntry
 from tests.models.stub import Canned, ModelStub, completion
 
 QUESTION = "Which elements were discovered by Marie Curie?"

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import kbnav
-from kbnav.answers import Absence
+from kbnav.answers.tables import Absence
 from kbnav.apps.absence_words import ENGLISH, WORDS, absence_text
 from kbnav.apps.bot.wikitext import Style, reply_text
 from kbnav.apps.console import answer_record, print_answer
@@ -19,7 +19,7 @@ from kbnav.errors import ServiceError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.library.answer import Answer
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.trajectory import Run, load_run
+from kbnav.runs.trajectory import Run, load_run
 from tests.agents.parts import NumbersKB
 
 NO = "ASK { wd:Q979 wdt:P61 wd:Q937 }"

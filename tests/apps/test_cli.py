@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from kbnav.trajectory import load_run
+from kbnav.runs.trajectory import load_run
 from tests.apps.parts import QUERY, QUESTION, curie, model
 from tests.models.stub import Canned, ModelStub, completion, failure, silent_endpoint
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from kbnav.apps.cli import app, main
 from kbnav.apps.cli.chat import COMMANDS as CHAT
-from kbnav.settings import setting_names
+from kbnav.settings.model import setting_names
 from tests.conftest import ROOT
 from tests.models.stub import Canned, ModelStub
 
@@ -57,7 +57,9 @@ def test_a_misspelled_setting_or_variable_is_told_what_was_meant(kbnav, monkeypa
     monkeypatch.setenv("KBNAV_MODLE", "gpt-4o")
     assert "KBNAV_MODLE is no setting; did you mean 'KBNAV_MODEL'?" in kbnav("config", "kb")[2]
     monkeypatch.delenv("KBNAV_MODLE")
-    monkeypatch.setenv("KBNAV_SHARED", "/data")  # what the tests and benchmarks read: a variable that the README names
+    monkeypatch.setenv(
+        "KBNAV_TEST_DATA", "/data"
+    )  # what the tests and benchmarks read: a variable that the README names
     assert kbnav("config", "kb")[2] == ""
     Path("kbnav.toml").write_text("[limits]\nretrys = 3\n")
     assert kbnav("config")[::2] == (2, "kbnav: settings: no setting 'limits.retrys'; did you mean 'limits.retries'?\n")

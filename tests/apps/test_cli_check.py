@@ -10,7 +10,7 @@ from pyoxigraph import QueryResultsFormat, RdfFormat, Store
 from kbnav.knowledge.checking import broken, check_kb
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
-from kbnav.settings import Settings, Wikibase
+from kbnav.settings.model import Settings, Wikibase
 from tests.apps.parts import Cli
 from tests.knowledge.wikidata.foreign import BASE, build_foreign
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, serving

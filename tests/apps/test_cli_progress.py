@@ -15,7 +15,7 @@ from rich.console import Console
 
 from kbnav.agents.machine import Event
 from kbnav.apps.cli.progress import Progress
-from kbnav.trajectory import Call, Step
+from kbnav.runs.trajectory import Call, Step
 
 CALL = Call("execute_query", {"query": "ASK {}"}, "Ask.")
 

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from kbnav.apps.cli import app
 from kbnav.errors import UsageError
-from kbnav.options import Options, parse_set, read_options
 from kbnav.retrieval.rrf import RRFOptions
-from kbnav.saved_runs import find_run
-from kbnav.trajectory import load_run
+from kbnav.runs.saved import find_run
+from kbnav.runs.trajectory import load_run
+from kbnav.settings.options import Options, parse_set, read_options
 from tests.models.stub import ModelStub, failure
 
 QUERY = "What did the ship Patience carry?"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from kbnav.trajectory import load_run, save_run
+from kbnav.runs.trajectory import load_run, save_run
 from tests.apps.parts import QUERY, QUESTION, curie, model
 from tests.models.stub import ModelStub, completion, failure
 

@@ -18,7 +18,7 @@ from kbnav.evaluation.records import read_records
 from kbnav.evaluation.sweep import variants
 from kbnav.models.calls import ModelCalls, Replies
 from kbnav.models.scripted import ScriptedModel
-from kbnav.trajectory import Usage, side_by_side
+from kbnav.runs.trajectory import Usage, side_by_side
 from tests.apps.parts import Cli
 from tests.models.stub import Canned, ModelStub, completion
 

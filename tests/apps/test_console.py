@@ -14,9 +14,9 @@ from rich.console import Console
 from kbnav.agents.common.choice import build_agent
 from kbnav.apps.console import answer_json, call_lines, print_answer
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.session import ask
-from kbnav.settings import Settings
-from kbnav.trajectory import Call, Outcome
+from kbnav.runs.trajectory import Call, Outcome
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Settings
 
 
 def test_an_answer_whose_query_cannot_be_read_is_told_with_the_query_as_it_is(mini_kb: KnowledgeBase, tmp_path: Path):

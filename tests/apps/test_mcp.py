@@ -30,8 +30,8 @@ from kbnav.apps.web.store import Store
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.programs.candidates import FirstStage
-from kbnav.settings import Price, Settings
-from kbnav.systems import find
+from kbnav.settings.model import Price, Settings
+from kbnav.settings.systems import find
 from tests.apps.web.parts import Explorer, served_process, until, web_settings
 from tests.models.stub import ModelStub, completion, failure
 from tests.programs.parts import LAST, frozen_programs

@@ -15,8 +15,8 @@ from kbnav.apps.bot.wikitext import Style, reply_text
 from kbnav.apps.mcp import OwnDesk, build_server
 from kbnav.apps.secrets import secrets_of
 from kbnav.knowledge.open import open_kb
-from kbnav.session import ask
-from kbnav.settings import Settings
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.knowledge.endpoint.conftest import COMPANY

@@ -18,7 +18,7 @@ from kbnav.knowledge.bundled import bundled_skb
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.skb.lance.build import write
 from kbnav.knowledge.skb.store import SKB
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
 from tests.apps.web.parts import Server, Visit, web_settings
 

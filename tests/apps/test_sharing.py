@@ -14,13 +14,13 @@ import pytest
 from typer.testing import CliRunner
 
 import kbnav
-from kbnav.answers import Absence, AnswerTable, Term
+from kbnav.answers.tables import Absence, AnswerTable, Term
 from kbnav.apps.cli import app
 from kbnav.apps.sharing.crate import METADATA, Told, crate, metadata
 from kbnav.apps.sharing.page import page
-from kbnav.citation import bibtex, citation
 from kbnav.knowledge.evidence import Evidence, Provenance
-from kbnav.trajectory import Call, Outcome, Run, Step, load_run
+from kbnav.runs.trajectory import Call, Outcome, Run, Step, load_run
+from kbnav.sessions.citation import bibtex, citation
 
 HOSTILE = """</script><script>alert(1)</script><img src=x onerror=alert(1)>"&'{{ 7*7 }}"""
 WD = "http://www.wikidata.org/entity/"

@@ -9,7 +9,7 @@ from typing import Any
 
 import requests
 
-from kbnav.trajectory import to_json
+from kbnav.runs.trajectory import to_json
 from tests.apps.web.parts import Visit
 from tests.attack.parts import POLONIUM
 from tests.attack.saved import MARKUP, whole_run

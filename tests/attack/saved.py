@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from itertools import islice, product
 from typing import Any
 
-from kbnav.answers import Absence, AnswerTable, Ranked, Ranking, Term
-from kbnav.doubts import Confidence, Doubt
-from kbnav.trajectory import Call, Fact, Outcome, Run, Step, Turn, Understood, Usage, to_json
+from kbnav.answers.tables import Absence, AnswerTable, Ranked, Ranking, Term
+from kbnav.runs.trajectory import Call, Fact, Outcome, Run, Step, Turn, Understood, Usage, to_json
+from kbnav.runs.warnings import Confidence, Doubt
 
 QUERY = "SELECT ?element WHERE { ?element wdt:P61 wd:Q7186 }"
 ENTITY = "http://www.wikidata.org/entity/"

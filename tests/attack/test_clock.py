@@ -23,8 +23,8 @@ from kbnav.knowledge.service.limits import Rules, Throttle
 from kbnav.knowledge.service.probing import kept
 from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, _read
-from kbnav.session import Chat, sqlite_sessions
-from kbnav.settings import Settings
+from kbnav.sessions.session import Chat, sqlite_sessions
+from kbnav.settings.model import Settings
 
 YEAR = 365 * 24 * 3600.0
 

@@ -60,7 +60,7 @@ def test_a_mirror_whose_index_of_names_is_damaged_is_one_clear_error(tmp_path: P
     from kbnav.knowledge.bundled import bundled_mirror
     from kbnav.knowledge.open import open_kb
     from kbnav.knowledge.wikidata.mirror.store import NAMES
-    from kbnav.settings import Settings
+    from kbnav.settings.model import Settings
 
     folder = Path(shutil.copytree(bundled_mirror(mini_home), tmp_path / "m"))
     (folder / NAMES).chmod(0o600)

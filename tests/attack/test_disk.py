@@ -11,12 +11,12 @@ import pytest
 
 from kbnav.apps.bot.ledger import Ledger
 from kbnav.apps.bot.talk import Question
-from kbnav.blobs import Blobs
 from kbnav.errors import UsageError
 from kbnav.evaluation.records import read_records
 from kbnav.knowledge.service.cache import HttpCache
 from kbnav.knowledge.service.limits import Throttle
-from kbnav.trajectory import load_run
+from kbnav.models.reply_cache import Blobs
+from kbnav.runs.trajectory import load_run
 from tests.apps.parts import Cli
 from tests.apps.test_cli import curie, model
 from tests.apps.web.conftest import linked_home

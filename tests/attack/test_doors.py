@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 
 from kbnav.apps.web.connections import Deadlines
 from kbnav.apps.web.security import FREE_TRIES, Identities, OverHere, host_name
-from kbnav.settings import Limits, Web
+from kbnav.settings.model import Limits, Web
 from tests.apps.web.parts import Server, Visit, web_settings
 
 TOKENS = {"alice": SecretStr("a-token-of-alice-nevertobeleft"), "bob": SecretStr("b-token-of-bob-nevertobeleft")}

@@ -29,7 +29,7 @@ from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.following import Following
 from kbnav.evaluation.people.collecting import open_collection
 from kbnav.evaluation.people.judging import open_judging
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from tests.apps.web.parts import Served, Server, web_settings
 from tests.attack.test_doors import TOKENS
 from tests.attack.test_scripts import CORPUS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from tests.apps.test_mcp import served
 from tests.apps.web.parts import Explorer, Server, Visit, web_settings
 from tests.attack.parts import POLONIUM

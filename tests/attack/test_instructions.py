@@ -11,11 +11,11 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from kbnav.agents.machine import start
 from kbnav.models.scripted import says
 from kbnav.prompts import FOLDER, render
-from kbnav.session import ask
-from kbnav.settings import Budget
+from kbnav.runs.trajectory import Call, Step
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Budget
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.toolbox import Toolbox
-from kbnav.trajectory import Call, Step
 from tests.agents.parts import agent_of, execute_query, finish, finishes, looks, runs
 
 QUOTED = "SELECT 7"

@@ -15,8 +15,8 @@ import pytest
 from kbnav.apps.web.pool import Job
 from kbnav.knowledge.bundled import bundled_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
-from kbnav.settings import Limits
-from kbnav.stopping import Brake
+from kbnav.models.cancellation import Brake
+from kbnav.settings.model import Limits
 from tests.apps.web.parts import Explorer, Server, Visit, until, web_settings
 from tests.attack.parts import HEAVY, POLONIUM, Hanging
 

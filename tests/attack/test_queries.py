@@ -21,8 +21,8 @@ from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.check import check
 from kbnav.knowledge.sparql.guard import guard
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
-from kbnav.session import use
-from kbnav.settings import Settings
+from kbnav.sessions.session import use
+from kbnav.settings.model import Settings
 from tests.apps.test_mcp import called, served
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.attack.queries import HARMLESS, LABEL, hostile

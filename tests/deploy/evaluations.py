@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kbnav.evaluation.evaluate import Plan, find_dataset
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from tests.apps.web.parts import MARIE
 
 QUESTIONS = [

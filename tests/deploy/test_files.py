@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from tests.conftest import ROOT
 from tests.deploy.balancer import configured
 

@@ -14,7 +14,7 @@ from psycopg import connect
 from kbnav.errors import UsageError
 from kbnav.evaluation.evaluate import evaluate, score_folder
 from kbnav.evaluation.records import GOLD, INFO, QUESTIONS, read_records
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from tests.apps.web.parts import Explorer
 from tests.deploy.evaluations import RUN, machine, plan
 from tests.models.stub import Canned

@@ -13,7 +13,7 @@ import pytest
 from kbnav.evaluation.evaluate import evaluate, score_folder
 from kbnav.evaluation.on_ray import on_ray
 from kbnav.evaluation.records import read_records
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from tests.apps.web.parts import Explorer
 from tests.deploy.evaluations import RUN, kill_one_of_two, machine, plan, processes
 from tests.models.stub import Canned

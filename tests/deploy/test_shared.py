@@ -14,8 +14,8 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.service.cache import HttpCache
 from kbnav.knowledge.service.limits import Rules, Throttle
 from kbnav.models.calls import Replies
-from kbnav.settings import Settings
-from kbnav.trajectory import Usage
+from kbnav.runs.trajectory import Usage
+from kbnav.settings.model import Settings
 from tests.apps.web.parts import until
 
 WORKER = """

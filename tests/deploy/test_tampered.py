@@ -19,9 +19,9 @@ from kbnav.evaluation.records import GOLD, INFO, QUESTIONS
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.service.cache import HttpCache
 from kbnav.models.calls import Replies, open_calls
-from kbnav.settings import Settings
-from kbnav.trace import Trace
-from kbnav.trajectory import Usage
+from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Usage
+from kbnav.settings.model import Settings
 from tests.apps.web.parts import Explorer, Server, Visit, web_settings
 from tests.attack.rows import DEEP, Asked, attack_rows, bomb
 from tests.attack.test_files import no_more_memory

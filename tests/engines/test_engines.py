@@ -17,7 +17,7 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
 from kbnav.knowledge.sparql.rewriting import prepare
-from kbnav.settings import Settings, SparqlSource
+from kbnav.settings.model import Settings, SparqlSource
 from tests.engines.engines import oxigraph, virtuoso
 
 PROLOGUE = "".join(f"@prefix {name}: <{iri}> .\n" for name, iri in STANDARD_PREFIXES.items())

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from kbnav.answers import AnswerTable, Ranking, Term
+from kbnav.answers.tables import AnswerTable, Ranking, Term
 from kbnav.errors import StopRun
 from kbnav.evaluation.records import GOLD, INFO, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
 from kbnav.evaluation.systems import System
-from kbnav.journal import open_journal, write_whole
-from kbnav.trajectory import Attempt, Outcome, Run, to_json
+from kbnav.runs.journal import open_journal, write_whole
+from kbnav.runs.trajectory import Attempt, Outcome, Run, to_json
 from tests.conftest import ROOT
 
 ENTITY = "http://www.wikidata.org/entity/"

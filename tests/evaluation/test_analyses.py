@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.answers import Ranking
+from kbnav.answers.tables import Ranking
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.conversations import conversation_lengths, markdown
 from kbnav.evaluation.records import read_saved_run

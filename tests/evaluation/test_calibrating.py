@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from kbnav.answers import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.cli.root import app
-from kbnav.doubts import Confidence, Doubt
 from kbnav.evaluation.records import GOLD, INFO, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
-from kbnav.journal import open_journal, write_whole
-from kbnav.trajectory import Call, Outcome, Run, Step, to_json
+from kbnav.runs.journal import open_journal, write_whole
+from kbnav.runs.trajectory import Call, Outcome, Run, Step, to_json
+from kbnav.runs.warnings import Confidence, Doubt
 
 GOOD, BAD = AnswerTable(("x",), ((Term("literal", "1"),),)), AnswerTable(("x",), ((Term("literal", "2"),),))
 

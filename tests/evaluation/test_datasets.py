@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbnav.answers import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.datasets import FORMATS, NAMES, SOURCES, load_dataset, load_file, load_stark
 from kbnav.evaluation.datasets.own import read_jsonl

@@ -12,7 +12,7 @@ import pytest
 from kbnav.agents.direct import direct_with
 from kbnav.agents.one_query import one_query_with
 from kbnav.agents.tog import tog_with
-from kbnav.answers import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.cli import main
 from kbnav.errors import UsageError
 from kbnav.evaluation.evaluate import Plan, evaluate, find_dataset, score_folder
@@ -22,8 +22,8 @@ from kbnav.evaluation.records import GoldAnswer, SavedRun, read_saved_run
 from kbnav.evaluation.report import load_report, markdown_report, summary_csv
 from kbnav.evaluation.scoring import score_run
 from kbnav.evaluation.systems import System, agent_system
-from kbnav.settings import Settings
-from kbnav.trajectory import Usage
+from kbnav.runs.trajectory import Usage
+from kbnav.settings.model import Settings
 from tests.agents.walkers import Script
 from tests.evaluation.parts import saved_folder, table
 

@@ -14,11 +14,11 @@ from kbnav.evaluation.records import GOLD, GoldAnswer, GoldInfo, read_records
 from kbnav.evaluation.replay import replay_run
 from kbnav.evaluation.runner import begin_run, run_questions
 from kbnav.evaluation.systems import System
-from kbnav.journal import open_journal
 from kbnav.models.scripted import says
-from kbnav.session import Attempt, attempt
-from kbnav.settings import Settings
-from kbnav.trajectory import Run
+from kbnav.runs.journal import open_journal
+from kbnav.runs.trajectory import Run
+from kbnav.sessions.session import Attempt, attempt
+from kbnav.settings.model import Settings
 from tests.agents.parts import NumbersKB, agent_of, finishes, looks, runs
 from tests.evaluation.parts import info_of, saved_folder, table
 

@@ -14,8 +14,8 @@ from kbnav.evaluation.records import read_records
 from kbnav.evaluation.replay import replay_run
 from kbnav.evaluation.systems import agent_system, build_system
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.settings import Settings
-from kbnav.trajectory import Usage
+from kbnav.runs.trajectory import Usage
+from kbnav.settings.model import Settings
 
 QUESTION = "Which ship built by Marit Skarrow was painted yellow?"
 LOOK = says(("search_neighbors", {"entity_id": "person:marit-skarrow", "relation": "^built by"}))

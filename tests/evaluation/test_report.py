@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbnav.answers import AnswerTable, Ranking, Term
+from kbnav.answers.tables import AnswerTable, Ranking, Term
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import load_dataset
 from kbnav.evaluation.importing import import_spinach
@@ -38,8 +38,8 @@ from kbnav.evaluation.report import (
 from kbnav.evaluation.report.classes import CLASSES, error_class
 from kbnav.evaluation.report.page import effort_chart
 from kbnav.evaluation.runner import begin_run
-from kbnav.journal import open_journal
-from kbnav.trajectory import Call, Outcome, Run, Step, Usage
+from kbnav.runs.journal import open_journal
+from kbnav.runs.trajectory import Call, Outcome, Run, Step, Usage
 from tests.conftest import ROOT
 
 PAGE = ROOT / "docs" / "reports.md"

@@ -13,8 +13,8 @@ from kbnav.evaluation.records import QUESTIONS, read_records
 from kbnav.evaluation.runner import Limits, Progress, begin_run, check_limits, run_questions
 from kbnav.evaluation.systems import build_system
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.settings import Settings
-from kbnav.trajectory import Call, Step
+from kbnav.runs.trajectory import Call, Step
+from kbnav.settings.model import Settings
 from tests.evaluation.parts import Script, info_of, table
 
 ASKED = {f"q{number}": f"question {number}?" for number in range(12)}

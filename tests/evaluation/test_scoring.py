@@ -7,13 +7,13 @@ import json
 
 import pytest
 
-from kbnav.answers import AnswerTable, Ranked, Ranking
+from kbnav.answers.tables import AnswerTable, Ranked, Ranking
 from kbnav.errors import DataError, ServiceError, UsageError
 from kbnav.evaluation.datasets import load_dataset
 from kbnav.evaluation.importing import import_spinach
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.scoring import compare_runs, score_run
-from kbnav.trajectory import to_json
+from kbnav.runs.trajectory import to_json
 from tests.evaluation.parts import saved_folder, table
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.answers import AnswerTable, Ranking, Term
+from kbnav.answers.tables import AnswerTable, Ranking, Term
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo, read_saved_run
@@ -21,8 +21,8 @@ from kbnav.evaluation.report.side_by_side import (
     systems_records,
 )
 from kbnav.evaluation.runner import begin_run
-from kbnav.journal import open_journal
-from kbnav.trajectory import Outcome, Run
+from kbnav.runs.journal import open_journal
+from kbnav.runs.trajectory import Outcome, Run
 from tests.apps.parts import Cli
 
 MADE = [

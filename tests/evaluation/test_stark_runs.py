@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kbnav.answers import Ranked, Ranking
+from kbnav.answers.tables import Ranked, Ranking
 from kbnav.errors import UsageError
 from kbnav.evaluation.compat import stark_compat
 from kbnav.evaluation.evaluate import Plan, evaluate, find_dataset, score_folder
@@ -19,7 +19,7 @@ from kbnav.evaluation.scoring import score_run
 from kbnav.evaluation.systems import System
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
 from tests.evaluation.parts import Script
 

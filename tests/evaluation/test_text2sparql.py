@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbnav.answers import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import DataError
 from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.metrics import text2sparql_scores

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryTimeout, ServiceError
 from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import KnowledgeBase

@@ -11,7 +11,7 @@ from kbnav.errors import ServiceError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.evidence import Evidence, Provenance, provenance
 from kbnav.knowledge.open import open_kb
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 
 DATA = """
 @prefix wd: <http://www.wikidata.org/entity/> . @prefix wdt: <http://www.wikidata.org/prop/direct/> .

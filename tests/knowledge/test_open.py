@@ -8,7 +8,7 @@ from kbnav.errors import ServiceError, UsageError
 from kbnav.knowledge.bundled import bundled_mirror
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 
 
 def test_a_served_mirror_is_known_to_be_one_by_its_url(mini_home, tmp_path):

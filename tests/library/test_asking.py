@@ -11,10 +11,10 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 
 import kbnav
-from kbnav.answers import AnswerTable, Ranked, Ranking, Term
+from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
 from kbnav.errors import CredentialsError, UsageError
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.trajectory import Outcome, load_run
+from kbnav.runs.trajectory import Outcome, load_run
 from tests import typed_caller
 from tests.agents.parts import NumbersKB
 from tests.apps.web.parts import Explorer

@@ -18,7 +18,7 @@ from pathlib import Path
 from kbnav.apps.bot.bot import Bot
 from kbnav.apps.bot.ledger import Ledger
 from kbnav.apps.bot.wikitext import Style
-from kbnav.settings import Bot as Rules
+from kbnav.settings.model import Bot as Rules
 from tests.apps.bot.parts import connect, run_of
 
 

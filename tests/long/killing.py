@@ -27,8 +27,8 @@ LOADED = (
     "kbnav.agents.spinach", "kbnav.apps.web.routes", "kbnav.apps.web.server", "kbnav.apps.cli",
     "kbnav.evaluation.runner", "kbnav.knowledge.service.sending", "kbnav.knowledge.skb.build",
     "kbnav.knowledge.skb.store",
-    "kbnav.knowledge.wikidata.mirror.build", "kbnav.knowledge.wikidata.mirror.server", "kbnav.session", "requests",
-    "rich.console", "uvicorn",
+    "kbnav.knowledge.wikidata.mirror.build", "kbnav.knowledge.wikidata.mirror.server",
+    "kbnav.sessions.session", "requests", "rich.console", "uvicorn",
 )  # fmt: skip
 """What takes long to import and is not to be killed again and again while it does."""
 NAMES = "modules.json"

@@ -59,7 +59,7 @@ class Asking(Alone):
 
     def runs(self) -> dict[str, Any]:
         """Those that are saved, all of which can be read."""
-        from kbnav.trajectory import load_run
+        from kbnav.runs.trajectory import load_run
 
         return {path.stem: load_run(path) for path in (self.home / "runs").glob("*.json")}
 
@@ -128,9 +128,9 @@ def session_of(home: Path) -> tuple[str, list[str], str]:
     """The only session of a home, the questions that were answered in it, and the one that was begun."""
     from kbnav.agents.common.choice import build_agent
     from kbnav.knowledge.open import open_kb
-    from kbnav.session import Chat as Session
-    from kbnav.session import sqlite_sessions
-    from kbnav.settings import Settings
+    from kbnav.sessions.session import Chat as Session
+    from kbnav.sessions.session import sqlite_sessions
+    from kbnav.settings.model import Settings
 
     settings = Settings(kb="mini", home=home)
     with sqlite_sessions(home) as saver, open_kb(settings) as kb:

@@ -14,7 +14,7 @@ from typing import Any
 
 import xllamacpp
 
-from kbnav.settings import Budget, Settings
+from kbnav.settings.model import Budget, Settings
 
 TEMPLATE = Path(__file__).with_name("tools.jinja")
 """The model's own template knows no tools. This one shows it how a call is written, as larger models have learned."""

@@ -13,16 +13,16 @@ import pytest
 
 from kbnav.agents.common.choice import build_agent
 from kbnav.agents.machine import start
+from kbnav.agents.policy import ChatPolicy, parse_calls
 from kbnav.errors import PromptTooLong, ServiceError, Stopped
 from kbnav.knowledge.base import KnowledgeBase
+from kbnav.models.cancellation import Brake
 from kbnav.models.chat import ask, invoke, open_chat_model
-from kbnav.models.policy import ChatPolicy, parse_calls
-from kbnav.session import attempt
-from kbnav.settings import Budget
-from kbnav.stopping import Brake
-from kbnav.systems import BUILT_IN
+from kbnav.runs.trajectory import NO_TOOL, Call, Step
+from kbnav.sessions.session import attempt
+from kbnav.settings.model import Budget
+from kbnav.settings.systems import BUILT_IN
 from kbnav.tools.toolbox import Toolbox
-from kbnav.trajectory import NO_TOOL, Call, Step
 from tests.agents.parts import NumbersKB, execute_query, finish, look
 from tests.apps.web.parts import Server, until, web_settings
 from tests.model.served import Served, served

@@ -9,8 +9,8 @@ import pytest
 from kbnav.agents.common.choice import build_agent
 from kbnav.agents.machine import start
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.settings import Budget
-from kbnav.trajectory import Call, Step
+from kbnav.runs.trajectory import Call, Step
+from kbnav.settings.model import Budget
 from tests.model.served import Served
 
 ASKED = "Who discovered polonium?"

@@ -12,9 +12,9 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.models.calls import open_calls
 from kbnav.planning.in_context import InContext
-from kbnav.systems import BUILT_IN
-from kbnav.trace import Trace
-from kbnav.trajectory import Run, load_run, save_run
+from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Run, load_run, save_run
+from kbnav.settings.systems import BUILT_IN
 from tests.model.served import Served
 
 LETTER = "Which instrument has a love letter hidden in it?"

@@ -22,11 +22,11 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field, PrivateAttr
 
-from kbnav.blobs import Blobs
 from kbnav.errors import CredentialsError, ServiceError, UsageError
 from kbnav.models.calls import BYTES_PER_TOKEN, ModelCalls, Replies, open_calls
-from kbnav.settings import Settings
-from kbnav.trace import Trace
+from kbnav.models.reply_cache import Blobs
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
 from tests.models.stub import Canned, ModelStub, completion, failure
 
 

@@ -12,10 +12,10 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from kbnav.errors import BadResponse, PromptTooLong, ServiceError
-from kbnav.hearing import Draft, asking_for, heard_by
+from kbnav.models.cancellation import Brake
 from kbnav.models.chat import invoke, open_chat_model
-from kbnav.settings import Settings
-from kbnav.stopping import Brake
+from kbnav.models.streaming import Draft, asking_for, heard_by
+from kbnav.settings.model import Settings
 from tests.models.stub import Canned, ModelStub, completion, failure, streamed
 
 CALL = ("finish", {"thought": "Done.", "answer": "Polonium and radium."})

@@ -16,11 +16,11 @@ from langchain_core.language_models import BaseChatModel
 from kbnav.agents.machine import start
 from kbnav.encoders.endpoint import Endpoint
 from kbnav.errors import BadResponse, ServiceError, StopRun, UsageError
+from kbnav.models.cancellation import Brake
 from kbnav.models.chat import LARGEST, ask, offered_models, open_chat_model
-from kbnav.settings import Budget
-from kbnav.stopping import Brake
-from kbnav.trajectory import Usage
-from kbnav.transport import _Reading
+from kbnav.models.transport import _Reading
+from kbnav.runs.trajectory import Usage
+from kbnav.settings.model import Budget
 from tests.dripping import dripping
 from tests.models.stub import Canned, ModelStub, completion, failure
 from tests.models.test_chat import KEY, context, policy_for, settings_for

@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.machine import start
+from kbnav.agents.offline.wikidata.evidence import Evidence, read_entry, read_neighbors, read_search
+from kbnav.agents.offline.wikidata.policy import OfflinePolicy
+from kbnav.agents.offline.wikidata.question import read_question
 from kbnav.agents.spinach import build_spinach
 from kbnav.knowledge.base import Edge as KbEdge
 from kbnav.knowledge.base import Entity, Entry, Neighborhood, Qualifier, SearchResult, Statement, Value
 from kbnav.knowledge.open import open_kb
-from kbnav.models.offline.wikidata.evidence import Evidence, read_entry, read_neighbors, read_search
-from kbnav.models.offline.wikidata.policy import OfflinePolicy
-from kbnav.models.offline.wikidata.question import read_question
-from kbnav.session import ask
-from kbnav.settings import load_settings
+from kbnav.runs.trajectory import Call, Run, Step, Turn
+from kbnav.sessions.session import ask
+from kbnav.settings.model import load_settings
 from kbnav.tools.observation import Shown
 from kbnav.tools.show import entry_text, neighborhood_text, search_text
-from kbnav.trajectory import Call, Run, Step, Turn
 
 QUESTIONS = json.loads((Path(__file__).parents[1] / "data" / "mini_questions.json").read_text(encoding="utf-8"))
 MUST = {"polonium", "polonium-when", "polonium-name", "tungsten", "davy-born", "moscow", "radium-de", "bo", "zawj"}

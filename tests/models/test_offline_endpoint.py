@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from kbnav.agents.common.agent import Agent
+from kbnav.agents.offline.endpoint.reading import Search, read, read_rows, read_search, words_apart
+from kbnav.agents.offline.wikidata.question import read_question
 from kbnav.agents.spinach import build_spinach
 from kbnav.knowledge.open import open_kb
-from kbnav.models.offline.endpoint.reading import Search, read, read_rows, read_search, words_apart
-from kbnav.models.offline.wikidata.question import read_question
-from kbnav.session import ask
-from kbnav.settings import Settings
-from kbnav.trajectory import Run
+from kbnav.runs.trajectory import Run
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Settings
 from tests.knowledge.endpoint.conftest import COMPANY
 from tests.knowledge.endpoint.served import serving
 

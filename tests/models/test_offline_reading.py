@@ -10,9 +10,9 @@ import pytest
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.spinach import build_spinach, has_labels
 from kbnav.knowledge.open import open_kb
-from kbnav.session import ask
-from kbnav.settings import load_settings
-from kbnav.trajectory import Outcome, Understood
+from kbnav.runs.trajectory import Outcome, Understood
+from kbnav.sessions.session import ask
+from kbnav.settings.model import load_settings
 
 
 @pytest.fixture(scope="module")

@@ -17,11 +17,11 @@ from kbnav.agents.skb import skb_offline
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.question_reading import read, singular
 from kbnav.knowledge.skb.store import SKB
-from kbnav.models.offline.skb.reading import read, singular
-from kbnav.session import ask
-from kbnav.settings import Settings
-from kbnav.trajectory import Call, Step
+from kbnav.runs.trajectory import Call, Step
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Settings
 from tests.conftest import ROOT
 
 KINDS = ("Disease::", "Compound::", "Symptom::")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from kbnav.agents.policy import parse_calls
 from kbnav.models.chat import invoke, open_chat_model
-from kbnav.models.policy import parse_calls
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from kbnav.tools.toolbox import Toolbox
 from tests.agents.parts import NumbersKB, finish, look
 from tests.models.stub import Canned, ModelStub

@@ -11,8 +11,8 @@ from kbnav.models.standin import NAME, answer, names, sentences
 from kbnav.prompts import render
 from kbnav.retrieval.expand.replies import entities
 from kbnav.retrieval.rerank import parse_score
-from kbnav.settings import Settings
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
 
 QUERY = "Which guitar by Ann Reed has a letter in it?"
 STRUCTURES = {"guitar": ("name", "description"), "person": ("name",)}

@@ -13,8 +13,8 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.base import Hop, Plan, PlannedPath
 from kbnav.planning.plan_rank import PlanRank, PlanRankOptions
 from kbnav.retrieval.build import build_retriever
-from kbnav.settings import Settings
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
 
 PLAN = Plan(
     (

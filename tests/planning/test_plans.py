@@ -16,7 +16,7 @@ from kbnav.planning.in_context import InContext
 from kbnav.planning.mending import checked
 from kbnav.planning.path_text import parse_paths, path_text
 from kbnav.planning.schema import Edge, PathSchema
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 
 
 def hops(text: str) -> tuple[Hop, ...]:

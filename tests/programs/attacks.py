@@ -198,7 +198,7 @@ ESCAPES = [
     Attack("C", _told("ctypes.CDLL(None).system(b'cat /etc/passwd >&1')", "import ctypes") + "\nopen(query)"),
     Attack("import by hand", _told("__import__('os').environ.copy()")),
     Attack("import by importlib", _told("importlib.import_module('os').environ.copy()", "import importlib")),
-    Attack("another package", _told("kbnav.settings.Settings().model_dump()", "import kbnav.settings")),
+    Attack("another package", _told("kbnav.settings.model.Settings().model_dump()", "import kbnav.settings.model")),
     Attack("packages beside", _told("[os.listdir(p) for p in sys.path if 'site-packages' in p]", "import os, sys")),
     Attack("subclasses", _told("[c for c in ().__class__.__base__.__subclasses__() if 'kbnav' in c.__module__]")),
     Attack("globals of a function of the API", _told("texts_of.__globals__['api']")),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kbnav.encoders.trained_card import kept
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.programs.contrast import Contrast
 from kbnav.programs.frozen import Description, GroupRecord, freeze
@@ -16,9 +17,8 @@ from kbnav.programs.open import bound_to, open_parts
 from kbnav.programs.program import Failure, Outcome, Parameter, Program
 from kbnav.programs.trials import Bench, TrainingQuery
 from kbnav.programs.writer import Advice, Brief, Draft, Shown
-from kbnav.settings import Settings
-from kbnav.trace import Trace
-from kbnav.trained import kept
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
 
 FAILS = "def score(query, candidates):\n    return {candidates[0]: 1 / 0}\n"
 LAST = "def score(query, candidates):\n    return {node: place for place, node in enumerate(candidates)}\n"

@@ -21,7 +21,7 @@ from kbnav.models.scripted import ScriptedModel
 from kbnav.programs.api import Api
 from kbnav.programs.program import Program
 from kbnav.programs.sandbox.monty import MontySandbox
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 
 CANDIDATES = ("place:averhythe", "place:ropewalk-lane")
 PROGRAM = Program.read(

@@ -30,8 +30,8 @@ from kbnav.programs.open import open_parts
 from kbnav.programs.retriever import AgentRetriever, AgentRetrieverOptions, build_agent_retriever
 from kbnav.programs.setting import described
 from kbnav.programs.trials import TrainingQuery
-from kbnav.settings import Settings
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
 from tests.models.stub import silent_endpoint
 from tests.programs.parts import FAILS, LAST, SEEN, frozen_programs

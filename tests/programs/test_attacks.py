@@ -98,7 +98,7 @@ def _an_honest_program_runs(sandbox, api) -> bool:
 def _got(outcome) -> str:
     """What a program told of what it may not have."""
     told = f"{outcome.debug}\n{outcome.error}\n{outcome.scores}"
-    found = [mark for mark in (CANARY, "root:x:", "kbnav.settings", "Settings(") if mark in told]
+    found = [mark for mark in (CANARY, "root:x:", "kbnav.settings.model", "Settings(") if mark in told]
     told = [line for line in outcome.debug.splitlines() if line.startswith("GOT ")]
     found += [line[:200] for line in told if not line[4:].startswith(HARMLESS)]
     return ", ".join(found)

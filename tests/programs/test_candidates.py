@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbnav.programs.candidates import FirstStage, FirstStageOptions, Recall, oracle_recall
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 
 
 def test_candidates_are_the_union_of_paths_words_and_vectors(demo_kb, demo_home):

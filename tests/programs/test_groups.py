@@ -18,7 +18,7 @@ from kbnav.programs.groups import (
     telling_words,
 )
 from kbnav.programs.trials import TrainingQuery
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 
 KINDS = ("Which drug treats {} well?", "Name a gene that is a part of {} somewhere", "Who wrote {} and when did they?")
 

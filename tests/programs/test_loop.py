@@ -15,9 +15,9 @@ from kbnav.programs.program import Outcome, Problem, Program
 from kbnav.programs.steps import History, Step, curve
 from kbnav.programs.trials import Bench, TrainingQuery, means
 from kbnav.programs.writer import Advice, Brief, Draft
-from kbnav.settings import Price
-from kbnav.trace import Trace
-from kbnav.trajectory import Usage
+from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Usage
+from kbnav.settings.model import Price
 from tests.programs.parts import NODES, PLAN, Runner, ScriptedWriter, program, queries, query, workshop
 
 BAD = program("bad")

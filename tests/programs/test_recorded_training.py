@@ -13,7 +13,7 @@ from kbnav.programs.build import Wanted, train_programs
 from kbnav.programs.loop import Plan
 from kbnav.programs.steps import History, Step
 from kbnav.programs.trials import TrainingQuery
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from tests.programs.test_agent_retriever import made_questions
 
 

@@ -10,7 +10,7 @@ from kbnav.programs.standin_writer import StandInWriter
 from kbnav.programs.steps import History, Step
 from kbnav.programs.trials import TrainingQuery, Trial
 from kbnav.programs.writer import Brief, Draft, Shown
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 
 FUNCTIONS = ("texts_of", "names_of", "relations_of", "find_by_name", "token_recall", "search", "bm25", "similarity")
 TUNED = 'PARAMETERS = {"a": 2.0}\n\n\ndef score(query, candidates, a):\n    return {}\n'

@@ -18,9 +18,9 @@ from kbnav.programs.program import Outcome, Parameter, Program
 from kbnav.programs.train import Grouped, Order, read_groups, read_steps, train
 from kbnav.programs.trials import TrainingQuery
 from kbnav.programs.writer import Brief, Draft
-from kbnav.settings import Price
-from kbnav.trace import Trace
-from kbnav.trajectory import Usage
+from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Usage
+from kbnav.settings.model import Price
 from tests.programs.parts import PLAN, Runner, ScriptedWriter, program, queries, workshop
 
 BOUND = {"api": 1, "schema": "abc", "encoder": "lsa", "first stage": {"of": ["bm25"], "depth": 200}}

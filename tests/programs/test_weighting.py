@@ -12,7 +12,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.programs.candidates import FirstStage, FirstStageOptions
 from kbnav.programs.trials import TrainingQuery
 from kbnav.programs.weighting import FILE, Rankings, choose_weights, weigh
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 
 GOOD, POOR, ALIKE = ["a", "x", "y"], ["x", "y", "a"], ["y", "x", "z"]
 """The answer is a; the two poor ones agree on x and y."""

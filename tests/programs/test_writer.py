@@ -14,7 +14,7 @@ from kbnav.programs.loop import Task, improve
 from kbnav.programs.steps import History, Step
 from kbnav.programs.trials import means
 from kbnav.programs.writer import Brief, Draft, ModelWriter, Rejected, Setting, Shown, program_in
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 from tests.programs.parts import PLAN, Runner, ScriptedWriter, program, queries, workshop
 
 SETTING = Setting(

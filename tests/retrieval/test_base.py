@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbnav.errors import ServiceError
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 
 
 @pytest.mark.parametrize("error", [ServiceError("down"), KeyboardInterrupt()])

@@ -11,8 +11,8 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import as_skb
 from kbnav.retrieval.attempt import attempt
 from kbnav.retrieval.build import build_retriever
-from kbnav.settings import Settings
-from kbnav.trajectory import Run
+from kbnav.runs.trajectory import Run
+from kbnav.settings.model import Settings
 
 SCRIPTS = Path(__file__).parent / "scripts"
 

@@ -14,8 +14,8 @@ from kbnav.models.calls import BYTES_PER_TOKEN, ModelCalls
 from kbnav.retrieval.attempt import attempt
 from kbnav.retrieval.build import build_retriever
 from kbnav.retrieval.rerank import Rerank, RerankOptions, parse_score
-from kbnav.settings import Settings
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
 from tests.models.stub import ModelStub, completion, failure
 from tests.models.test_calls import Echo
 from tests.retrieval.expand.conftest import QUERY, Listening, Script

@@ -13,22 +13,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbnav.answers import Ranking
-from kbnav.blobs import Blobs
+from kbnav.answers.tables import Ranking
 from kbnav.errors import CredentialsError, ServiceError, StopRun, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
+from kbnav.models.reply_cache import Blobs
 from kbnav.retrieval.bm25 import BM25, BM25Options
 from kbnav.retrieval.build import build_retriever
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
 from kbnav.retrieval.multi_vss import FILE, MultiVSS, MultiVSSOptions, aggregated, chunks
 from kbnav.retrieval.rrf import RRF, RRFOptions
 from kbnav.retrieval.vss import VSS, VSSOptions
-from kbnav.settings import Settings
-from kbnav.trace import Observed, Trace
-from kbnav.trajectory import Usage
+from kbnav.runs.trace import Observed, Trace
+from kbnav.runs.trajectory import Usage
+from kbnav.settings.model import Settings
 from tests.retrieval.expand.conftest import QUERY, CountingEncoder, KeywordEncoder, Listening, built
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from langchain_core.messages import AIMessage
 
+from kbnav.answers.relevance import relevance
 from kbnav.knowledge.base import Entity, Entry, Qualifier, Statement, Value
 from kbnav.models.scripted import ScriptedModel
-from kbnav.relevance import relevance
 from kbnav.tools.observation import Shown
 from kbnav.tools.prune import prune_by_model, prune_by_ranking
 

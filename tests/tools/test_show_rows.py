@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kbnav.knowledge.base import KnowledgeBase
+from kbnav.runs.trajectory import Call, Step
 from kbnav.tools.observation import Context, Shown
 from kbnav.tools.show import rows_text
-from kbnav.trajectory import Call, Step
 from tests.tools.using import table, use
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbnav.answers import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.toolbox import Toolbox
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kbnav.answers import Ranking
+from kbnav.answers.tables import Ranking
 from kbnav.errors import DataError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.cross_candidates import Candidates
 from kbnav.retrieval.cross_model import Head
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from kbnav.training.candidates import Listed, means, read_lists
 from kbnav.training.cross import fit_head
 from kbnav.training.data import Example

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from kbnav.encoders.trained_card import read_card
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.settings import Settings
-from kbnav.trained import read_card
+from kbnav.settings.model import Settings
 from kbnav.training.batches import Row, batches
 from kbnav.training.data import Documents, Example, Split, draw_pool, split
 from kbnav.training.folder import WORK, Workshop

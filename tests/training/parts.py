@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kbnav.encoders.trained_card import MODEL, Card, Kind, digests, read_card
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.build import build_retriever
-from kbnav.settings import Settings
-from kbnav.trained import MODEL, Card, Kind, digests, read_card
+from kbnav.settings.model import Settings
 from kbnav.training.course import Listener, Point, Schedule
 from kbnav.training.data import Split
 from kbnav.training.folder import CURVE

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from sentence_transformers import CrossEncoder
 
+from kbnav.encoders.trained_card import MODEL, read_card
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.build import build_retriever
 from kbnav.retrieval.cross_model import Exported, Torch
-from kbnav.settings import Settings
-from kbnav.trained import MODEL, read_card
+from kbnav.settings.model import Settings
 from kbnav.training.course import Schedule
 from kbnav.training.cross import CrossOptions, train_cross
 from kbnav.training.data import Split, examples, split

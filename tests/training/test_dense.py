@@ -13,13 +13,13 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from kbnav.encoders.trained import Trained
+from kbnav.encoders.trained_card import MODEL, digests, read_card
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.build import build_retriever
 from kbnav.retrieval.dense import embed
-from kbnav.settings import Settings
-from kbnav.trained import MODEL, digests, read_card
+from kbnav.settings.model import Settings
 from kbnav.training.course import Listener, Point, Schedule, enough_memory
 from kbnav.training.data import Split
 from kbnav.training.dense import DenseOptions, train_dense

@@ -16,7 +16,7 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.build import build_retriever
 from kbnav.retrieval.dense import embed
 from kbnav.retrieval.late import TOKENS
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from kbnav.training.course import Schedule
 from kbnav.training.data import Split
 from kbnav.training.dense import DenseOptions, train_dense

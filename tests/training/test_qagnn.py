@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from kbnav.encoders.trained_card import read_card
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
@@ -27,8 +28,7 @@ from kbnav.retrieval.cross_candidates import Found
 from kbnav.retrieval.qagnn import tensors
 from kbnav.retrieval.qagnn_model import Network, Sizes
 from kbnav.retrieval.subgraph import Builder, together
-from kbnav.settings import Settings
-from kbnav.trained import read_card
+from kbnav.settings.model import Settings
 from kbnav.training.course import Schedule
 from kbnav.training.data import Split, examples, split
 from kbnav.training.qagnn import QAGNNOptions, train_qagnn

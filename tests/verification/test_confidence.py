@@ -16,13 +16,7 @@ from rich.console import Console
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.choice import build_agent
 from kbnav.agents.spinach import spinach_with
-from kbnav.apps.console import print_answer
-from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.base import KnowledgeBase
-from kbnav.models.scripted import ScriptedModel, says
-from kbnav.session import Chat, ask, serializer
-from kbnav.settings import Checks, Settings
-from kbnav.verification.calibration import (
+from kbnav.agents.verification.calibration import (
     Seen,
     calibration_error,
     fit,
@@ -31,6 +25,12 @@ from kbnav.verification.calibration import (
     reliability,
     write_calibration,
 )
+from kbnav.apps.console import print_answer
+from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.models.scripted import ScriptedModel, says
+from kbnav.sessions.session import Chat, ask, serializer
+from kbnav.settings.model import Checks, Settings
 
 BOTH = "SELECT ?x WHERE { ?x wdt:P61 wd:Q7186 }"
 SAME = "SELECT DISTINCT ?element ?n WHERE { ?element wdt:P61 wd:Q7186 ; wdt:P1086 ?n } ORDER BY DESC(?n)"

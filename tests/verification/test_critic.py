@@ -12,9 +12,9 @@ from kbnav.agents.spinach import spinach_with
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.session import ask
-from kbnav.settings import Budget, Checks, Settings
-from kbnav.trajectory import Run
+from kbnav.runs.trajectory import Run
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Budget, Checks, Settings
 
 ALL = "SELECT ?x WHERE { ?x wdt:P61 wd:Q7186 }"
 """What Marie Curie discovered: polonium and radium."""

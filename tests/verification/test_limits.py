@@ -21,9 +21,9 @@ from kbnav.evaluation.records import QuestionRecord
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.prices import cost_of, known_prices, needed_price
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.session import Chat, ask, serializer
-from kbnav.settings import Budget, Price, Settings
-from kbnav.trajectory import Outcome, Run, Usage
+from kbnav.runs.trajectory import Outcome, Run, Usage
+from kbnav.sessions.session import Chat, ask, serializer
+from kbnav.settings.model import Budget, Price, Settings
 
 BOTH = "SELECT ?x WHERE { ?x wdt:P61 wd:Q7186 }"
 FOUND = says(("execute_query", {"query": BOTH}))

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from kbnav.agents.common.choice import completed
 from kbnav.agents.spinach import spinach_with
-from kbnav.answers import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.cli.root import app
 from kbnav.errors import DataError, QueryTimeout, UsageError
 from kbnav.evaluation.learning import accepted, learn_opinions, learn_run
@@ -19,10 +19,10 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.exploring import Explorer
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.notes import Note, Notes, Solved, read_notes, write_notes
-from kbnav.session import ask
-from kbnav.settings import Settings
-from kbnav.trajectory import Outcome, Run
+from kbnav.runs.trajectory import Outcome, Run
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Settings
+from kbnav.tools.notes import Note, Notes, Solved, read_notes, write_notes
 from tests.verification.parts import property_lines, statement
 
 LIKE = Solved(question="Which elements did Pierre Curie discover?", query="SELECT ?x { ?x wdt:P61 wd:Q37463 }")

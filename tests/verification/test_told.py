@@ -13,12 +13,12 @@ from rich.console import Console
 from kbnav.agents.common.choice import build_agent
 from kbnav.apps.bot.wikitext import Style, reply_text
 from kbnav.apps.console import answer_json, print_answer
-from kbnav.doubts import DOUBTS
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.library.answer import Answer
-from kbnav.session import ask
-from kbnav.settings import Checks, Settings
-from kbnav.trajectory import Run, load_run
+from kbnav.runs.trajectory import Run, load_run
+from kbnav.runs.warnings import DOUBTS
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Checks, Settings
 
 ASKED = "What year was Marie Curie born?"
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from kbnav.agents.spinach import spinach_with
+from kbnav.agents.verification.units import units_query
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.session import ask
-from kbnav.settings import Settings
-from kbnav.verification.units import units_query
+from kbnav.sessions.session import ask
+from kbnav.settings.model import Settings
 from tests.verification.parts import property_lines, statement
 
 LONGEST = "SELECT ?x ?n WHERE { ?x wdt:P2043 ?n } ORDER BY DESC(?n) LIMIT 1"

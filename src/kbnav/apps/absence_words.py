@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kbnav.answers import Absence, AbsenceKind
+from kbnav.answers.tables import Absence, AbsenceKind
 
 ENGLISH: Mapping[AbsenceKind, str] = {
     "not stated": "Nothing such is stated here.",

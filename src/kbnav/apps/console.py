@@ -18,14 +18,14 @@ from rich.table import Table
 from rich.text import Text
 
 from kbnav.agents.common.state import UNCOUNTED
-from kbnav.answers import AnswerTable, Ranking
+from kbnav.answers.tables import AnswerTable, Ranking
 from kbnav.apps.absence_words import absence_text
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.sparql.present import comment_labels, page_for, query_link, state_for
 from kbnav.knowledge.sparql.words.query import answer_in_words
+from kbnav.runs.trajectory import Call, Run, Step, Understood
 from kbnav.tools.show import cell_text
-from kbnav.trajectory import Call, Run, Step, Understood
 
 LONGEST_OBSERVATION = 20_000
 """Characters of an observation that a program, or the page, is sent."""

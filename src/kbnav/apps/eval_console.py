@@ -16,7 +16,7 @@ from typing import Any
 from kbnav.evaluation.records import SavedRun
 from kbnav.evaluation.runner import Progress
 from kbnav.evaluation.scoring import Comparison, Means, Scores, intervals
-from kbnav.trajectory import Usage
+from kbnav.runs.trajectory import Usage
 
 _EVERY = 10.0
 """Seconds between lines where standard error is no terminal."""

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
-from kbnav.answers import AnswerTable, Term, node_term
+from kbnav.answers.tables import AnswerTable, Term, node_term
 from kbnav.apps.evidence_words import evidence_words
 from kbnav.knowledge.evidence import Evidence, Link, Provenance
 from kbnav.knowledge.sparql.prefixes import words_of
+from kbnav.runs.trajectory import Outcome
 from kbnav.tools.show import cell_text
-from kbnav.trajectory import Outcome
 
 _WIDTH = 120
 _MOST_PER_ROW = 10

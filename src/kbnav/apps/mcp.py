@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from pydantic import ValidationError
 
 from kbnav.agents.common.agent import Agent
-from kbnav.answers import Ranking
+from kbnav.answers.tables import Ranking
 from kbnav.apps.absence_words import absence_text
 from kbnav.apps.building import asking
 from kbnav.apps.console import answer_record, call_data, run_record, step_data
@@ -20,15 +20,15 @@ from kbnav.apps.evidence import answer_table, evidence_data, evidence_lines
 from kbnav.apps.secrets import Secrets
 from kbnav.errors import BadArguments, KbnavError
 from kbnav.knowledge.base import KnowledgeBase
+from kbnav.models.cancellation import Brake
 from kbnav.retrieval.attempt import attempt
 from kbnav.retrieval.base import Retriever
 from kbnav.retrieval.build import build_retriever
-from kbnav.run_evidence import run_evidence
-from kbnav.session import ask, use
-from kbnav.settings import Settings, Web
-from kbnav.stopping import Brake
-from kbnav.systems import SystemEntry, systems
-from kbnav.trajectory import Run, save_run, versions
+from kbnav.runs.trajectory import Run, save_run, versions
+from kbnav.sessions.evidence import run_evidence
+from kbnav.sessions.session import ask, use
+from kbnav.settings.model import Settings, Web
+from kbnav.settings.systems import SystemEntry, systems
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext

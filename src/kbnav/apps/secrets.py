@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from kbnav.settings import SEPARATOR, Settings
-from kbnav.transport import SHORTEST
+from kbnav.models.transport import SHORTEST
+from kbnav.settings.model import SEPARATOR, Settings
 
 
 class Secrets:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from kbnav.encoders.base import Vectors, normalised
 from kbnav.errors import DataError
-from kbnav.extras import missing
+from kbnav.settings.plugins import missing
 
 WEIGHTS = "e5-small-q4.bin"
 WEIGHTS_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"

@@ -10,7 +10,7 @@ import numpy as np
 
 from kbnav.encoders.base import Vectors, normalised
 from kbnav.errors import BadResponse, CredentialsError, ServiceError
-from kbnav.transport import MIB, bare, clients, out_of_bounds
+from kbnav.models.transport import MIB, bare, clients, out_of_bounds
 
 if TYPE_CHECKING:
     from openai.types import CreateEmbeddingResponse

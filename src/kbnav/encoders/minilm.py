@@ -22,7 +22,7 @@ from kbnav.encoders import bert_numpy, bert_onnx
 from kbnav.encoders.base import Vectors, normalised
 from kbnav.encoders.blas import one_thread
 from kbnav.errors import DataError, UsageError
-from kbnav.extras import missing
+from kbnav.settings.plugins import missing
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer

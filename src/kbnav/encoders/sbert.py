@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from kbnav.encoders.base import Vectors, normalised
 from kbnav.errors import UsageError
-from kbnav.extras import missing
+from kbnav.settings.plugins import missing
 
 
 class Model(Protocol):

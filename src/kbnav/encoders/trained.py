@@ -18,9 +18,9 @@ import numpy as np
 from kbnav.encoders import onnx_texts
 from kbnav.encoders.base import Vectors, normalised
 from kbnav.encoders.onnx_texts import TOKENIZER, OnnxTexts
+from kbnav.encoders.trained_card import MODEL, Card, Kind, check_files, read_card
 from kbnav.errors import DataError, UsageError
-from kbnav.extras import missing
-from kbnav.trained import MODEL, Card, Kind, check_files, read_card
+from kbnav.settings.plugins import missing
 
 KIND = "trained"
 EXPORTED, SIDES = "exported.json", ("query", "document")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 
 RULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {

@@ -8,11 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbnav.errors import UsageError
-from kbnav.evaluation.records import SavedRun
-from kbnav.evaluation.report.plots import COLORS, save_figure
-from kbnav.evaluation.scoring import main_metric, score_run
-from kbnav.verification.calibration import (
+from kbnav.agents.verification.calibration import (
     BINS,
     FOLDS,
     Bin,
@@ -23,7 +19,11 @@ from kbnav.verification.calibration import (
     held_out,
     reliability,
 )
-from kbnav.verification.confidence import GIVEN, seen_of
+from kbnav.agents.verification.confidence import GIVEN, seen_of
+from kbnav.errors import UsageError
+from kbnav.evaluation.records import SavedRun
+from kbnav.evaluation.report.plots import COLORS, save_figure
+from kbnav.evaluation.scoring import main_metric, score_run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.skb.kb import as_skb
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.common import RetrievalOptions, candidate_ranges
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 
 
 def stark_compat(run: SavedRun, settings: Settings, kb: str = "") -> SavedRun:

@@ -12,17 +12,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import FATAL, DataError, StopRun, TellModel, UsageError
 from kbnav.evaluation.gold import file_sha256
 from kbnav.evaluation.metrics import row_major
 from kbnav.evaluation.records import COPY, SavedRun
 from kbnav.evaluation.work import Patience
-from kbnav.journal import write_whole
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.serving.rdf import RdfServer, is_rdf
-from kbnav.settings import Settings
+from kbnav.runs.journal import write_whole
+from kbnav.settings.model import Settings
 
 
 def checked_on_copy(folder: Path, run: SavedRun, settings: Settings, kb: str) -> SavedRun:

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kbnav import systems
 from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
 from kbnav.evaluation.datasets import FORMATS, Dataset, Question, load_dataset, load_file
@@ -22,13 +21,15 @@ from kbnav.evaluation.runner import Ended, Limits, Progress, begin_run, check_li
 from kbnav.evaluation.scoring import Scores, score_run
 from kbnav.evaluation.shared_run import shared_run
 from kbnav.evaluation.systems import System, build_system, kb_state
-from kbnav.journal import OpenJournal, json_line, write_whole
-from kbnav.knowledge.base import KnowledgeBase, kb_kind
+from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.models.prices import known_prices
-from kbnav.options import FromGold
-from kbnav.settings import Settings
-from kbnav.trajectory import to_json
+from kbnav.runs.journal import OpenJournal, json_line, write_whole
+from kbnav.runs.trajectory import to_json
+from kbnav.settings import systems
+from kbnav.settings.model import Settings
+from kbnav.settings.options import FromGold
+from kbnav.settings.systems import kb_kind
 
 _log = logging.getLogger(__name__)
 
@@ -211,7 +212,7 @@ def _info(
     questions: list[Question],
     from_gold: FromGold,
 ) -> RunInfo:
-    from kbnav.trajectory import versions
+    from kbnav.runs.trajectory import versions
 
     frozen = golden.gold_file(plan.gold, plan.dataset.name) if plan.gold else None
     return RunInfo(

@@ -11,9 +11,9 @@ from kbnav.evaluation.evaluate import Plan, choose, draw
 from kbnav.evaluation.records import QuestionRecord, read_records
 from kbnav.knowledge.open import open_kb
 from kbnav.models.prices import cost_of, list_prices, price_of
-from kbnav.settings import OFFLINE, Settings
-from kbnav.systems import usual_agent
-from kbnav.trajectory import Usage
+from kbnav.runs.trajectory import Usage
+from kbnav.settings.model import OFFLINE, Settings
+from kbnav.settings.systems import usual_agent
 
 PUBLISHED = Usage(prompt=17_604, completion=509, cached=13_488, calls=8)
 """Means of a question of ``spinach``: the published SPINACH runs on QALD-10, by ``python benchmarks/cost.py``."""

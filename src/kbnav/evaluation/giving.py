@@ -9,7 +9,7 @@ from kbnav.errors import QuerySyntaxError, UsageError
 from kbnav.evaluation.records import GoldAnswer
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.sparql.prefixes import entity_ids
-from kbnav.options import GIVEN, FromGold
+from kbnav.settings.options import GIVEN, FromGold
 
 TOPICS = 20
 """Entities that are drawn from a gold answer at most, as in the paper."""

@@ -13,8 +13,9 @@ from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.evaluation.records import GoldAnswer, GoldInfo, read_gold
 from kbnav.evaluation.systems import kb_state
 from kbnav.evaluation.work import Patience, side_by_side
-from kbnav.journal import OpenJournal, open_journal
-from kbnav.knowledge.base import KBKind, KnowledgeBase, kb_kind
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.runs.journal import OpenJournal, open_journal
+from kbnav.settings.systems import KBKind, kb_kind
 
 Listener = Callable[[int, int], None]
 """Hears how many gold answers there are, and of how many."""

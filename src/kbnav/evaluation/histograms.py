@@ -12,7 +12,7 @@ from pathlib import Path
 from kbnav.errors import UsageError
 from kbnav.evaluation.dataset_stats import answer_sizes
 from kbnav.evaluation.datasets import Question
-from kbnav.journal import write_whole
+from kbnav.runs.journal import write_whole
 
 WORDS, ANSWERS, CHART = "question-words.csv", "answers.csv", "lengths.png"
 Histogram = Mapping[int, int]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import Dataset
 from kbnav.evaluation.datasets.records import File, Record
 from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
 from kbnav.evaluation.runner import begin_run
-from kbnav.journal import open_journal
+from kbnav.runs.journal import open_journal
+from kbnav.runs.trajectory import Call, Outcome, Run, Step
 from kbnav.tools.toolbox import FINISH, QUERY
-from kbnav.trajectory import Call, Outcome, Run, Step
 
 _TOOLS: Mapping[str, tuple[str, str]] = {
     "search_wikidata": ("search_entities", "query"),

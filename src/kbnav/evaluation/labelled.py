@@ -10,12 +10,12 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
-from kbnav.answers import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.records import LABELS, GoldAnswer, QuestionRecord, SavedRun
-from kbnav.journal import write_whole
 from kbnav.knowledge.open import open_kb
-from kbnav.settings import Settings
+from kbnav.runs.journal import write_whole
+from kbnav.settings.model import Settings
 
 _NUMBER = re.compile(r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?")
 _MIDNIGHT = re.compile(r"(\d{4,}-\d\d-\d\d)t00:00:00z?\Z")

@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from kbnav.answers.relevance import words
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.records import GoldAnswer, QuestionRecord, SavedRun
 from kbnav.evaluation.scoring import compare_runs, main_metric, score_run
 from kbnav.knowledge.sparql.prefixes import entity_ids
-from kbnav.notes import Note, Notes, Solved
-from kbnav.relevance import words
+from kbnav.tools.notes import Note, Notes, Solved
 
 _RIGHT = 0.9999
 _MOST_QUESTIONS = 3

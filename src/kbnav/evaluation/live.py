@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kbnav.evaluation.systems import Tell
-    from kbnav.trajectory import Call, Step
+    from kbnav.runs.trajectory import Call, Step
 
 LIVE = "live.json"
 """In a run's folder, as long as it goes on; a kill leaves one behind, which is old then."""

@@ -19,9 +19,9 @@ from kbnav.evaluation.evaluate import Build
 from kbnav.evaluation.systems import System, build_system
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
-from kbnav.ray_cluster import connected, share_of
-from kbnav.settings import Settings
-from kbnav.trajectory import Attempt
+from kbnav.knowledge.ray_cluster import connected, share_of
+from kbnav.runs.trajectory import Attempt
+from kbnav.settings.model import Settings
 
 
 class Worker:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbnav.answers import AnswerTable, Ranking
+from kbnav.answers.tables import AnswerTable, Ranking
 from kbnav.errors import FATAL, StopRun, TellModel, UsageError
 from kbnav.evaluation import gold as golden
 from kbnav.evaluation.datasets import Dataset, Question
@@ -16,10 +16,10 @@ from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, Ques
 from kbnav.evaluation.runner import begin_run
 from kbnav.evaluation.systems import kb_state
 from kbnav.evaluation.work import Patience, side_by_side
-from kbnav.journal import open_journal
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.suggest import did_you_mean
-from kbnav.trajectory import Outcome, Run
+from kbnav.runs.journal import open_journal
+from kbnav.runs.trajectory import Outcome, Run
+from kbnav.settings.plugins import did_you_mean
 
 _GIVEN = ("sparql", "answers", "nodes")
 NAMES = {

@@ -20,12 +20,11 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from kbnav.answers import AnswerTable
-from kbnav.bounded import read_file
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import DataError, UsageError
-from kbnav.journal import read_journal
-from kbnav.options import GIVEN, FromGold
-from kbnav.trajectory import Run
+from kbnav.runs.journal import read_file, read_journal
+from kbnav.runs.trajectory import Run
+from kbnav.settings.options import GIVEN, FromGold
 
 FORMAT = 1
 INFO, GOLD, QUESTIONS, SCORES = "run.json", "gold.jsonl", "questions.jsonl", "scores.json"

@@ -16,17 +16,17 @@ from kbnav.agents.gog import GENERATE, TRIED, GogEnding
 from kbnav.agents.machine import Ending, Reply, State, room
 from kbnav.agents.pasemiqa import rounds_budget
 from kbnav.agents.spinach import paper_budget
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryTimeout, ServiceError, StopRun, UsageError
 from kbnav.evaluation.records import GOLD, QUESTIONS, QuestionRecord, RunInfo, read_saved_run
 from kbnav.evaluation.runner import begin_run
-from kbnav.journal import open_journal, write_whole
 from kbnav.knowledge.base import Entity
-from kbnav.session import attempt
-from kbnav.settings import OFFLINE, Budget, load_settings
+from kbnav.runs.journal import open_journal, write_whole
+from kbnav.runs.trajectory import Call, Outcome, Run, Step, Usage
+from kbnav.sessions.session import attempt
+from kbnav.settings.model import OFFLINE, Budget, load_settings
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.toolbox import QUERY, Toolbox
-from kbnav.trajectory import Call, Outcome, Run, Step, Usage
 
 _WALKERS = frozenset({"pasemiqa", "tog", "rog", "gog"})
 """The agents that walk along links, and end in their own way."""

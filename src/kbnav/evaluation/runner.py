@@ -16,12 +16,12 @@ from kbnav.evaluation.live import live_in
 from kbnav.evaluation.records import INFO, QUESTIONS, QuestionRecord, RunInfo, read_info, read_records
 from kbnav.evaluation.systems import System
 from kbnav.evaluation.work import Patience, side_by_side
-from kbnav.journal import OpenJournal, open_journal, write_whole
-from kbnav.settings import OFFLINE
-from kbnav.trajectory import Outcome, Run, to_json
+from kbnav.runs.journal import OpenJournal, open_journal, write_whole
+from kbnav.runs.trajectory import Outcome, Run, to_json
+from kbnav.settings.model import OFFLINE
 
 if TYPE_CHECKING:
-    from kbnav.trajectory import Attempt
+    from kbnav.runs.trajectory import Attempt
 
 _PORT = re.compile(r"\A(https?://(?:\[[^\]]*\]|[^/:]+)):\d+(?=/|\Z)")
 Ended = Literal["done", "interrupted", "cost limit", "time limit"]

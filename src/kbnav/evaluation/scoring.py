@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-from kbnav.answers import AnswerTable, Ranking
+from kbnav.answers.tables import AnswerTable, Ranking
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.datasets.stark import HUMAN_LEFT_OUT, is_human
 from kbnav.evaluation.metrics import (
@@ -20,17 +20,17 @@ from kbnav.evaluation.metrics import (
     set_f1,
     text2sparql_scores,
 )
-from kbnav.evaluation.records import GoldAnswer, QuestionRecord, SavedRun
-from kbnav.ranking_metrics import Mode
-from kbnav.retrieval.attempt import KEPT
-from kbnav.statistics import (
+from kbnav.evaluation.metrics.ranking import Mode
+from kbnav.evaluation.metrics.statistics import (
     Interval,
     PairedTest,
     bootstrap_interval,
     minimum_detectable_difference,
     paired_test,
 )
-from kbnav.trajectory import FINISH, Status
+from kbnav.evaluation.records import GoldAnswer, QuestionRecord, SavedRun
+from kbnav.retrieval.attempt import KEPT
+from kbnav.runs.trajectory import FINISH, Status
 
 TABLE_METRICS = ("f1", "em")
 

@@ -14,10 +14,11 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbnav.bounded import LARGEST
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.records import GOLD, INFO, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
-from kbnav.journal import (
+from kbnav.runs.database import alone, execute, open_postgres
+from kbnav.runs.journal import (
+    LARGEST,
     Appending,
     Journal,
     OpenJournal,
@@ -27,7 +28,6 @@ from kbnav.journal import (
     whole_lines,
     write_whole,
 )
-from kbnav.postgres import alone, execute, open_postgres
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 from kbnav.errors import UsageError
 from kbnav.evaluation.markdown import table
+from kbnav.evaluation.metrics.statistics import Spread
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.scoring import score_run
-from kbnav.statistics import Spread
 
 ALSO = "+"
 """Between a value and the options that only it takes: ``planner=ranker+trained=my.planner``."""

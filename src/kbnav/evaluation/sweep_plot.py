@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbnav.evaluation.metrics.statistics import Spread
 from kbnav.evaluation.report.data import metric_name
 from kbnav.evaluation.report.plots import COLORS, save_figure
 from kbnav.evaluation.sweep import Row
-from kbnav.statistics import Spread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kbnav import systems
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.retrieval.attempt import KEPT, model_name
 from kbnav.retrieval.attempt import attempt as attempt_ranking
 from kbnav.retrieval.base import refuse_seen
-from kbnav.settings import Settings
+from kbnav.settings import systems
+from kbnav.settings.model import Settings
 
 if TYPE_CHECKING:
     from kbnav.agents.common.agent import Agent
     from kbnav.agents.machine import Event
     from kbnav.retrieval.base import Retriever
-    from kbnav.trajectory import Attempt, Call, Step
+    from kbnav.runs.trajectory import Attempt, Call, Step
 
 
 Tell = Callable[["Call", "Step | None"], None]
@@ -53,7 +53,7 @@ class System:
 
 def agent_system(agent: Agent) -> System:
     """Any agent as a system."""
-    from kbnav.session import attempt
+    from kbnav.sessions.session import attempt
 
     def ask_given(question: str, given: Mapping[str, str]) -> Attempt:
         return attempt(agent, question, given=given)
@@ -84,7 +84,7 @@ def retrieval_system(retriever: Retriever, kb: KnowledgeBase, settings: Settings
 
 
 def build_system(name: str, kb: KnowledgeBase, settings: Settings) -> System:
-    """A system of the registry (``kbnav.systems``). Raises UsageError, and CredentialsError for a missing key."""
+    """A system of the registry (``kbnav.settings.systems``). Raises UsageError and CredentialsError."""
     built = systems.build(name, kb, settings)
     if systems.built_kind(name, built) == "agent":
         from kbnav.agents.common.choice import completed

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 
-from kbnav.answers import Absence, AnswerTable
+from kbnav.answers.tables import Absence, AnswerTable
 from kbnav.errors import KbnavError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.sparql.diagnose import Diagnosis, diagnosis, says_nothing

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from kbnav.answers import AnswerTable, Ranking
-from kbnav.question import kb_of
+from kbnav.answers.question import kb_of
+from kbnav.answers.tables import AnswerTable, Ranking
 
 Capability = Literal[
     "search_entities",
@@ -27,9 +27,6 @@ INVERSE = "^"
 """Before a relation, as in SPARQL: followed from target to source."""
 SearchKind = Literal["any", "item", "property", "value"]
 """What is searched for; ``value``: a text that a statement or qualifier has as its value."""
-KBKind = Literal["wikibase", "sparql", "skb", "several"]
-"""Wikidata, a mirror of it or another Wikibase; any other SPARQL endpoint; a graph whose nodes have documents; or
-several of these that are asked together."""
 
 
 @dataclass(frozen=True)
@@ -389,9 +386,3 @@ class KnowledgeBase(Protocol):
 def is_mirror(state: Mapping[str, Any]) -> bool:
     """Whether the ``state`` of a knowledge base is a mirror's, so that the live service may know more."""
     return "mirror" in state
-
-
-def kb_kind(kb: KnowledgeBase) -> KBKind:
-    """Of which kind a knowledge base is."""
-    kind = kb.state().get("kind")
-    return kind if kind in ("skb", "sparql", "several") else "wikibase"

@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import KbnavError, StopRun
-from kbnav.knowledge.base import KnowledgeBase, kb_kind
+from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.service.metering import Meter, metered
 from kbnav.knowledge.sparql.vocabulary import CONCEPTS, INSTANCE_OF, SUBCLASS_OF, vocabulary_of
-from kbnav.settings import Endpoints, Settings, is_split
+from kbnav.settings.model import Endpoints, Settings, is_split
+from kbnav.settings.systems import kb_kind
 
 Verdict = Literal["works", "partly", "fails", "absent"]
 _NEEDED = {

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from kbnav.answers import AnswerTable, Cell, Term
+from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.errors import KbnavError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.sparql.evidence import EvidenceQuery, evidence_query

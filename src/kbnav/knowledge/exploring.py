@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import KbnavError, StopRun
-from kbnav.knowledge.base import KnowledgeBase, kb_kind
+from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, Vocabulary, vocabulary_of
-from kbnav.notes import Note, Notes
+from kbnav.settings.systems import kb_kind
+from kbnav.tools.notes import Note, Notes
 
 SAMPLE = 5_000
 """Statements that one look takes in."""

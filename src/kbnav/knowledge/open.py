@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.opening import is_tables, open_store
-from kbnav.settings import Endpoints, Settings, SparqlSource, kb_names
-from kbnav.suggest import did_you_mean
+from kbnav.settings.model import Endpoints, Settings, SparqlSource, kb_names
+from kbnav.settings.plugins import did_you_mean
 
 if TYPE_CHECKING:
     from kbnav.knowledge.endpoint.kb import EndpointKB

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from kbnav.answers.relevance import relevance
 from kbnav.knowledge.base import Edge, Entity, Share
-from kbnav.relevance import relevance
 
 RELATIONS = 8
 """Relations of a hub that are looked at, those that fit the phrase best."""

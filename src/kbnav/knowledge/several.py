@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from kbnav.answers import AnswerTable, Ranking
+from kbnav.answers.question import in_kb, kb_of
+from kbnav.answers.tables import AnswerTable, Ranking
 from kbnav.errors import BadArguments, UnknownId
 from kbnav.knowledge.base import (
     Capability,
@@ -21,13 +22,12 @@ from kbnav.knowledge.base import (
     SearchKind,
     SearchResult,
     is_mirror,
-    kb_kind,
     said_from,
 )
 from kbnav.knowledge.service.http import is_loopback
 from kbnav.knowledge.service.metering import Meter, metered
 from kbnav.knowledge.sparql.vocabulary import Vocabulary, vocabulary_of
-from kbnav.question import in_kb, kb_of
+from kbnav.settings.systems import kb_kind
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 class SeveralKB:
     """Knowledge bases by their names. What is asked of no one in particular is asked of each in turn.
 
-    A query is for one of them, which its line ``# kb: NAME`` says (``kbnav.question.in_kb``).
+    A query is for one of them, which its line ``# kb: NAME`` says (``kbnav.answers.question.in_kb``).
     """
 
     def __init__(self, parts: Mapping[str, KnowledgeBase], addresses: Mapping[str, str]) -> None:

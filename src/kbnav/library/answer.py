@@ -8,14 +8,14 @@ from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from kbnav.answers import Absence
-from kbnav.citation import citation
-from kbnav.doubts import Confidence, Doubt
-from kbnav.extras import needs
+from kbnav.answers.tables import Absence
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.present import page_for, query_link
 from kbnav.knowledge.sparql.words.query import answer_in_words
-from kbnav.trajectory import Run, Status, Step, Turn
+from kbnav.runs.trajectory import Run, Status, Step, Turn
+from kbnav.runs.warnings import Confidence, Doubt
+from kbnav.sessions.citation import citation
+from kbnav.settings.plugins import needs
 
 if TYPE_CHECKING:
     import pandas

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal
 
-from kbnav import session
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.choice import build_agent
 from kbnav.agents.machine import Event as MachineEvent
@@ -21,10 +20,11 @@ from kbnav.knowledge.evidence import Provenance
 from kbnav.library.answer import Answer
 from kbnav.library.kb import KB
 from kbnav.library.kb import open as open_named
-from kbnav.run_evidence import run_evidence
-from kbnav.settings import Settings, load_settings
-from kbnav.stopping import Brake
-from kbnav.trajectory import Call, Run, Step
+from kbnav.models.cancellation import Brake
+from kbnav.runs.trajectory import Call, Run, Step
+from kbnav.sessions import session
+from kbnav.sessions.evidence import run_evidence
+from kbnav.settings.model import Settings, load_settings
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -9,13 +9,13 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.language import question_language
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Direction, Entity, Entry, KnowledgeBase, Neighborhood
 from kbnav.knowledge.evidence import MOST_ROWS, Provenance
 from kbnav.knowledge.open import open_kb
-from kbnav.language import question_language
-from kbnav.settings import SEPARATOR, Settings, load_settings
+from kbnav.settings.model import SEPARATOR, Settings, load_settings
 
 if TYPE_CHECKING:
     from kbnav.library.answer import Answer
@@ -79,7 +79,7 @@ class KB:
         Of a ranking of an SKB's nodes: the edges that lead to them, and a sentence of each one's document. It is empty
         where the answer has neither. A service that does not answer ends nothing: ``failed`` says why.
         """
-        from kbnav.run_evidence import run_evidence
+        from kbnav.sessions.evidence import run_evidence
 
         return run_evidence(self.base, answer.run, rows) or Provenance()
 

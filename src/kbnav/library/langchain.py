@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import TellModel
 from kbnav.library.asking import AnyKB, How
-from kbnav.session import use
-from kbnav.settings import Settings
+from kbnav.sessions.session import use
+from kbnav.settings.model import Settings
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

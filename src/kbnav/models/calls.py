@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from kbnav.blobs import Blobs
-from kbnav.bounded import unpacked
 from kbnav.errors import FATAL, Stopped, StopRun, UsageError
 from kbnav.models.chat import REPLAY, Several, check_key, invoke, open_chat_model, usage_of
-from kbnav.settings import OFFLINE, Settings
-from kbnav.trace import Observed, Trace
-from kbnav.trajectory import Usage
+from kbnav.models.reply_cache import Blobs
+from kbnav.runs.journal import unpacked
+from kbnav.runs.trace import Observed, Trace
+from kbnav.runs.trajectory import Usage
+from kbnav.settings.model import OFFLINE, Settings
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
-from kbnav.settings import OFFLINE, Settings
-from kbnav.stopping import current_brake
-from kbnav.tracing import span, tokens
-from kbnav.trajectory import Usage, load_run
-from kbnav.transport import MIB, bare, clients, out_of_bounds
+from kbnav.models.cancellation import current_brake
+from kbnav.models.transport import MIB, bare, clients, out_of_bounds
+from kbnav.runs.tracing import span, tokens
+from kbnav.runs.trajectory import Usage, load_run
+from kbnav.settings.model import OFFLINE, Settings
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel, LanguageModelInput

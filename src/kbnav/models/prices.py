@@ -9,8 +9,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from kbnav.errors import UsageError
-from kbnav.settings import OFFLINE, Price, Settings
-from kbnav.trajectory import Usage
+from kbnav.runs.trajectory import Usage
+from kbnav.settings.model import OFFLINE, Price, Settings
 
 _FILE = Path(__file__).with_name("prices.json")
 _USUAL = "api.openai.com"

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field, PrivateAttr
 
-from kbnav.trajectory import NO_TOOL, Run, Step
+from kbnav.runs.trajectory import NO_TOOL, Run, Step
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import CallbackManagerForLLMRun

@@ -17,8 +17,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
+from kbnav.answers.relevance import relevance, words
 from kbnav.models.standin_walks import walk_answer, walk_call
-from kbnav.relevance import relevance, words
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import CallbackManagerForLLMRun

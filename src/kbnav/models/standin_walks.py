@@ -15,7 +15,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from kbnav.relevance import relevance
+from kbnav.answers.relevance import relevance
 
 _QUESTION = re.compile(r"^Question: (.+?)(?: \(asked after: .*\))?$", re.MULTILINE)
 _NUMBERED = re.compile(r"^(\d+)\. (.+)$", re.MULTILINE)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from kbnav.trace import Trace
+    from kbnav.runs.trace import Trace
 
 Way = Literal["out", "in"]
 

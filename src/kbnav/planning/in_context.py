@@ -13,7 +13,7 @@ from kbnav.planning.base import TEXT, Hop, Plan
 from kbnav.planning.path_text import parse_paths, path_text
 from kbnav.planning.schema import Edge, PathSchema
 from kbnav.prompts import prompt_hashes, render
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 
 MOST_EDGES = 80
 """Edges between types that a prompt shows, the most frequent first."""

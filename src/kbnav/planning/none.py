@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kbnav.planning.base import Plan
 
 if TYPE_CHECKING:
-    from kbnav.trace import Trace
+    from kbnav.runs.trace import Trace
 
 
 class NoPlanner:

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from kbnav.answers import Ranking
+from kbnav.answers.tables import Ranking
+from kbnav.encoders.trained_card import refuse_seen
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.kb import SkbKB
@@ -23,9 +24,8 @@ from kbnav.planning.fuse.clauses import Clause
 from kbnav.planning.fuse.evidence import Gatherer
 from kbnav.planning.fuse.saved import load
 from kbnav.retrieval.common import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, told
-from kbnav.settings import Settings
-from kbnav.trace import Trace
-from kbnav.trained import refuse_seen
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
 
 
 class PlanFuseOptions(RetrievalOptions):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from kbnav.answers import Ranking
+from kbnav.answers.tables import Ranking
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.planning.base import Plan, Planner
@@ -21,8 +21,8 @@ from kbnav.planning.expansion import answers
 from kbnav.planning.open import Name, open_planner
 from kbnav.planning.options import PlanOptions
 from kbnav.retrieval.common import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges
-from kbnav.settings import Settings
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
 
 _TEXTS = 200
 """Nodes that the query's text puts in order."""

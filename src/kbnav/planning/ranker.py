@@ -25,7 +25,7 @@ from kbnav.planning.scorer import Candidates, Mask, Questions, Scorer, Training,
 
 if TYPE_CHECKING:
     from kbnav.planning.training import Example
-    from kbnav.trace import Trace
+    from kbnav.runs.trace import Trace
 
 WEIGHTS = "planner.npz"
 MOST_PLANNED, LEAST_PROBABLE = 10, 0.005

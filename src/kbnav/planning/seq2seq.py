@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kbnav.encoders.trained_card import check_files
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.base import TEXT, Hop, Plan
@@ -45,12 +46,11 @@ from kbnav.planning.seq2seq_training import (
     path_ids,
     prompt_ids,
 )
-from kbnav.trained import check_files
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.matching import Variant
     from kbnav.planning.training import Example
-    from kbnav.trace import Trace
+    from kbnav.runs.trace import Trace
 
 BEAMS = 3
 LONGEST = 2

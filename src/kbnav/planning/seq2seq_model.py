@@ -8,12 +8,12 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kbnav.encoders.trained_card import digests
 from kbnav.errors import UsageError
-from kbnav.extras import missing
 from kbnav.planning.path_text import BETWEEN, CLOSE, OPEN, path_text
 from kbnav.planning.saved import write_description
 from kbnav.prompts import render
-from kbnav.trained import digests
+from kbnav.settings.plugins import missing
 
 if TYPE_CHECKING:
     from kbnav.planning.training import Example

@@ -13,8 +13,8 @@ from statistics import fmean
 from typing import Literal
 
 from kbnav.errors import UsageError
+from kbnav.evaluation.metrics.statistics import paired_test
 from kbnav.programs.trials import TrainingQuery, Trial
-from kbnav.statistics import paired_test
 
 STAGES = (25, 50, 100)
 """Validation queries of each heat; behind them comes one over all."""

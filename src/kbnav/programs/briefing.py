@@ -11,7 +11,7 @@ from kbnav.programs.program import BadProgram, Problem, Program
 from kbnav.programs.steps import Action, History
 from kbnav.programs.trials import TrainingQuery
 from kbnav.programs.writer import EXAMPLES, Brief, Draft, Rejected, Writer
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 
 REWRITES = 2
 """Times within a step that the writer is given back a source that is wrong before it runs."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
-from kbnav.models.offline.skb.reading import read
+from kbnav.knowledge.skb.question_reading import read
 from kbnav.models.prices import cost_of, price_of
 from kbnav.planning.training import Asked, examples
 from kbnav.programs.candidates import FirstStage
@@ -31,8 +31,8 @@ from kbnav.programs.trials import Bench, TrainingQuery
 from kbnav.programs.weighting import FILE, weigh
 from kbnav.programs.writer import ModelWriter, Writer
 from kbnav.prompts import prompt_hashes
-from kbnav.settings import OFFLINE, Settings
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import OFFLINE, Settings
 
 if TYPE_CHECKING:
     from kbnav.programs.sandbox import Sandbox

@@ -13,14 +13,14 @@ from typing import Any
 
 from pydantic import Field
 
-from kbnav.answers import Ranking
+from kbnav.answers.tables import Ranking
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.build import build_stage
 from kbnav.retrieval.common import ComposedOptions
 from kbnav.retrieval.rrf import RRF, RRFOptions
-from kbnav.settings import Settings
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
 
 SIZE = 200
 """Candidates of a query."""

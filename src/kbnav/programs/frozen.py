@@ -14,11 +14,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from kbnav.encoders.trained_card import Question, refuse_seen
 from kbnav.errors import DataError, UsageError
-from kbnav.journal import write_whole
 from kbnav.programs.groups import Centroids
 from kbnav.programs.program import BadProgram, Parameter, Program
-from kbnav.trained import Question, refuse_seen
+from kbnav.runs.journal import write_whole
 
 DESCRIPTION = "programs.json"
 PROGRAMS = "programs"

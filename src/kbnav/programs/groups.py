@@ -19,7 +19,7 @@ import numpy as np
 
 from kbnav.programs.trials import TrainingQuery
 from kbnav.prompts import render
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

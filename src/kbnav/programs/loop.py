@@ -16,9 +16,9 @@ from kbnav.programs.program import Problem, Program
 from kbnav.programs.steps import History, Step
 from kbnav.programs.trials import Bench, TrainingQuery, Trial, means, spent
 from kbnav.programs.writer import Advice, Brief, Draft, Shown, Writer
-from kbnav.settings import Price
-from kbnav.trace import Trace
-from kbnav.trajectory import Usage
+from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Usage
+from kbnav.settings.model import Price
 
 Part = Literal["contrast", "memory", "groups", "model-functions", "relations", "improvement"]
 """What an ablation leaves out: see ``PARTS``."""

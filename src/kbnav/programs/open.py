@@ -11,8 +11,8 @@ from kbnav.planning.schema import PathSchema
 from kbnav.programs.api import API_VERSION, Api
 from kbnav.programs.candidates import SIZE, FirstStage, FirstStageOptions
 from kbnav.prompts import prompt_hashes
-from kbnav.settings import Settings
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
 
 if TYPE_CHECKING:
     from kbnav.programs.sandbox import Sandbox

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from kbnav.errors import TellModel
-from kbnav.trajectory import Usage
+from kbnav.runs.trajectory import Usage
 
 Entry = Literal["score", "retrieve"]
 """``score`` ranks candidates that it is given, ``retrieve`` finds its own."""

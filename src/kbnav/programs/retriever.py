@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from kbnav.answers import Ranking
+from kbnav.answers.tables import Ranking
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.programs.candidates import SIZE
@@ -25,8 +25,8 @@ from kbnav.programs.open import Parts, bound_to, open_parts
 from kbnav.programs.trials import ranked
 from kbnav.prompts import prompt_hashes
 from kbnav.retrieval.common import NO_PROMPTS, RetrievalOptions, as_ranking, told
-from kbnav.settings import Settings
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
 
 if TYPE_CHECKING:
     from kbnav.models.calls import ModelCalls

@@ -20,7 +20,7 @@ from kbnav.programs.program import Parameter, Program
 from kbnav.programs.steps import Step
 from kbnav.programs.trials import Trial
 from kbnav.programs.writer import Advice, Brief, Draft, Shown
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 
 NAME = "standin"
 TEMPLATES = ("texts", "links")

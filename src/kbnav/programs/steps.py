@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from kbnav.programs.acceptance import Ground, Heat
 from kbnav.programs.program import Parameter
-from kbnav.trajectory import Usage
+from kbnav.runs.trajectory import Usage
 
 Action = Literal["write", "improve", "repair", "anew"]
 """What the writer was asked for: a first program, a better one, one without the error, or another way altogether."""

@@ -16,8 +16,9 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from kbnav.encoders.trained_card import kept
 from kbnav.errors import DataError, Stopped, UsageError
-from kbnav.journal import open_journal, read_journal, write_whole
+from kbnav.evaluation.metrics.statistics import paired_test
 from kbnav.programs.acceptance import RULE
 from kbnav.programs.frozen import Description, GroupRecord, freeze
 from kbnav.programs.groups import Centroids, Group
@@ -25,9 +26,8 @@ from kbnav.programs.loop import Plan, Task, Workshop, improve
 from kbnav.programs.program import Program
 from kbnav.programs.steps import History, Step, total_cost
 from kbnav.programs.trials import TrainingQuery, means
-from kbnav.statistics import paired_test
-from kbnav.trained import kept
-from kbnav.trajectory import Usage
+from kbnav.runs.journal import open_journal, read_journal, write_whole
+from kbnav.runs.trajectory import Usage
 
 TRAINING = "training.json"
 GROUPS = "groups.json"

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from kbnav.evaluation.metrics.ranking import STARK_METRICS, ranking_scores, ranks_in_lists
 from kbnav.programs.candidates import oracle_recall
 from kbnav.programs.program import Outcome, Parameter, Program
-from kbnav.ranking_metrics import STARK_METRICS, ranking_scores, ranks_in_lists
-from kbnav.trajectory import Usage
+from kbnav.runs.trajectory import Usage
 
 KEPT = 100
 """Nodes of a ranking that are scored, as many as a run keeps."""

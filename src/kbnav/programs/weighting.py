@@ -14,11 +14,11 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kbnav.errors import DataError
-from kbnav.journal import write_whole
+from kbnav.evaluation.metrics.ranking import ranking_scores, ranks_in_lists
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.programs.candidates import FirstStage, oracle_recall
 from kbnav.programs.trials import KEPT, TrainingQuery
-from kbnav.ranking_metrics import ranking_scores, ranks_in_lists
+from kbnav.runs.journal import write_whole
 
 FILE = "first-stage.json"
 WEIGHTS = (1.0, 0.5, 0.25, 0.125, 0.0)

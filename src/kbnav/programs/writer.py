@@ -14,7 +14,7 @@ from kbnav.programs.program import Parameter
 from kbnav.programs.steps import Action, History, Verdict
 from kbnav.programs.trials import TrainingQuery, Trial
 from kbnav.prompts import prompt_hashes, render
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 
 EXAMPLES = 20
 """Training queries that the writer sees before it writes."""

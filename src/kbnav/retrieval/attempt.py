@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kbnav.errors import Stopped, StopRun
 from kbnav.knowledge.base import KnowledgeBase
+from kbnav.models.cancellation import ON_REQUEST, Brake
 from kbnav.retrieval.base import Retriever
-from kbnav.settings import OFFLINE, Settings
-from kbnav.stopping import ON_REQUEST, Brake
-from kbnav.trace import Trace
-from kbnav.tracing import span
-from kbnav.trajectory import Outcome, Run, Step, Usage
+from kbnav.runs.trace import Trace
+from kbnav.runs.tracing import span
+from kbnav.runs.trajectory import Outcome, Run, Step, Usage
+from kbnav.settings.model import OFFLINE, Settings
 
 if TYPE_CHECKING:
-    from kbnav.trajectory import Attempt
+    from kbnav.runs.trajectory import Attempt
 
 T = TypeVar("T")
 KEPT = 100
@@ -55,9 +55,9 @@ def attempt(
 
     Raises UsageError for no query, and CancelledError where the brake abandons the run.
     """
+    from kbnav.answers.question import checked_question
     from kbnav.models.prices import cost_of, price_of
-    from kbnav.question import checked_question
-    from kbnav.trajectory import Attempt, new_id, versions
+    from kbnav.runs.trajectory import Attempt, new_id, versions
 
     query = checked_question(query)
     over = threading.Event()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from kbnav.answers import Ranking
-from kbnav.trace import Trace
+from kbnav.answers.tables import Ranking
+from kbnav.runs.trace import Trace
 
 
 class Retriever(Protocol):

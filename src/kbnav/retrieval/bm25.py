@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from kbnav.answers import Ranking
+from kbnav.answers.tables import Ranking
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.common import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges, told
-from kbnav.settings import Settings
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
 
 
 class BM25Options(RetrievalOptions):

@@ -1,15 +1,15 @@
-"""A retriever by its name in the registry (``kbnav.systems``), by itself or as a stage of another."""
+"""A retriever by its name in the registry (``kbnav.settings.systems``), by itself or as a stage of another."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, cast
 
-from kbnav import systems
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.retrieval.base import Retriever
 from kbnav.retrieval.common import ComposedOptions
-from kbnav.settings import Settings
+from kbnav.settings import systems
+from kbnav.settings.model import Settings
 
 
 def build_retriever(

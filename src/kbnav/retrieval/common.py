@@ -10,10 +10,10 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
-from kbnav.answers import Ranked, Ranking
+from kbnav.answers.tables import Ranked, Ranking
 from kbnav.errors import UnknownId, UsageError
 from kbnav.knowledge.skb.store import SKB
-from kbnav.options import Options
+from kbnav.settings.options import Options
 
 STARK_CANDIDATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"stark-amazon": ("product",), "stark-mag": ("paper",)}

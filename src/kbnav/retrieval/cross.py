@@ -10,7 +10,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from kbnav.answers import Ranking
+from kbnav.answers.tables import Ranking
+from kbnav.encoders.trained_card import MODEL, Card
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import get_doc_info
 from kbnav.knowledge.skb.store import SKB
@@ -18,9 +19,8 @@ from kbnav.retrieval.common import as_ranking, told
 from kbnav.retrieval.cross_candidates import Candidates
 from kbnav.retrieval.cross_model import Head, open_scorer
 from kbnav.retrieval.reranked import Reranked, RerankedOptions, by_score
-from kbnav.settings import Settings
-from kbnav.trace import Trace
-from kbnav.trained import MODEL, Card
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
 
 _NEIGHBORS = 5
 """Of each kind that a document shows: the cross-encoder reads few tokens."""

@@ -17,8 +17,8 @@ from kbnav.retrieval.base import Retriever
 from kbnav.retrieval.build import build_retriever
 from kbnav.retrieval.common import numbers
 from kbnav.retrieval.cross_model import Features
-from kbnav.settings import Settings
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
 
 SYSTEMS = ("graph-rank", "bm25", "vss")
 """A plan's paths, words and meaning. Where a planner was trained, ``plan-rank`` may stand in the first's place."""

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from kbnav.encoders import onnx_texts
 from kbnav.encoders.onnx_texts import TOKENIZER, OnnxTexts
+from kbnav.encoders.trained_card import MODEL
 from kbnav.errors import DataError
-from kbnav.extras import missing
-from kbnav.trained import MODEL
+from kbnav.settings.plugins import missing
 
 ONNX, HEAD = "model.onnx", "head.json"
 """In the folder of the model: the exported model, and what puts its score and the features together."""

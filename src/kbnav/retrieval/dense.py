@@ -9,8 +9,8 @@ from pathlib import Path
 
 from kbnav.encoders import Encoder
 from kbnav.encoders.trained import Trained
+from kbnav.encoders.trained_card import check_schema, read_card, refuse_seen
 from kbnav.errors import UsageError
-from kbnav.journal import write_whole
 from kbnav.knowledge.skb import embedding, vectors
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import indexed_texts
@@ -20,8 +20,8 @@ from kbnav.knowledge.skb.vectors import VectorIndex
 from kbnav.retrieval import late
 from kbnav.retrieval.common import RetrievalOptions
 from kbnav.retrieval.vss import VSS
-from kbnav.settings import Settings
-from kbnav.trained import check_schema, read_card, refuse_seen
+from kbnav.runs.journal import write_whole
+from kbnav.settings.model import Settings
 
 VECTORS = "vectors"
 """Folder of an SKB's vectors, beside the model that made them."""

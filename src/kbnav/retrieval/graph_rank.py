@@ -1,7 +1,7 @@
 """``graph-rank``: what a query names, followed along the relations that it speaks of, fused with text; asks no model.
 
 Names of nodes are found in the query, and the relation paths of the schema that its words may mean, as the offline
-policy finds them (``kbnav.models.offline.skb``). Every path is followed from every name at once, and a node counts the
+policy finds them (``kbnav.agents.offline.skb``). Every path is followed from every name at once, and a node counts the
 more the better the paths fit that lead to it, and the more names they lead from. Nodes reached are put in order by that
 and by how well their text fits the rest of the query; that ranking is fused with those of the whole query by BM25 and
 by vectors.
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from kbnav.answers import Ranking
+from kbnav.answers.tables import Ranking
 from kbnav.encoders import Vectors, encode_queries
 from kbnav.knowledge.skb.both import LSA_WEIGHT, WEIGHT
 from kbnav.knowledge.skb.fusion import relative_score_fusion
@@ -25,12 +25,12 @@ from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import in_small_letters
 from kbnav.knowledge.skb.parts import TextSearch, VectorSearch
+from kbnav.knowledge.skb.question_paths import Path, Paths, Step, leftover
+from kbnav.knowledge.skb.question_reading import Mention, Reading, read
 from kbnav.knowledge.skb.schema import LSA
-from kbnav.models.offline.skb.paths import Path, Paths, Step, leftover
-from kbnav.models.offline.skb.reading import Mention, Reading, read
 from kbnav.retrieval.common import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, told
-from kbnav.settings import Settings
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
 
 Scores = npt.NDArray[np.float64]
 """A score for each node, shape [nodes]."""

@@ -17,19 +17,19 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kbnav.answers import Ranking
+from kbnav.answers.tables import Ranking
 from kbnav.encoders import Vectors
 from kbnav.encoders.trained import Late as LateEncoder
+from kbnav.encoders.trained_card import check_schema, refuse_seen
 from kbnav.errors import DataError, UsageError
-from kbnav.journal import write_whole
 from kbnav.knowledge.skb.arrays import load
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.schema import Progress, no_progress
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.common import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, told
-from kbnav.trace import Trace
-from kbnav.trained import check_schema, refuse_seen
+from kbnav.runs.journal import write_whole
+from kbnav.runs.trace import Trace
 
 TOKENS = "tokens"
 """Folder of the vectors, beside the model that made them: pieces of some nodes each, and which they are."""

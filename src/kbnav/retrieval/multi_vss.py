@@ -9,16 +9,16 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from kbnav.answers import Ranking
-from kbnav.blobs import Blobs
+from kbnav.answers.tables import Ranking
 from kbnav.encoders import Encoder, Vectors
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import compact_text, get_doc_info, get_rel_info
 from kbnav.knowledge.skb.store import SKB
+from kbnav.models.reply_cache import Blobs
 from kbnav.retrieval.common import NO_PROMPTS, as_ranking, followed, numbers, told
 from kbnav.retrieval.vss import VSS, VSSOptions
-from kbnav.settings import Settings
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
 
 FILE = "chunk-vectors.sqlite"
 Aggregate = Literal["max", "mean", "mean3"]

@@ -11,19 +11,19 @@ from typing import Any
 
 from pydantic import Field
 
-from kbnav.answers import Ranking
+from kbnav.answers.tables import Ranking
 from kbnav.encoders import same
+from kbnav.encoders.trained_card import MODEL, Card
 from kbnav.errors import DataError, UsageError
-from kbnav.extras import missing
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.common import as_ranking, told
 from kbnav.retrieval.cross_candidates import Candidates
 from kbnav.retrieval.reranked import Reranked, RerankedOptions, by_score
 from kbnav.retrieval.subgraph import Batch, Builder, together
 from kbnav.retrieval.vss import document_vectors
-from kbnav.settings import Settings
-from kbnav.trace import Trace
-from kbnav.trained import MODEL, Card
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
+from kbnav.settings.plugins import missing
 
 WEIGHTS = "network.safetensors"
 

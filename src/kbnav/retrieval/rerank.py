@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
-from kbnav.answers import Ranking
+from kbnav.answers.tables import Ranking
 from kbnav.errors import StopRun
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import get_doc_info
@@ -17,8 +17,8 @@ from kbnav.prompts import prompt_hashes, render
 from kbnav.retrieval.base import Retriever
 from kbnav.retrieval.build import build_stage
 from kbnav.retrieval.common import ComposedOptions, as_ranking, followed, numbers, told, without_thought
-from kbnav.settings import Settings
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
 
 _NUMBER = r"(?<![\w.,])[-+]?(?:0,\d+|\d+(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?(?!\w|[.,]\d)"
 _VALUE = re.compile(rf"({_NUMBER})(?:\s*(?:/|out of)\s*({_NUMBER})|\s*(%))?", re.ASCII | re.IGNORECASE)

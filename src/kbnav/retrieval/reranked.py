@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from kbnav.encoders.trained_card import MODEL, Card, check_files, check_schema, read_card, refuse_seen
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.base import Retriever
 from kbnav.retrieval.common import ComposedOptions
 from kbnav.retrieval.cross_candidates import SYSTEMS, Candidates
-from kbnav.settings import Settings
-from kbnav.trained import MODEL, Card, check_files, check_schema, read_card, refuse_seen
+from kbnav.settings.model import Settings
 
 
 class RerankedOptions(ComposedOptions):

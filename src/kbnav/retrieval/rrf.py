@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from kbnav.answers import Ranking
+from kbnav.answers.tables import Ranking
 from kbnav.errors import FATAL, StopRun, UsageError
 from kbnav.knowledge.skb.fusion import RANK_CONSTANT, reciprocal_rank_fusion
 from kbnav.knowledge.skb.kb import SkbKB
@@ -17,8 +17,8 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import Retriever
 from kbnav.retrieval.build import build_stage
 from kbnav.retrieval.common import ComposedOptions, as_ranking, numbers, told
-from kbnav.settings import Settings
-from kbnav.trace import Observed, Trace
+from kbnav.runs.trace import Observed, Trace
+from kbnav.settings.model import Settings
 
 
 class RRFOptions(ComposedOptions):

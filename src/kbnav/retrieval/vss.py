@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kbnav.answers import Ranking
+from kbnav.answers.tables import Ranking
 from kbnav.encoders import Vectors, Windowed
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.parts import VectorSearch
 from kbnav.retrieval.common import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges, told
-from kbnav.settings import Settings
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
 
 
 class VSSOptions(RetrievalOptions):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kbnav.ranking_metrics import STARK_METRICS, ranking_scores, ranks_in_scores
+from kbnav.evaluation.metrics.ranking import STARK_METRICS, ranking_scores, ranks_in_scores
 from kbnav.retrieval.cross_model import Features, Scores
 from kbnav.training.data import Example
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kbnav.errors import UsageError
-from kbnav.extras import missing
-from kbnav.journal import write_whole
+from kbnav.evaluation.metrics.ranking import STARK_METRICS
 from kbnav.knowledge.skb.schema import Progress, no_progress
-from kbnav.ranking_metrics import STARK_METRICS
+from kbnav.runs.journal import write_whole
+from kbnav.settings.plugins import missing
 from kbnav.training.folder import CURVE
 
 if TYPE_CHECKING:

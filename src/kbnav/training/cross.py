@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kbnav.encoders.trained_card import Card, check_schema, read_card
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.retrieval.cross import shown
 from kbnav.retrieval.cross_candidates import SYSTEMS, Candidates
 from kbnav.retrieval.cross_model import Head, Scores, open_scorer
-from kbnav.trained import Card, check_schema, read_card
 from kbnav.training.batches import plain_trainer
 from kbnav.training.candidates import Listed, means, read_lists
 from kbnav.training.data import Split

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
+from kbnav.encoders.trained_card import Question, kept
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.rendering import indexed_text
 from kbnav.knowledge.skb.store import SKB
-from kbnav.trained import Question, kept
 
 _TEXTS_KEPT = 20_000
 

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast, get_args
 
+from kbnav.encoders.trained_card import Card
 from kbnav.errors import UsageError
-from kbnav.trained import Card
 from kbnav.training.batches import Row, answer_free
 from kbnav.training.course import Schedule
 from kbnav.training.data import Documents, Split, draw_pool

@@ -12,9 +12,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from kbnav.encoders.trained_card import CARD, MODEL, Card, digests
 from kbnav.errors import DataError, KbnavError, UsageError
-from kbnav.journal import write_whole
-from kbnav.trained import CARD, MODEL, Card, digests
+from kbnav.runs.journal import write_whole
 
 WORK = "training"
 """What a training that is not over keeps: its data and checkpoints. It is removed at the end."""

@@ -20,7 +20,7 @@ from kbnav.planning.training import Asked, made_from
 from kbnav.planning.training import examples as labelled
 from kbnav.retrieval.build import build_retriever
 from kbnav.retrieval.common import RetrievalOptions, candidate_ranges
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from kbnav.training.data import Documents, Example
 
 PATHS = "paths"

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kbnav.encoders.trained_card import Card
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.parts import VectorSearch
 from kbnav.knowledge.skb.schema import Progress
@@ -21,7 +22,6 @@ from kbnav.retrieval.cross_model import Scores
 from kbnav.retrieval.qagnn import WEIGHTS, tensors
 from kbnav.retrieval.subgraph import MOST_NODES, Builder, Subgraph, together
 from kbnav.retrieval.vss import document_vectors
-from kbnav.trained import Card
 from kbnav.training.candidates import Listed, means, read_lists
 from kbnav.training.data import Split
 from kbnav.training.models import weights_sha256

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kbnav.encoders.trained_card import Card, Kind
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.schema import Progress, no_progress
 from kbnav.planning.seq2seq_model import device_of, dtype_of
-from kbnav.settings import Settings
-from kbnav.trained import Card, Kind
+from kbnav.settings.model import Settings
 from kbnav.training.course import Ended, Listener, Schedule, arguments, last_checkpoint, quiet, require, run
 from kbnav.training.data import Split
 from kbnav.training.folder import Workshop, identity, versions

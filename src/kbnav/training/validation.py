@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kbnav.ranking_metrics import STARK_METRICS
+from kbnav.evaluation.metrics.ranking import STARK_METRICS
 from kbnav.training.data import Example
 
 _PLACES = 100

@@ -13,9 +13,9 @@ from kbnav.apps.bot.talk import Question
 from kbnav.apps.bot.wiki import Wiki
 from kbnav.apps.bot.wikitext import Style
 from kbnav.knowledge.service.http import HttpClient
-from kbnav.settings import Bot as Rules
-from kbnav.settings import Limits, Settings
-from kbnav.trajectory import Call, Outcome, Run, Step, Turn
+from kbnav.runs.trajectory import Call, Outcome, Run, Step, Turn
+from kbnav.settings.model import Bot as Rules
+from kbnav.settings.model import Limits, Settings
 from tests.apps.bot.mediawiki import BOT, BOT_PASSWORD, MediaWiki, Person
 
 TALK = f"User talk:{BOT}"

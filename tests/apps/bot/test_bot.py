@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from kbnav.answers import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.bot.talk import markers
 from kbnav.apps.bot.wiki import Page
 from kbnav.apps.bot.wikitext import Style

@@ -15,7 +15,7 @@ import pytest
 from kbnav.apps.bot.bot import Bot
 from kbnav.apps.bot.ledger import Ledger
 from kbnav.apps.bot.wikitext import Style
-from kbnav.settings import Bot as Rules
+from kbnav.settings.model import Bot as Rules
 from tests.apps.bot.parts import Answerer, connect
 
 ANN = "[[User:Ann|Ann]] ([[User talk:Ann|talk]]) 12:34, 1 January 2026 (UTC)"

@@ -10,11 +10,11 @@ from dataclasses import asdict, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbnav.answers import AnswerTable, Ranked, Ranking, Term
+from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
 from kbnav.apps.bot.wikitext import Style, edit_summary, escape, reply_text
 from kbnav.apps.bot.words import ENGLISH, WORDS, words_of
 from kbnav.knowledge.evidence import Evidence, Provenance
-from kbnav.trajectory import Call, Outcome, Run, Step
+from kbnav.runs.trajectory import Call, Outcome, Run, Step
 
 WD = "http://www.wikidata.org/entity/"
 TABLE = AnswerTable(

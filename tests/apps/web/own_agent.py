@@ -7,7 +7,7 @@ from dataclasses import replace
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.spinach import build_spinach
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 
 
 def build(kb: KnowledgeBase, settings: Settings) -> Agent:

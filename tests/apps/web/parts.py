@@ -22,7 +22,7 @@ from fastapi import FastAPI
 from kbnav.apps.web.connections import Deadlines
 from kbnav.apps.web.opening import PAUSE
 from kbnav.apps.web.server import make_app
-from kbnav.settings import Settings, Web
+from kbnav.settings.model import Settings, Web
 from tests.models.stub import Canned, ModelStub, completion
 
 MARIE = "Which elements were discovered by Marie Curie?"

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from kbnav.apps.web.security import checked
 from kbnav.errors import UsageError
-from kbnav.settings import Web
+from kbnav.settings.model import Web
 from tests.apps.web.parts import MARIE, Server, Visit, web_settings
 from tests.models.stub import ModelStub, failure
 

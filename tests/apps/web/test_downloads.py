@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pyoxigraph
 import pytest
 
-from kbnav.answers import AnswerTable, Ranked, Ranking, Term
+from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
 from kbnav.apps.web.downloads import Form, download, plain
 from kbnav.apps.web.results import Kept, result_of, table_result
 from tests.apps.web.test_results import integer, item, kept_of

@@ -16,7 +16,7 @@ import requests
 from kbnav.apps.web.database import open_sqlite
 from kbnav.apps.web.server import DATABASE
 from kbnav.apps.web.store import Store
-from kbnav.settings import Price
+from kbnav.settings.model import Price
 from tests.apps.web.parts import MARIE, Explorer, Server, Visit, until, web_settings
 
 

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kbnav.apps.web.logs import AsJson
 from kbnav.apps.web.metrics import SHARED, open_metrics
 from kbnav.errors import UsageError
-from kbnav.settings import Price, Web
+from kbnav.settings.model import Price, Web
 from tests.apps.web.parts import MARIE, Explorer, Server, Visit, until, web_settings
 from tests.models.stub import Canned
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
-from kbnav.systems import find
+from kbnav.settings.systems import find
 from tests.apps.web.parts import Explorer, Server, web_settings
 from tests.models.stub import silent_endpoint
 

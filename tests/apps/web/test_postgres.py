@@ -18,8 +18,8 @@ from langgraph.checkpoint.base import empty_checkpoint
 
 from kbnav.apps.web.database import PostgresDatabase
 from kbnav.apps.web.store import Store, StoredRun, unguessable
-from kbnav.postgres import Rows, Run, open_postgres
-from kbnav.session import postgres_sessions
+from kbnav.runs.database import Rows, Run, open_postgres
+from kbnav.sessions.session import postgres_sessions
 from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, until
 
 YEAR = 365 * 24 * 3600.0

@@ -13,7 +13,7 @@ from kbnav.apps.web.service import EXAMPLES
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
-from kbnav.settings import Checks
+from kbnav.settings.model import Checks
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.apps.web.test_page import MARIE, ask, wait_for_the_end
 from tests.knowledge.endpoint.conftest import COMPANY

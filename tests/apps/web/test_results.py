@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbnav.answers import AnswerTable, Ranked, Ranking, Term
+from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
 from kbnav.apps.web.pictures import charts, events, points
 from kbnav.apps.web.results import (
     MOST_ROWS,
@@ -25,7 +25,7 @@ from kbnav.apps.web.results import (
 )
 from kbnav.apps.web.service import served as offered
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 
 TRUE = Term("literal", "true", "http://www.w3.org/2001/XMLSchema#boolean")
 XSD = "http://www.w3.org/2001/XMLSchema#"

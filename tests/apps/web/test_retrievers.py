@@ -14,7 +14,7 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.programs.candidates import FirstStage
-from kbnav.settings import Price, Settings
+from kbnav.settings.model import Price, Settings
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.apps.web.test_page import open_steps
 from tests.models.stub import Canned, ModelStub, completion, silent_endpoint

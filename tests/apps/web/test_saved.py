@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.answers import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.web.database import open_sqlite
 from kbnav.apps.web.saved import SavedFiles, SavedRows
 from kbnav.apps.web.store import DAY, Store, StoredRun
-from kbnav.trajectory import Outcome, Run, save_run
+from kbnav.runs.trajectory import Outcome, Run, save_run
 
 
 def record(name: str) -> Run:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 
-from kbnav.answers import Ranking
+from kbnav.answers.tables import Ranking
 from kbnav.apps.web.routes.view import router
 from kbnav.apps.web.side import side_app
 from kbnav.errors import ServiceError
@@ -20,7 +20,7 @@ from kbnav.evaluation.following import Followed, Following
 from kbnav.evaluation.live import LIVE, under_way
 from kbnav.evaluation.runner import run_questions
 from kbnav.evaluation.systems import System, Tell
-from kbnav.trajectory import Attempt, Call, Step
+from kbnav.runs.trajectory import Attempt, Call, Step
 from tests.apps.web.parts import Served, until, web_settings
 from tests.apps.web.test_accessibility import faults, look  # noqa: F401 - a fixture
 from tests.evaluation.parts import run_of, saved_folder

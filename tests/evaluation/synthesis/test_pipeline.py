@@ -19,7 +19,7 @@ from kbnav.evaluation.synthesis.records import write_questions
 from kbnav.evaluation.synthesis.sampling import Sampler, Wanted
 from kbnav.evaluation.synthesis.wording import SHIPPED, Wording, load_wording
 from kbnav.knowledge.skb.store import SKB
-from kbnav.settings import Price, Settings
+from kbnav.settings.model import Price, Settings
 from tests.apps.parts import Cli
 from tests.evaluation.synthesis.parts import small_skb
 from tests.models.stub import Canned, ModelStub, completion, failure

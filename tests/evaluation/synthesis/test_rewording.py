@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kbnav.answers.language import singular
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.synthesis.generate import synthesize
@@ -16,7 +17,6 @@ from kbnav.evaluation.synthesis.rewording import FOLDER, Reworder, Rewording, lo
 from kbnav.evaluation.synthesis.sampling import Wanted
 from kbnav.evaluation.synthesis.wording import Wording, clauses_of, load_wording
 from kbnav.knowledge.skb.store import SKB
-from kbnav.language import singular
 from tests.apps.parts import Cli
 from tests.evaluation.synthesis.parts import small_skb
 

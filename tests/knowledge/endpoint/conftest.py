@@ -9,7 +9,7 @@ import pytest
 
 from kbnav.knowledge.endpoint.kb import EndpointKB
 from kbnav.knowledge.open import open_kb
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from tests.knowledge.endpoint.served import Served, serving
 
 COMPANY = Path(__file__).with_name("company.ttl").read_text(encoding="utf-8")

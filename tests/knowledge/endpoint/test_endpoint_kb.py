@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kbnav.errors import CredentialsError, QuerySyntaxError, UnknownId, UsageError
-from kbnav.knowledge.base import kb_kind
 from kbnav.knowledge.bundled import bundled_mirror
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
+from kbnav.settings.systems import kb_kind
 from tests.knowledge.endpoint.served import serving
 
 SUPPLIER = "<http://shop.example/data/s9>"

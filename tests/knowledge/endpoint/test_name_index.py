@@ -11,7 +11,7 @@ import pytest
 from kbnav.errors import DataError, QueryTimeout, UsageError
 from kbnav.knowledge.endpoint.index import INDEX, NODES, STATE, Paging, build, collect
 from kbnav.knowledge.open import open_kb
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
 from tests.knowledge.endpoint.served import serving
 

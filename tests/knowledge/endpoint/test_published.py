@@ -10,7 +10,7 @@ import pytest
 from kbnav.knowledge.base import ClassShape, Entity, PropertyProfile, ShapeProperty
 from kbnav.knowledge.endpoint.kb import EndpointKB
 from kbnav.knowledge.open import open_kb
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from kbnav.tools.endpoint import shape_text, uses_text
 from tests.knowledge.endpoint.served import Served, serving
 

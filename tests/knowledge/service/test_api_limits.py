@@ -15,9 +15,9 @@ from kbnav.knowledge.service.limits import Throttle
 from kbnav.knowledge.service.metering import Meter, metered
 from kbnav.knowledge.wikidata.kb import endpoints_of
 from kbnav.knowledge.wikidata.replies import read_api
-from kbnav.session import attempt
-from kbnav.settings import Budget, Limits, Settings
-from kbnav.trajectory import to_json
+from kbnav.runs.trajectory import to_json
+from kbnav.sessions.session import attempt
+from kbnav.settings.model import Budget, Limits, Settings
 from tests.knowledge.service.test_limits import Clock
 from tests.knowledge.wikidata.serving import Answer, serving
 

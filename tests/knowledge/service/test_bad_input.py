@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import BadResponse, CredentialsError, QueryRefused, QueryTimeout, ServiceError, StopRun, UsageError
 from kbnav.knowledge.service.cache import HttpCache
 from kbnav.knowledge.service.exchange import Reply
 from kbnav.knowledge.service.query_replies import read_query
 from kbnav.knowledge.wikidata.kb import endpoints_of
-from kbnav.settings import Settings, load_settings
+from kbnav.settings.model import Settings, load_settings
 from kbnav.tools.observation import Shown
 from kbnav.tools.show import table_text
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, in_turn, serving

@@ -16,7 +16,7 @@ from kbnav.knowledge.endpoint.search import containing
 from kbnav.knowledge.service.http import HttpClient
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.wikidata.services import QueryServices
-from kbnav.settings import Endpoints, Limits, Settings
+from kbnav.settings.model import Endpoints, Limits, Settings
 
 URLS: Mapping[str, str] = {
     "qlever": "https://qlever.example/api/shop",

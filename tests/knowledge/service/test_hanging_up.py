@@ -12,8 +12,8 @@ import pytest
 from kbnav.errors import Stopped
 from kbnav.knowledge.service.exchange import Request
 from kbnav.knowledge.service.http import HttpClient
-from kbnav.settings import Settings
-from kbnav.stopping import Brake
+from kbnav.models.cancellation import Brake
+from kbnav.settings.model import Settings
 
 
 class Quiet:

@@ -29,7 +29,7 @@ from kbnav.knowledge.service.limits import Throttle
 from kbnav.knowledge.service.replies import retry_after
 from kbnav.knowledge.wikidata.api import ActionApi
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from tests.dripping import dripping
 from tests.knowledge.wikidata.serving import ROWS, Answer, client, in_turn, serving
 

@@ -20,7 +20,7 @@ from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.serving import http
 from kbnav.knowledge.serving.http import Asked, Listening, Reply
 from kbnav.knowledge.serving.rdf import RdfServer
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 
 PREFIX = "@prefix : <http://example.org/> . @prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
 FILES = {

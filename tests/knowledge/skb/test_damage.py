@@ -15,7 +15,7 @@ from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.skb.damage import reading
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 
 
 @pytest.fixture

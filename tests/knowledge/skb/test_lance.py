@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbnav import systems
 from kbnav.errors import DataError, UnknownId, UsageError
 from kbnav.knowledge.bundled import bundled_skb
 from kbnav.knowledge.skb.build import Options, build
@@ -31,7 +30,8 @@ from kbnav.knowledge.skb.lance.update import update as lance_update
 from kbnav.knowledge.skb.maintenance import check, info, update
 from kbnav.knowledge.skb.opening import open_store
 from kbnav.knowledge.skb.store import SKB
-from kbnav.settings import Settings
+from kbnav.settings import systems
+from kbnav.settings.model import Settings
 
 QUESTION = "Which instrument made by somebody from Little Mew has a love letter hidden in it?"
 

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyoxigraph import Literal, NamedNode, Store, Variable
 
-from kbnav.answers import Term
+from kbnav.answers.tables import Term
 from kbnav.errors import QueryRefused, QuerySyntaxError, QueryTimeout, UnknownId
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from kbnav.agents.common.choice import build_agent
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import DataError, ServiceError, UsageError
 from kbnav.knowledge.bundled import bundled_skb
 from kbnav.knowledge.open import open_kb
@@ -21,8 +21,8 @@ from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.sparql_graph import SparqlGraph
 from kbnav.knowledge.skb.store import SKB
-from kbnav.session import attempt
-from kbnav.settings import Settings
+from kbnav.sessions.session import attempt
+from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
 from tests.knowledge.endpoint.served import Served, serving
 

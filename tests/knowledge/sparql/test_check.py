@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kbnav.errors import QueryRefused, QuerySyntaxError, TellModel
 from kbnav.knowledge.sparql.check import QueryForm, check
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 
 from . import real
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pyoxigraph as ox
 import pytest
 
-from kbnav.answers import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import QueryTimeout
 from kbnav.knowledge.sparql.diagnose import diagnose_empty, says_nothing
 from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES

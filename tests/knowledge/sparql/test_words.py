@@ -7,7 +7,7 @@ import string
 
 import pytest
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.sparql.prefixes import entity_ids
 from kbnav.knowledge.sparql.tokens import tokenize

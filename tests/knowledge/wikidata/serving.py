@@ -16,7 +16,7 @@ from kbnav.knowledge.service.cache import HttpCache
 from kbnav.knowledge.service.http import HttpClient
 from kbnav.knowledge.service.limits import Throttle
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
-from kbnav.settings import Limits, Settings
+from kbnav.settings.model import Limits, Settings
 
 JSON = "application/json; charset=utf-8"
 ROWS = "application/sparql-results+json"

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbnav.answers import Term
+from kbnav.answers.tables import Term
 from kbnav.errors import BadResponse, UnknownId
 from kbnav.knowledge.base import Entity
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY

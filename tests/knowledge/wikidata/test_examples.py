@@ -9,7 +9,7 @@ import pytest
 from kbnav.errors import BadResponse
 from kbnav.knowledge.wikidata.kb import WikidataKB
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, serving
 
 ENTITY = "http://www.wikidata.org/entity/"

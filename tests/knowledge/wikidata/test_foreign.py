@@ -10,7 +10,7 @@ import pytest
 
 from kbnav.agents.common.choice import build_agent
 from kbnav.agents.spinach import spinach_with
-from kbnav.answers import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.web.service import served as offer
 from kbnav.errors import UnknownId, UsageError
 from kbnav.knowledge.base import Profiled
@@ -23,8 +23,8 @@ from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.site import learn, rdf_prefixes, siteinfo
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.session import attempt
-from kbnav.settings import Settings, Wikibase
+from kbnav.sessions.session import attempt
+from kbnav.settings.model import Settings, Wikibase
 from kbnav.tools.observation import Shown
 from kbnav.tools.show import table_text
 from tests.knowledge.wikidata.foreign import BASE, build_foreign, foreign_triples

@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kbnav.answers import Term
+from kbnav.answers.tables import Term
 from kbnav.errors import QueryRefused, QuerySyntaxError, UnknownId
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 
 MIRROR = "http://127.0.0.1:7878"
 ENTITY = "http://www.wikidata.org/entity/"

@@ -6,7 +6,7 @@ import json
 
 import pyoxigraph as ox
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity, Profiled
 from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
 from kbnav.knowledge.wikidata.profiles import property_profile

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import CredentialsError
 from kbnav.knowledge.base import Entity
 from kbnav.knowledge.wikidata.namesakes import told_apart

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbnav.answers import Ranked, Ranking
+from kbnav.answers.tables import Ranked, Ranking
 from kbnav.encoders import Vectors, normalised
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
@@ -18,7 +18,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.trace import Observed, Trace
+from kbnav.runs.trace import Observed, Trace
 
 QUERY = "Which guitar by Ann Reed has a storm letter?"
 

@@ -25,7 +25,7 @@ from kbnav.retrieval.expand.expansion import ExpandedRetriever
 from kbnav.retrieval.expand.hyde import HyDE
 from kbnav.retrieval.expand.prf import PRF
 from kbnav.retrieval.expand.rar import RAR
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 from tests.retrieval.expand.conftest import QUERY, Listening, Script
 
 Said = Callable[[Trace, str], list[str]]

@@ -15,7 +15,7 @@ from kbnav.models.calls import ModelCalls
 from kbnav.retrieval.expand.agr import AGR
 from kbnav.retrieval.expand.kar import KAR
 from kbnav.retrieval.expand.similarity import similarity_for
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 from tests.retrieval.expand.conftest import QUERY, Listening
 
 DOWN = ServiceError("overloaded")

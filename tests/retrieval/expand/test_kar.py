@@ -27,9 +27,9 @@ from kbnav.retrieval.expand.kar import KAR
 from kbnav.retrieval.expand.neighbours import Surroundings
 from kbnav.retrieval.expand.similarity import Meaning, Words, similarity_for
 from kbnav.retrieval.vss import VSS
-from kbnav.settings import Settings
-from kbnav.trace import Trace
-from kbnav.trajectory import save_run
+from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import save_run
+from kbnav.settings.model import Settings
 from tests.models.stub import Canned, ModelStub, completion, failure
 from tests.retrieval.expand.conftest import QUERY, CountingEncoder, Listening, Script
 from tests.retrieval.expand.test_expansion import LARK, STRUCTURES, WREN

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from kbnav.answers.language import question_language
 from kbnav.apps.bot.ledger import Entry, Ledger, Status
 from kbnav.apps.bot.talk import (
     Question,
@@ -28,10 +29,9 @@ from kbnav.apps.bot.wikitext import Style, apology, edit_summary, question_text,
 from kbnav.apps.bot.words import words_of
 from kbnav.errors import FATAL, ServiceError, StopRun
 from kbnav.knowledge.evidence import Provenance
-from kbnav.language import question_language
-from kbnav.meanings import OtherAnswer
-from kbnav.settings import Bot as Rules
-from kbnav.trajectory import Run, Turn
+from kbnav.runs.trajectory import Run, Turn
+from kbnav.sessions.disambiguation import OtherAnswer
+from kbnav.settings.model import Bot as Rules
 
 TRIES = 8
 """How often an answer is tried before the bot says that it failed; with the default poll, within two hours."""

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from kbnav.apps.bot.talk import Question
 from kbnav.errors import UsageError
-from kbnav.private import private_file
+from kbnav.runs.journal import private_file
 
 Status = Literal["seen", "answered", "posted", "shown", "gone", "refused", "old"]
 """``seen``: to be answered; ``answered``: the reply is kept and to be posted; the others are ends.

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from kbnav.answers import AnswerTable, Cell
+from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.apps.absence_words import absence_text
 from kbnav.apps.bot.words import ENGLISH, Words
 from kbnav.apps.evidence import answer_table, closing_lines, row_lines
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.prefixes import entity_page
 from kbnav.knowledge.sparql.present import page_for, query_link
-from kbnav.meanings import OtherAnswer, named
+from kbnav.runs.trajectory import Run
+from kbnav.sessions.disambiguation import OtherAnswer, named
 from kbnav.tools.show import cell_text
-from kbnav.trajectory import Run
 
 ROWS = 10
 """Rows of a result that a reply shows."""

@@ -57,7 +57,7 @@ def power(
 
 
 def _effect(questions: int, share: float, alpha: float, power: float) -> float | None:
-    from kbnav.statistics import minimum_detectable_effect
+    from kbnav.evaluation.metrics.statistics import minimum_detectable_effect
 
     return minimum_detectable_effect(questions, share, alpha=alpha, power=power)
 
@@ -141,7 +141,7 @@ def threads(
     from kbnav.apps.bot.talk import sections
     from kbnav.errors import UsageError
     from kbnav.evaluation.conversations import conversation_lengths, markdown
-    from kbnav.trajectory import to_json
+    from kbnav.runs.trajectory import to_json
 
     pages = sorted(path for path in folder.glob("**/*") if path.suffix in (".txt", ".wiki", ".wikitext"))
     if not pages:

@@ -17,7 +17,7 @@ from kbnav.apps.cli import completion
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
-    from kbnav.settings import Settings
+    from kbnav.settings.model import Settings
 
 R = TypeVar("R")
 
@@ -149,7 +149,7 @@ class AskedOf(Asked):
     @property
     def options(self) -> dict[str, Any] | None:
         """What ``--set`` was given; None leaves the settings' own."""
-        from kbnav.options import parse_set
+        from kbnav.settings.options import parse_set
 
         return parse_set(self.chosen) if self.chosen else None
 
@@ -216,8 +216,8 @@ class DatasetGiven:
 
 def load(**overrides: object) -> Settings:
     """The settings, read when a command needs them."""
-    from kbnav.setting_sources import misspelled_variables
-    from kbnav.settings import load_settings
+    from kbnav.settings.model import load_settings
+    from kbnav.settings.sources import misspelled_variables
 
     for line in misspelled_variables():
         print(f"kbnav: {line}", file=sys.stderr)

@@ -12,7 +12,7 @@ from kbnav.apps.cli.arguments import AskedWithout, JsonOption, load
 from kbnav.apps.cli.terminal import ended_by_ctrl_c, print_outcome, say_baseline, say_error
 
 if TYPE_CHECKING:
-    from kbnav.trajectory import Run, Turn
+    from kbnav.runs.trajectory import Run, Turn
 
 
 def ask(
@@ -35,8 +35,8 @@ def ask(
     """Ask one question; thoughts, actions and observations are shown as they happen."""
     from rich.console import Console
 
+    from kbnav.answers.question import checked_question
     from kbnav.models.chat import check_key
-    from kbnav.question import checked_question
 
     if as_json and as_csv:
         raise typer.BadParameter("give --json or --csv, not both")
@@ -50,8 +50,8 @@ def ask(
     from kbnav.apps.cli.progress import Progress
     from kbnav.apps.console import printable
     from kbnav.knowledge.open import open_kb
-    from kbnav.run_evidence import run_evidence
-    from kbnav.session import ask as ask_agent
+    from kbnav.sessions.evidence import run_evidence
+    from kbnav.sessions.session import ask as ask_agent
 
     console = Console(stderr=as_json or as_csv)
     with open_kb(settings) as base, ended_by_ctrl_c() as brake:
@@ -69,8 +69,8 @@ def ask(
 def _last_run() -> Run:
     """The last that was asked; what kbnav retrieve ranked is no answer. Raises UsageError where there is none."""
     from kbnav.errors import UsageError
-    from kbnav.saved_runs import load_runs, saved_runs
-    from kbnav.systems import kind_of
+    from kbnav.runs.saved import load_runs, saved_runs
+    from kbnav.settings.systems import kind_of
 
     def ranked(run: Run) -> bool:
         # Of a builder that does not say what it builds, or is gone, the run tells: a ranking is in no language.
@@ -85,7 +85,7 @@ def _last_run() -> Run:
 
 def _as_before(of: AskedWithout, earlier: Run) -> AskedWithout:
     """The same knowledge base, model and system as before, where no other is named."""
-    from kbnav.settings import SEPARATOR
+    from kbnav.settings.model import SEPARATOR
 
     before = earlier.settings
     return replace(
@@ -99,7 +99,7 @@ def _as_before(of: AskedWithout, earlier: Run) -> AskedWithout:
 
 def _history(earlier: Run | None) -> list[Turn]:
     """What was asked and found before, as a chat has it."""
-    from kbnav.trajectory import Turn
+    from kbnav.runs.trajectory import Turn
 
     if earlier is None:
         return []

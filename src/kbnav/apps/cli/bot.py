@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from kbnav.apps.bot.wiki import Wiki
     from kbnav.apps.bot.wikitext import Style
     from kbnav.knowledge.evidence import Provenance
-    from kbnav.meanings import OtherAnswer
-    from kbnav.settings import Settings
-    from kbnav.trajectory import Run
+    from kbnav.runs.trajectory import Run
+    from kbnav.sessions.disambiguation import OtherAnswer
+    from kbnav.settings.model import Settings
 
 app = Commands("Answer questions on the talk pages of a wiki.")
 
@@ -86,12 +86,12 @@ def replay(
     """Answer a question again, and print the run and the reply's wikitext; nothing is posted or remembered."""
     from rich.console import Console
 
+    from kbnav.answers.language import question_language
     from kbnav.apps.bot.bot import LANGUAGE, turns
     from kbnav.apps.bot.talk import marker
     from kbnav.apps.bot.wikitext import question_text, reply_text
     from kbnav.apps.bot.words import words_of
     from kbnav.apps.console import answer_record, print_run
-    from kbnav.language import question_language
 
     settings = of.settings()
     with _ledger(settings, edit=not dry, alone=False) as ledger:
@@ -148,9 +148,9 @@ def _asking(settings: Settings, system: str) -> Iterator[tuple[Answer, Evidence,
     from kbnav.agents.common.choice import build_agent
     from kbnav.apps.bot.wikitext import ROWS
     from kbnav.knowledge.open import open_kb
-    from kbnav.meanings import other_answers
-    from kbnav.run_evidence import run_evidence
-    from kbnav.session import ask
+    from kbnav.sessions.disambiguation import other_answers
+    from kbnav.sessions.evidence import run_evidence
+    from kbnav.sessions.session import ask
 
     with open_kb(settings) as base:
         agent = build_agent(base, settings, system)
@@ -208,7 +208,7 @@ def _ledger(settings: Settings, *, edit: bool, alone: bool = True) -> Iterator[L
 
 def _find_run(settings: Settings, name: str) -> Run | None:
     """A saved run by its id; None where it was deleted."""
-    from kbnav.trajectory import load_run
+    from kbnav.runs.trajectory import load_run
 
     path = Path(settings.home / "runs" / f"{name}.json")
     return load_run(path) if name and path.is_file() else None

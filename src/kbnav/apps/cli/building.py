@@ -52,7 +52,7 @@ class Builders:
         from functools import partial
 
         from kbnav.knowledge.skb.on_ray import on_ray, one_thread
-        from kbnav.settings import load_settings
+        from kbnav.settings.model import load_settings
 
         settings = load_settings(base_url=base_url)
         load = partial(one_thread, base_url=settings.base_url, api_key=settings.api_key.get_secret_value())

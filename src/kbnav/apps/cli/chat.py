@@ -18,10 +18,10 @@ from kbnav.apps.cli.terminal import ended_by_ctrl_c, print_outcome, say_baseline
 if TYPE_CHECKING:
     from kbnav.agents.common.agent import Agent
     from kbnav.apps.cli.progress import Progress
-    from kbnav.session import Chat
-    from kbnav.settings import Settings
-    from kbnav.stopping import Brake
-    from kbnav.trajectory import Run
+    from kbnav.models.cancellation import Brake
+    from kbnav.runs.trajectory import Run
+    from kbnav.sessions.session import Chat
+    from kbnav.settings.model import Settings
 
 
 def chat(
@@ -36,8 +36,8 @@ def chat(
     A session is saved after every step; --session goes on with it, also after a kill.
     """
     from kbnav.errors import UsageError
-    from kbnav.session import sqlite_sessions
-    from kbnav.trajectory import new_id
+    from kbnav.runs.trajectory import new_id
+    from kbnav.sessions.session import sqlite_sessions
 
     settings = of.settings()
     with ExitStack() as stack:
@@ -89,7 +89,7 @@ class Conversation:
         from kbnav.agents.common.choice import build_agent
         from kbnav.knowledge.open import open_kb
         from kbnav.models.chat import check_key
-        from kbnav.session import Chat
+        from kbnav.sessions.session import Chat
 
         check_key(settings)
         with ExitStack() as opened:
@@ -173,7 +173,7 @@ class Conversation:
 
     def _tell(self, run: Run) -> None:
         """The answer; where a name means several things, also theirs, or a question back, as the settings have it."""
-        from kbnav.meanings import named, other_answers
+        from kbnav.sessions.disambiguation import named, other_answers
 
         way = self.settings.ask_back
         others = other_answers(run, self.agent.kb) if way != "never" else []

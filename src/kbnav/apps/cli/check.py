@@ -19,10 +19,10 @@ def check(kb: KbOption = None, as_json: JsonOption = False) -> None:
     """
     from kbnav.apps.console import printable
     from kbnav.errors import UsageError
-    from kbnav.knowledge.base import kb_kind
     from kbnav.knowledge.checking import broken, check_kb, in_short
     from kbnav.knowledge.open import open_kb
-    from kbnav.settings import kb_names
+    from kbnav.settings.model import kb_names
+    from kbnav.settings.systems import kb_kind
 
     settings = load(kb=kb)
     if len(kb_names(settings.kb)) > 1:

@@ -54,7 +54,7 @@ def kbs(incomplete: str) -> list[str]:
 
 def system_names(incomplete: str) -> list[str]:
     """Names of systems."""
-    from kbnav.systems import systems
+    from kbnav.settings.systems import systems
 
     return [entry.name for entry in systems() if entry.name.startswith(incomplete)]
 
@@ -71,8 +71,8 @@ def datasets(incomplete: str) -> list[str]:
 
 def saved(incomplete: str) -> list[str]:
     """Ids of saved runs, the newest first."""
-    from kbnav.saved_runs import saved_runs
-    from kbnav.settings import load_settings
+    from kbnav.runs.saved import saved_runs
+    from kbnav.settings.model import load_settings
 
     ids = [path.stem for path in reversed(saved_runs(load_settings().home / "runs"))]
     return [name for name in ("last", *ids) if name.startswith(incomplete)][:20]

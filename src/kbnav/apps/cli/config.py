@@ -18,8 +18,8 @@ def config(
 ) -> None:
     """Print every setting, its value, and whether that comes from a variable, from kbnav.toml or from nowhere."""
     from kbnav.errors import UsageError
-    from kbnav.setting_sources import explained
-    from kbnav.suggest import did_you_mean
+    from kbnav.settings.plugins import did_you_mean
+    from kbnav.settings.sources import explained
 
     found = explained(load())
     known = dict.fromkeys(part for one in found for part in (one.name.rpartition(".")[0] or one.name, one.name))

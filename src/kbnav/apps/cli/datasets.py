@@ -33,7 +33,7 @@ def dataset_stats(
     """Complexity and variety of a dataset's gold queries, and lengths of its questions and answers."""
     from kbnav.evaluation.dataset_stats import dataset_statistics, markdown
     from kbnav.evaluation.evaluate import find_dataset
-    from kbnav.trajectory import to_json
+    from kbnav.runs.trajectory import to_json
 
     folder = load(data=data).data
     loaded = [find_dataset(name, folder) for name in datasets]
@@ -63,7 +63,7 @@ def dataset_words(
     """Entropy and type-token ratio of any text; texts of different length compare at the same --tokens only."""
     from kbnav.evaluation.dataset_stats import word_statistics, words_markdown
     from kbnav.evaluation.evaluate import find_dataset
-    from kbnav.trajectory import to_json
+    from kbnav.runs.trajectory import to_json
 
     folder = load(data=data).data
     found = []
@@ -90,7 +90,7 @@ def dataset_list(data: DataOption = None, as_json: JsonOption = False) -> None:
     from kbnav.evaluation.datasets import ALIASES, FORMATS, NAMES, SOURCES
     from kbnav.evaluation.datasets.load import GROUP, missing_file
     from kbnav.evaluation.datasets.origins import ORIGINS, PAGES
-    from kbnav.plugins import origin, points
+    from kbnav.settings.plugins import origin, points
 
     folder = load(data=data).data
     known = {

@@ -41,7 +41,7 @@ def index(
     from kbnav import encoders
     from kbnav.knowledge.endpoint.index import PAGES, Paging, build, collect
     from kbnav.knowledge.open import open_endpoint
-    from kbnav.settings import SparqlSource
+    from kbnav.settings.model import SparqlSource
 
     console = Console(stderr=True)
     settings = load()

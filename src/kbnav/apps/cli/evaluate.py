@@ -28,7 +28,7 @@ from kbnav.apps.cli.terminal import from_csv, print_json
 if TYPE_CHECKING:
     from kbnav.evaluation.evaluate import Build, Plan
     from kbnav.evaluation.runner import Ended
-    from kbnav.settings import Settings
+    from kbnav.settings.model import Settings
 
 JobsOption = Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=256, help="Questions under way at once.")]
 OnlyOption = Annotated[
@@ -200,8 +200,8 @@ def sweep(
     """
     from kbnav.errors import UsageError
     from kbnav.evaluation.sweep import folders, line, markdown, row, to_csv, variants
-    from kbnav.journal import write_whole
-    from kbnav.systems import find
+    from kbnav.runs.journal import write_whole
+    from kbnav.settings.systems import find
 
     if not of.system:
         raise UsageError("say whose options are varied, as in --system pasemiqa (see kbnav systems)")

@@ -12,7 +12,7 @@ from kbnav.apps.cli.help import Commands
 from kbnav.apps.cli.terminal import print_json
 
 if TYPE_CHECKING:
-    from kbnav.notes import Notes
+    from kbnav.tools.notes import Notes
 
 OutOption = Annotated[Path, typer.Option("--out", metavar="FILE", help="TOML file for what was found.")]
 app = Commands("Notes and solved examples from runs with gold answers or opinions, and whether they help.")
@@ -31,7 +31,7 @@ def explore(
     from kbnav.apps.console import printable
     from kbnav.knowledge.exploring import Explorer
     from kbnav.knowledge.open import open_kb
-    from kbnav.notes import write_notes
+    from kbnav.tools.notes import write_notes
 
     settings = load(kb=kb)
     with open_kb(settings) as opened:
@@ -56,7 +56,7 @@ def runs(
     """Propose examples from right answers, and notes from mistakes that several questions share."""
     from kbnav.evaluation.learning import learn_opinions, learn_run
     from kbnav.evaluation.records import read_saved_run
-    from kbnav.notes import Notes, write_notes
+    from kbnav.tools.notes import Notes, write_notes
 
     made = _today()
     found = [
@@ -78,7 +78,7 @@ def accept(
     """Keep notes that do not make other questions worse, and switch them off where they do; the file says why."""
     from kbnav.evaluation.learning import accepted
     from kbnav.evaluation.records import read_saved_run
-    from kbnav.notes import read_notes, write_notes
+    from kbnav.tools.notes import read_notes, write_notes
 
     found, said = accepted(read_notes([file]), read_saved_run(without), read_saved_run(run), _today())
     write_notes(found, file)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from kbnav.apps.cli.arguments import BaseUrlOption, JsonOption, load
 
 if TYPE_CHECKING:
-    from kbnav.settings import Settings
+    from kbnav.settings.model import Settings
 
 
 def models(base_url: BaseUrlOption = None, as_json: JsonOption = False) -> None:
     """List what --model may name: what needs no key, and what the endpoint offers."""
-    from kbnav.settings import OFFLINE
+    from kbnav.settings.model import OFFLINE
 
     settings = load(base_url=base_url)
     found: list[dict[str, Any]] = [

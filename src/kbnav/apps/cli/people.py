@@ -40,7 +40,7 @@ def collect(
     from kbnav.apps.web.side import side_app
     from kbnav.errors import UsageError
     from kbnav.evaluation.people.collecting import open_collection
-    from kbnav.knowledge.base import kb_kind
+    from kbnav.settings.systems import kb_kind
 
     settings = at(load(kb=kb, model="offline"), host, port)
     settings = settings.model_copy(update={"web": settings.web.model_copy(update={"kbs": (kb,), "models": ()})})

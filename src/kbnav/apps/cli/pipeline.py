@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kbnav.evaluation.synthesis.sampling import Wanted
     from kbnav.evaluation.synthesis.wording import Wording
     from kbnav.knowledge.skb.store import SKB
-    from kbnav.settings import Settings
+    from kbnav.settings.model import Settings
 
 
 @dataclass(frozen=True)

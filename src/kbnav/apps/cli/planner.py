@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbnav.planning.evaluate import PlanScores
     from kbnav.planning.seq2seq_training import Epoch, Schedule
     from kbnav.planning.training import Asked
-    from kbnav.settings import Settings
+    from kbnav.settings.model import Settings
 
 app = Commands("Train and judge what plans the relation paths of a question.")
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kbnav.programs.retriever import AgentRetriever
     from kbnav.programs.steps import Step
     from kbnav.programs.trials import TrainingQuery
-    from kbnav.settings import Settings
+    from kbnav.settings.model import Settings
 
 app = Commands("Programs that rank nodes: written by a model, improved on questions, frozen (agent-retriever).")
 
@@ -188,11 +188,11 @@ def train(
     """
     from kbnav.apps.eval_console import stop_on_signals
     from kbnav.evaluation.runner import Limits, check_limits
+    from kbnav.models.cancellation import braking
     from kbnav.models.prices import known_prices
     from kbnav.programs.build import Wanted, train_programs
     from kbnav.programs.train import STOPPED
-    from kbnav.settings import OFFLINE
-    from kbnav.stopping import braking
+    from kbnav.settings.model import OFFLINE
 
     settings = load(kb=kb, data=learned.data, model=learned.model, base_url=learned.base_url)
     wanted = Wanted(
@@ -241,7 +241,7 @@ def show(
     found = read_frozen(folder)
     chosen = [one for one in found.groups if group in (None, one.record.id)]
     if curve or plots:
-        from kbnav.evaluation.program_curve import write_curve, write_curve_plot
+        from kbnav.programs.evaluate import write_curve, write_curve_plot
 
         if curve:
             write_curve(folder, curve)
@@ -279,7 +279,7 @@ def evaluate(
 
     The p-values are those of a paired test by MRR.
     """
-    from kbnav.evaluation.program_scores import score_programs
+    from kbnav.programs.evaluate import score_programs
     from kbnav.programs.retriever import AgentRetrieverOptions, build_agent_retriever
 
     settings = load(kb=kb, data=data, model=model, base_url=base_url)
@@ -299,7 +299,7 @@ def evaluate(
 
 def _case(kb: SkbKB, settings: Settings, built: AgentRetriever, asked: Sequence[TrainingQuery], case: str) -> str:
     from kbnav.errors import UsageError
-    from kbnav.evaluation.program_case import case_study
+    from kbnav.programs.evaluate import case_study
 
     found = next((one for one in asked if one.id == case), None)
     if found is None:

@@ -12,8 +12,8 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from kbnav.apps.console import call_lines, drop_line, observation_lines, printable, short_arguments
-from kbnav.settings import OFFLINE
-from kbnav.trajectory import Call
+from kbnav.runs.trajectory import Call
+from kbnav.settings.model import OFFLINE
 
 if TYPE_CHECKING:
     from kbnav.agents.machine import Event

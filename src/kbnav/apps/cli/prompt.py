@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from kbnav.private import private_file
+from kbnav.runs.journal import private_file
 
 _KEPT = 1000
 """Lines of history that are kept."""

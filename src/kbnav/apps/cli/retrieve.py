@@ -12,9 +12,9 @@ import typer
 from kbnav.apps.cli.arguments import BaseUrlOption, JsonOption, KbOption, ModelOption, SetOption, load
 
 if TYPE_CHECKING:
-    from kbnav.answers import Ranking
+    from kbnav.answers.tables import Ranking
     from kbnav.knowledge.skb.store import SKB
-    from kbnav.trajectory import Run
+    from kbnav.runs.trajectory import Run
 
 _LINE = 160
 """Characters of a document that are printed."""
@@ -41,16 +41,16 @@ def retrieve(
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
 ) -> None:
     """Rank the nodes of an SKB for a query; the run is saved, and kbnav show prints what was done on the way."""
-    from kbnav import systems
     from kbnav.apps.cli.terminal import say_error
     from kbnav.errors import UsageError
     from kbnav.knowledge.open import open_kb
     from kbnav.knowledge.skb.kb import as_skb
     from kbnav.models.standin import NAME as STANDIN
-    from kbnav.options import parse_set
     from kbnav.retrieval.attempt import attempt
     from kbnav.retrieval.build import build_retriever
-    from kbnav.trajectory import save_run
+    from kbnav.runs.trajectory import save_run
+    from kbnav.settings import systems
+    from kbnav.settings.options import parse_set
 
     if as_json and as_csv:
         raise typer.BadParameter("give --json or --csv, not both")
@@ -86,7 +86,7 @@ def _failed(run: Run) -> Iterator[str]:
 
 
 def _print(run: Run, skb: SKB, as_json: bool, as_csv: bool) -> None:
-    from kbnav.answers import Ranking
+    from kbnav.answers.tables import Ranking
 
     ranking = run.outcome.ranking or Ranking()
     if as_csv:

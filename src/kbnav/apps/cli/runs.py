@@ -13,8 +13,8 @@ from kbnav.apps.cli import completion
 from kbnav.apps.cli.arguments import JsonOption, load
 
 if TYPE_CHECKING:
-    from kbnav.settings import Settings
-    from kbnav.trajectory import Run
+    from kbnav.runs.trajectory import Run
+    from kbnav.settings.model import Settings
 
 
 def show(
@@ -32,7 +32,7 @@ def show(
     from rich.console import Console
 
     from kbnav.apps.console import print_run
-    from kbnav.trajectory import to_json
+    from kbnav.runs.trajectory import to_json
 
     settings = load()
     saved = _found(run, settings)
@@ -45,8 +45,8 @@ def show(
 def _found(name: str, settings: Settings) -> Run:
     """The run that a file holds, or, by its whole id, the database that servers share. Raises UsageError."""
     from kbnav.errors import UsageError
-    from kbnav.saved_runs import find_run
-    from kbnav.trajectory import load_run
+    from kbnav.runs.saved import find_run
+    from kbnav.runs.trajectory import load_run
 
     try:
         return load_run(find_run(name, settings.home / "runs"))
@@ -82,7 +82,7 @@ def export(
     """Write a saved run to a file that can be passed on: a page that fetches nothing, or a description for programs."""
     from kbnav.apps.cli.transcript import write_transcript
     from kbnav.knowledge.open import open_kb
-    from kbnav.run_evidence import run_evidence
+    from kbnav.sessions.evidence import run_evidence
 
     settings = load()
     saved = _found(run, settings)
@@ -103,7 +103,7 @@ def cite(
 ) -> None:
     """Say how to cite a saved answer: question, knowledge base and its state, system, versions, date and query."""
     from kbnav.apps.console import printable
-    from kbnav.citation import asked_with, bibtex, citation, knowledge_base, link_of
+    from kbnav.sessions.citation import asked_with, bibtex, citation, knowledge_base, link_of
 
     settings = load()
     saved = _found(run, settings)
@@ -134,7 +134,7 @@ def runs(
 
     from kbnav.apps.cli.terminal import say_error
     from kbnav.apps.console import print_runs, run_line
-    from kbnav.saved_runs import load_runs, saved_runs
+    from kbnav.runs.saved import load_runs, saved_runs
 
     found = load_runs(saved_runs(load().home / "runs")[-limit:], say_error)
     if as_json:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kbnav.evaluation.records import SavedRun
     from kbnav.evaluation.report import Report
     from kbnav.evaluation.report.side_by_side import Grouped
-    from kbnav.trajectory import Run
+    from kbnav.runs.trajectory import Run
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
 
@@ -63,7 +63,7 @@ def score(
     from kbnav.evaluation.evaluate import score_folder
     from kbnav.evaluation.labelled import by_labels
     from kbnav.evaluation.records import read_saved_run
-    from kbnav.trajectory import to_json
+    from kbnav.runs.trajectory import to_json
 
     run = read_saved_run(folder)
     if copy:
@@ -101,7 +101,7 @@ def compare(a: RunArgument, b: RunArgument, as_json: JsonOption = False) -> None
     if as_json:
         from kbnav.evaluation.records import read_saved_run
         from kbnav.evaluation.scoring import compare_runs
-        from kbnav.trajectory import to_json
+        from kbnav.runs.trajectory import to_json
 
         print(to_json(compare_runs(read_saved_run(a), read_saved_run(b))))
     else:
@@ -165,7 +165,7 @@ def report(
 ) -> None:
     """Report on runs: scores, kinds of questions, actions, tokens, cost, classes of errors, every question."""
     from kbnav.evaluation import report as reports
-    from kbnav.journal import write_whole
+    from kbnav.runs.journal import write_whole
 
     if evidence and not html:
         raise typer.BadParameter("--evidence goes with --html")
@@ -195,7 +195,7 @@ def _html(found: Report, by: Sequence[Grouped], evidence: str | None) -> str:
     from kbnav.apps.evidence import answer_table, evidence_lines
     from kbnav.evaluation import report as reports
     from kbnav.knowledge.open import open_kb
-    from kbnav.run_evidence import run_evidence
+    from kbnav.sessions.evidence import run_evidence
 
     if not evidence:
         return reports.html_report(found, by=by)
@@ -218,7 +218,7 @@ def replay(
     from kbnav.evaluation.evaluate import score_folder
     from kbnav.evaluation.records import read_saved_run
     from kbnav.evaluation.replay import replay_run
-    from kbnav.trajectory import to_json
+    from kbnav.runs.trajectory import to_json
 
     replay_run(source, out)
     scores = score_folder(out)

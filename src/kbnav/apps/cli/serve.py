@@ -40,7 +40,7 @@ def serve(
     """Serve the chat page, its APIs and their description until interrupted (docs/serve.md)."""
     from kbnav.apps.web.server import serve as serve_web
     from kbnav.evaluation.ablate import leave_out
-    from kbnav.options import parse_set
+    from kbnav.settings.options import parse_set
 
     if chosen and len(system or ()) != 1:
         raise UsageError("--set is for one system: name it with --system")

@@ -345,7 +345,7 @@ def _opened(skb: str, version: int | None = None) -> Store:
 
 
 def _home() -> Path:
-    from kbnav.settings import load_settings
+    from kbnav.settings.model import load_settings
 
     return load_settings().home
 
@@ -353,7 +353,7 @@ def _home() -> Path:
 def _encoder(name: str, console: Console, base_url: str | None) -> Encoder | None:
     """The encoder of a name; None for lsa, which is fitted on the texts, and for none."""
     from kbnav import encoders
-    from kbnav.settings import load_settings
+    from kbnav.settings.model import load_settings
 
     if not name:
         return encoders.default(lambda line: console.print(line, style="dim", highlight=False, markup=False))

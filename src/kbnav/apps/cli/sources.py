@@ -50,7 +50,7 @@ def source_of(
     """The input that the options name. Raises UsageError where they do not go together."""
     from kbnav.errors import UsageError
     from kbnav.knowledge.skb.importers.rdf import RdfSource
-    from kbnav.settings import load_settings
+    from kbnav.settings.model import load_settings
 
     memory = int(load_settings().limits.import_memory * (1 << 30))
     if label_properties and kind is not Format.rdf:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kbnav.evaluation.synthesis.records import Report, Synthesized
     from kbnav.evaluation.synthesis.rewording import Reworder
     from kbnav.knowledge.skb.store import SKB
-    from kbnav.settings import Settings
+    from kbnav.settings.model import Settings
 
     Worder = Callable[[Synthesized, Sequence[str]], str | None]
 
@@ -104,7 +104,7 @@ def synthesize(
     from kbnav.evaluation.synthesis.wording import Wording, load_wording
     from kbnav.knowledge.open import open_kb
     from kbnav.knowledge.skb.kb import as_skb
-    from kbnav.settings import OFFLINE
+    from kbnav.settings.model import OFFLINE
 
     words = load_wording(wording) if wording else Wording()
     settings = load(kb=kb, model=model or OFFLINE, base_url=base_url)
@@ -159,7 +159,7 @@ def _reword(questions: Sequence[Synthesized], reworder: Reworder, out: Path) -> 
 
 def _worder(skb: SKB, settings: Settings) -> Worder | None:
     """What asks the model; None where none is named."""
-    from kbnav.settings import OFFLINE
+    from kbnav.settings.model import OFFLINE
 
     if settings.model == OFFLINE:
         return None

@@ -11,7 +11,7 @@ import typer
 from kbnav.apps.cli.arguments import JsonOption
 
 if TYPE_CHECKING:
-    from kbnav.systems import SystemEntry
+    from kbnav.settings.systems import SystemEntry
 
 _KBS = {"wikibase": "Wikidata", "skb": "SKBs"}
 _NEEDS = {"model": "a language model", "vectors": "vectors in the SKB", "training": "training"}
@@ -28,7 +28,7 @@ def systems(
     as_json: JsonOption = False,
 ) -> None:
     """List what answers: agents (kbnav ask) and retrievers (kbnav retrieve), with their options and what they need."""
-    from kbnav import systems as registry
+    from kbnav.settings import systems as registry
 
     if as_json:
         found = registry.find(name).record() if name else [entry.brief() for entry in registry.systems()]

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from kbnav.agents.common.agent import Agent
     from kbnav.knowledge.evidence import Provenance
-    from kbnav.settings import Settings
-    from kbnav.stopping import Brake
-    from kbnav.trajectory import Run
+    from kbnav.models.cancellation import Brake
+    from kbnav.runs.trajectory import Run
+    from kbnav.settings.model import Settings
 
 DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
 """Errors of a disk: no bug, and mended by who runs the program."""
@@ -73,7 +73,7 @@ def from_csv(text: str) -> list[dict[str, str]]:
 @contextmanager
 def ended_by_ctrl_c() -> Iterator[Brake]:
     """A brake that Ctrl-C pulls, so that the run ends in good order and is saved; a second Ctrl-C ends the program."""
-    from kbnav.stopping import Brake
+    from kbnav.models.cancellation import Brake
 
     brake = Brake()
 
@@ -91,7 +91,7 @@ def ended_by_ctrl_c() -> Iterator[Brake]:
 
 def say_baseline(console: Console, agent: Agent) -> None:
     """Say that the answer comes without a language model, where it does."""
-    from kbnav.settings import OFFLINE
+    from kbnav.settings.model import OFFLINE
 
     if agent.model == OFFLINE:
         console.print("offline policy: no language model, a baseline; --model names a better one", style="dim")

@@ -19,10 +19,10 @@ from kbnav.apps.cli.help import Commands
 from kbnav.apps.cli.terminal import print_json
 
 if TYPE_CHECKING:
+    from kbnav.encoders.trained_card import Card
     from kbnav.evaluation.datasets import Dataset
     from kbnav.knowledge.skb.kb import SkbKB
-    from kbnav.settings import Settings
-    from kbnav.trained import Card
+    from kbnav.settings.model import Settings
     from kbnav.training.course import Point, Schedule
     from kbnav.training.data import Example, Split
     from kbnav.training.task import Task

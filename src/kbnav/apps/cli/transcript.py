@@ -15,8 +15,8 @@ from kbnav.evaluation.markdown import table
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.present import page_for, query_link
 from kbnav.knowledge.sparql.words.query import answer_in_words
+from kbnav.runs.trajectory import Run
 from kbnav.tools.show import cell_text
-from kbnav.trajectory import Run
 
 FORMS = (".html", ".jsonld", ".zip", ".md", ".json", ".csv")
 

@@ -35,7 +35,7 @@ def vary(
     from kbnav.errors import UsageError
     from kbnav.evaluation import variants
     from kbnav.evaluation.evaluate import find_dataset
-    from kbnav.journal import write_whole
+    from kbnav.runs.journal import write_whole
 
     questions = [one for one in find_dataset(dataset, load(data=data).data).questions if one.query]
     if not questions:

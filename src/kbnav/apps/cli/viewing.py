@@ -13,7 +13,7 @@ from kbnav.apps.cli.arguments import load
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kbnav.settings import Settings
+    from kbnav.settings.model import Settings
 
 HostOption = Annotated[
     str | None, typer.Option("--host", metavar="ADDRESS", help="Address to listen on; default: 127.0.0.1.")

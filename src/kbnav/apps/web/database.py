@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kbnav.errors import DataError, UsageError
-from kbnav.postgres import Rows, Run, execute
-from kbnav.private import private_file
+from kbnav.runs.database import Rows, Run, execute
+from kbnav.runs.journal import private_file
 
 if TYPE_CHECKING:
     from psycopg_pool import ConnectionPool

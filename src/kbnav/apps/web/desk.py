@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from langgraph.checkpoint.memory import InMemorySaver
 
-from kbnav import systems
 from kbnav.agents.common.agent import Agent
 from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web.database import open_sqlite
@@ -22,10 +21,11 @@ from kbnav.apps.web.service import Service, served
 from kbnav.apps.web.store import Store
 from kbnav.errors import LimitReached, StopRun
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.settings import Settings
-from kbnav.stopping import Brake
-from kbnav.systems import SystemEntry
-from kbnav.trajectory import Run
+from kbnav.models.cancellation import Brake
+from kbnav.runs.trajectory import Run
+from kbnav.settings import systems
+from kbnav.settings.model import Settings
+from kbnav.settings.systems import SystemEntry
 
 T = TypeVar("T")
 DATABASE = "mcp.sqlite"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Literal
 
-from kbnav.answers import AnswerTable, Cell
+from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.apps.web.results import PART, Kept, Row, number, text_of
 from kbnav.apps.web.triples import triples
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kbnav.apps.secrets import Secrets
-from kbnav.hearing import Draft
-from kbnav.trajectory import FINISH
+from kbnav.models.streaming import Draft
+from kbnav.runs.trajectory import FINISH
 
 EVERY = 0.08
 """Seconds between two drafts that a follower is told."""
@@ -28,7 +28,7 @@ class Writing:
         """How many events were stored."""
 
     def hear(self, draft: Draft) -> None:
-        """Take what has come; a ``kbnav.hearing.Listener``."""
+        """Take what has come; a ``kbnav.models.streaming.Listener``."""
         self._draft = draft
         self.version += 1
         self._tell()

@@ -13,12 +13,12 @@ from kbnav.apps.building import build_system
 from kbnav.apps.web.results import text_of
 from kbnav.apps.web.service import EXAMPLES, Served
 from kbnav.errors import KbnavError
-from kbnav.knowledge.base import KnowledgeBase, is_mirror, kb_kind
+from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.endpoint.kb import EndpointKB
 from kbnav.knowledge.skb.kb import as_skb
-from kbnav.session import attempt
-from kbnav.settings import OFFLINE
-from kbnav.systems import usual_agent
+from kbnav.sessions.session import attempt
+from kbnav.settings.model import OFFLINE
+from kbnav.settings.systems import kb_kind, usual_agent
 
 MOST = 3
 TRIED = 6

@@ -11,7 +11,7 @@ from typing import Any
 
 from kbnav.apps.web.database import Database, kept_json
 from kbnav.apps.web.results import PART, Kept, Result, kept, order
-from kbnav.postgres import Run
+from kbnav.runs.database import Run
 
 KEPT = 200_000_000
 """Bytes of one owner's results, where nothing else is said."""

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 from kbnav.apps.web.store import StoredRun
 from kbnav.errors import UsageError
-from kbnav.extras import needs
-from kbnav.settings import Web
-from kbnav.trajectory import Run
+from kbnav.runs.trajectory import Run
+from kbnav.settings.model import Web
+from kbnav.settings.plugins import needs
 
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable by which the library knows the folder that worker processes share."""

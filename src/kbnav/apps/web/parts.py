@@ -10,7 +10,7 @@ from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.metrics import Metrics
 from kbnav.apps.web.service import Service
 from kbnav.apps.web.store import Store
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any
 
-from kbnav.answers import AnswerTable, Cell
+from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.apps.web.results import WKT, Result, date_of, number, position, text_of
 
 MOST_BARS = 40

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from kbnav.apps.web.line import Line, Place
 from kbnav.errors import LimitReached, NotOffered, Overdue, Stopped
-from kbnav.stopping import ON_REQUEST, Brake
+from kbnav.models.cancellation import ON_REQUEST, Brake
 
 T = TypeVar("T")
 Gone = Callable[[], Awaitable[bool]]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from kbnav.agents.offline.wikidata.evidence import Found
 from kbnav.apps.web.service import Served
-from kbnav.meanings import meanings, other_answers
-from kbnav.models.offline.wikidata.evidence import Found
-from kbnav.trajectory import Run
+from kbnav.runs.trajectory import Run
+from kbnav.sessions.disambiguation import meanings, other_answers
 
 MOST_OTHERS = 6
 

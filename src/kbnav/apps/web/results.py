@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from kbnav.answers import AnswerTable, Cell, Ranking, Term, node_term
+from kbnav.answers.tables import AnswerTable, Cell, Ranking, Term, node_term
 from kbnav.errors import DataError
 
 MOST_ROWS = 100_000

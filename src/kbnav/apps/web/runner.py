@@ -18,6 +18,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.agent import Agent
+from kbnav.answers.question import checked_question
 from kbnav.apps.secrets import Secrets
 from kbnav.apps.web.changes import Changes
 from kbnav.apps.web.drafts import Writing
@@ -30,15 +31,14 @@ from kbnav.apps.web.store import Session, Status, Store, StoredEvent, StoredRun,
 from kbnav.apps.web.telling import Tell, Teller, answer_data, failed_answer
 from kbnav.apps.web.watch import BROKEN, Live, Watch
 from kbnav.errors import Busy, DataError, KbnavError, LimitReached, NotOffered, Stopped, StopRun
-from kbnav.hearing import heard_by
 from kbnav.knowledge.service.watching import watched_by
+from kbnav.models.cancellation import ON_REQUEST, Brake
 from kbnav.models.prices import cost_of, price_of
-from kbnav.question import checked_question
+from kbnav.models.streaming import heard_by
 from kbnav.retrieval.attempt import attempt as retrieve
-from kbnav.session import Chat, attempt
-from kbnav.settings import OFFLINE
-from kbnav.stopping import ON_REQUEST, Brake
-from kbnav.trajectory import Attempt, Turn, Usage
+from kbnav.runs.trajectory import Attempt, Turn, Usage
+from kbnav.sessions.session import Chat, attempt
+from kbnav.settings.model import OFFLINE
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Protocol
 
 from kbnav.apps.web.database import Database
-from kbnav.bounded import LARGEST, unpacked
 from kbnav.errors import DataError, UsageError
-from kbnav.postgres import Run as Statement
-from kbnav.trajectory import Run, load_run, parse_run, save_run, to_json
+from kbnav.runs.database import Run as Statement
+from kbnav.runs.journal import LARGEST, unpacked
+from kbnav.runs.trajectory import Run, load_run, parse_run, save_run, to_json
 
 SCHEMA = (
     """CREATE TABLE IF NOT EXISTS web_saved (

@@ -22,7 +22,7 @@ from starlette.responses import RedirectResponse, Response
 from kbnav.apps.web.metrics import Metrics, Uncounted
 from kbnav.apps.web.rendering import refusal
 from kbnav.errors import UsageError
-from kbnav.settings import Web
+from kbnav.settings.model import Web
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

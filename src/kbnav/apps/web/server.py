@@ -26,10 +26,10 @@ from kbnav.apps.web.security import Gate, checked
 from kbnav.apps.web.service import open_service
 from kbnav.apps.web.store import Store
 from kbnav.errors import StopRun, UsageError
-from kbnav.postgres import alone, open_postgres
-from kbnav.session import postgres_sessions, sqlite_sessions
-from kbnav.settings import Settings, Web
-from kbnav.trajectory import versions
+from kbnav.runs.database import alone, open_postgres
+from kbnav.runs.trajectory import versions
+from kbnav.sessions.session import postgres_sessions, sqlite_sessions
+from kbnav.settings.model import Settings, Web
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver

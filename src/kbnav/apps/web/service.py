@@ -11,9 +11,8 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
-from kbnav import systems
 from kbnav.agents.common.agent import Agent
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.apps.building import asking, build_system
 from kbnav.apps.web.guard import Guard
 from kbnav.apps.web.line import Line
@@ -21,13 +20,14 @@ from kbnav.apps.web.opening import PATIENCE, PAUSE, Opening
 from kbnav.apps.web.pool import Pool
 from kbnav.apps.web.results import Row, cell_data
 from kbnav.errors import DataError, NotAnswering, NotOffered, UsageError
-from kbnav.knowledge.base import KnowledgeBase, is_mirror, kb_kind
+from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.open import is_elsewhere, open_kb, short_names
 from kbnav.knowledge.skb.damage import reading
 from kbnav.models.chat import check_key
 from kbnav.retrieval.base import Retriever
-from kbnav.settings import SEPARATOR, Settings, kb_names
-from kbnav.systems import SystemEntry
+from kbnav.settings import systems
+from kbnav.settings.model import SEPARATOR, Settings, kb_names
+from kbnav.settings.systems import SystemEntry, kb_kind
 
 _LOG = logging.getLogger("kbnav.web")
 EXAMPLES: Mapping[str, tuple[str, ...]] = {

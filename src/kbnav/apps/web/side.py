@@ -15,7 +15,7 @@ from kbnav.apps.web.refusals import add_refusals
 from kbnav.apps.web.routes.doors import router as doors
 from kbnav.apps.web.security import Gate, checked
 from kbnav.apps.web.service import Service
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 
 
 def side_app(settings: Settings, routers: Sequence[APIRouter], service: Service | None = None, **state: Any) -> FastAPI:

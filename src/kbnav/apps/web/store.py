@@ -18,7 +18,7 @@ from kbnav.apps.web.logouts import Logouts
 from kbnav.apps.web.opinions import Opinions
 from kbnav.apps.web.saved import Saved, SavedRows
 from kbnav.errors import DataError
-from kbnav.postgres import Rows, Run
+from kbnav.runs.database import Rows, Run
 
 Status = Literal["queued", "running", "done", "failed", "stopped"]
 Refusal = Literal["too many at once", "too many a day", "session busy", "session gone"]

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kbnav.agents.machine import Event
-from kbnav.answers import Absence
+from kbnav.answers.tables import Absence
 from kbnav.apps.console import call_data, run_record, step_data
 from kbnav.apps.web.pictures import charts, events, points
 from kbnav.apps.web.readings import readings
@@ -15,7 +15,7 @@ from kbnav.apps.web.results import Result
 from kbnav.apps.web.service import Served
 from kbnav.errors import Stopped
 from kbnav.knowledge.sparql.present import page_for, query_link
-from kbnav.trajectory import Attempt, Call, Run, Step
+from kbnav.runs.trajectory import Attempt, Call, Run, Step
 
 Tell = Callable[[dict[str, Any]], None]
 NAMED = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kbnav.answers import Cell, Term
+from kbnav.answers.tables import Cell, Term
 from kbnav.apps.web.results import Kept
 
 _RS = "http://www.w3.org/2001/sw/DataAccess/tests/result-set#"

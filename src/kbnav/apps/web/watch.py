@@ -18,9 +18,9 @@ from kbnav.apps.web.drafts import Writing
 from kbnav.apps.web.line import Place
 from kbnav.apps.web.store import DAY, Store, StoredEvent, StoredRun
 from kbnav.apps.web.telling import failed_answer
-from kbnav.settings import Settings
-from kbnav.stopping import Brake
-from kbnav.trajectory import Run, Turn
+from kbnav.models.cancellation import Brake
+from kbnav.runs.trajectory import Run, Turn
+from kbnav.settings.model import Settings
 
 LEASE = 15.0
 """Seconds without a sign of life after which a worker on another machine counts as dead."""

@@ -11,7 +11,7 @@ from kbnav.apps.web.results import Kept
 from kbnav.apps.web.store import StoredEvent, StoredRun
 from kbnav.knowledge.base import Value
 from kbnav.knowledge.skb.exploring import Explorer, Ways
-from kbnav.models.offline.skb.reading import read
+from kbnav.knowledge.skb.question_reading import read
 from kbnav.tools.show import cut
 
 WAYS = 3

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from kbnav.errors import BadResponse, DataError, ServiceError, UsageError
 from kbnav.evaluation.datasets.load import ALIASES, NAMES
 from kbnav.evaluation.datasets.origins import ORIGINS, Remote, how_to_get
-from kbnav.journal import write_whole
 from kbnav.knowledge.service.redirects import MOST, STATUSES, host_of, next_place, too_many, untrusted
-from kbnav.suggest import did_you_mean
+from kbnav.runs.journal import write_whole
+from kbnav.settings.plugins import did_you_mean
 
 if TYPE_CHECKING:
     import requests

@@ -15,9 +15,8 @@ from kbnav.evaluation.datasets.origins import how_to_get
 from kbnav.evaluation.datasets.question import Dataset, Question, Source
 from kbnav.evaluation.datasets.records import File
 from kbnav.evaluation.datasets.sources import SOURCES
-from kbnav.plugins import named, points
-from kbnav.suggest import did_you_mean
-from kbnav.trajectory import to_json
+from kbnav.runs.trajectory import to_json
+from kbnav.settings.plugins import did_you_mean, named, points
 
 _log = logging.getLogger(__name__)
 

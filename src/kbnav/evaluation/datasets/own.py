@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kbnav.answers import AnswerTable, Cell, Term
+from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.evaluation.datasets.question import Question
 from kbnav.evaluation.datasets.records import File, Record, kind
 from kbnav.evaluation.datasets.wikidata import ENTITY

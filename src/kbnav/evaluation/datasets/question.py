@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 
 
 @dataclass(frozen=True)

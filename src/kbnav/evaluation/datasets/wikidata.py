@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from kbnav.answers import AnswerTable, Cell, Term
+from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.evaluation.datasets.question import Question
 from kbnav.evaluation.datasets.records import File, Record, kind
 

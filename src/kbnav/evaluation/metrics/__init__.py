@@ -1,9 +1,7 @@
 """Metrics of answer tables and of rankings."""
 
 from kbnav.evaluation.metrics.answers import QaldMacro, grasp_f1, qald_macro
-from kbnav.evaluation.metrics.rows import Answer, RowMajor, row_major
-from kbnav.evaluation.metrics.text2sparql import Text2Sparql, text2sparql_scores
-from kbnav.ranking_metrics import (
+from kbnav.evaluation.metrics.ranking import (
     SET_METRIC,
     STARK_METRICS,
     AnswerRanks,
@@ -13,6 +11,8 @@ from kbnav.ranking_metrics import (
     ranks_in_scores,
     set_f1,
 )
+from kbnav.evaluation.metrics.rows import Answer, RowMajor, row_major
+from kbnav.evaluation.metrics.text2sparql import Text2Sparql, text2sparql_scores
 
 __all__ = [
     "SET_METRIC",

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kbnav.answers import XSD_STRING, AnswerTable
+from kbnav.answers.tables import XSD_STRING, AnswerTable
 from kbnav.evaluation.metrics.assignment import GoldKind, Matching, Row, best_matching
 
 Binding = Mapping[str, Mapping[str, str]]

@@ -13,9 +13,9 @@ from typing import Any
 
 from kbnav.errors import BadArguments, UsageError
 from kbnav.evaluation.people.pairs import words
-from kbnav.journal import Journal, open_journal, read_journal
 from kbnav.knowledge.base import Value
 from kbnav.knowledge.skb.exploring import Explorer
+from kbnav.runs.journal import Journal, open_journal, read_journal
 
 CANDIDATES = 20
 """Nodes that are shown to who wrote a question, to say which of them answer it as well."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.evaluation.markdown import table
-from kbnav.journal import Journal, open_journal, read_journal
+from kbnav.runs.journal import Journal, open_journal, read_journal
 
 ASPECTS = ("naturalness", "diversity", "practicality")
 LOWEST, NEUTRAL, HIGHEST = 1, 3, 5

@@ -11,13 +11,13 @@ from statistics import fmean
 from types import MappingProxyType
 
 from kbnav.errors import UsageError
+from kbnav.evaluation.metrics.statistics import Interval, Spread
 from kbnav.evaluation.records import GoldAnswer, QuestionRecord, RunInfo, SavedRun, read_saved_run
 from kbnav.evaluation.report.classes import error_class
 from kbnav.evaluation.report.groups import Case, GroupMeans, by_group, case
 from kbnav.evaluation.report.sheet import Labelled, labels_of
 from kbnav.evaluation.scoring import Comparison, Scores, compare_runs, intervals, main_metric, score_run
-from kbnav.statistics import Interval, Spread
-from kbnav.trajectory import Usage
+from kbnav.runs.trajectory import Usage
 
 ACTION_BINS = ((0, 2), (3, 5), (6, 8), (9, 11), (12, 14), (15, 15), (16, 20), (21, 30))
 """Numbers of actions shown together: SPINACH's (Table 5), and those its agent does not come to."""

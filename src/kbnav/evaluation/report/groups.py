@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from kbnav.evaluation.records import GoldAnswer, QuestionRecord
-from kbnav.trajectory import Run
+from kbnav.runs.trajectory import Run
 
 ROUTE, PROGRAM = "route", "program"
 _SHOWN = 5

@@ -15,19 +15,19 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from kbnav.answers import AnswerTable, Cell, Ranking
+from kbnav.answers.tables import AnswerTable, Cell, Ranking
 from kbnav.evaluation.records import GoldAnswer
 from kbnav.evaluation.report.classes import CLASSES
 from kbnav.evaluation.report.data import QuestionResult, Report, metric_name
+from kbnav.evaluation.report.html_files import inside, shortened, template
 from kbnav.evaluation.report.side_by_side import Grouped
-from kbnav.html_files import inside, shortened, template
 from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
-from kbnav.trajectory import Run
+from kbnav.runs.trajectory import Run
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-    from kbnav.trajectory import Outcome
+    from kbnav.runs.trajectory import Outcome
 
 ROWS = 50
 """Rows of a table that are shown."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kbnav.errors import UsageError
 from kbnav.evaluation.report.classes import CLASSES
 from kbnav.evaluation.report.data import Bin, Report, RunReport, metric_name
-from kbnav.extras import needs
+from kbnav.settings.plugins import needs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from kbnav.answers import AnswerTable, Cell, Ranking
+from kbnav.answers.tables import AnswerTable, Cell, Ranking
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.records import GoldAnswer, QuestionRecord, SavedRun
 from kbnav.evaluation.report.classes import error_class
 from kbnav.evaluation.scoring import main_metric, score_run
-from kbnav.journal import write_whole
+from kbnav.runs.journal import write_whole
 
 SHEET = "errors.csv"
 """The sheet's name in the folder of its run, where reports look for it."""

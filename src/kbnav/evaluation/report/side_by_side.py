@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.evaluation.markdown import table
+from kbnav.evaluation.metrics.statistics import Spread
 from kbnav.evaluation.records import GoldAnswer, SavedRun
 from kbnav.evaluation.report.data import metric_name
 from kbnav.evaluation.scoring import main_metric, score_run
-from kbnav.statistics import Spread
 
 META = "meta."
 MADE = ("shape", "template", "answer_type", "hops")

@@ -7,10 +7,10 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 
 from kbnav.evaluation.markdown import plain, table
+from kbnav.evaluation.metrics.statistics import Interval
 from kbnav.evaluation.report.data import Bin, HandLabel, Report, RunReport, metric_name
 from kbnav.evaluation.report.groups import Case
 from kbnav.evaluation.report.side_by_side import Grouped, groups_markdown
-from kbnav.statistics import Interval
 
 
 def markdown_report(report: Report, by: Sequence[Grouped] = ()) -> str:

@@ -12,9 +12,9 @@ from kbnav.errors import CredentialsError, StopRun, UsageError
 from kbnav.models.calls import ModelCalls, Replies, open_calls
 from kbnav.models.prices import cost_of, known_prices
 from kbnav.prompts import render
-from kbnav.settings import OFFLINE, Price, Settings
-from kbnav.trace import Trace
-from kbnav.trajectory import Usage
+from kbnav.runs.trace import Trace
+from kbnav.runs.trajectory import Usage
+from kbnav.settings.model import OFFLINE, Price, Settings
 
 Step = Literal["extract", "fuse", "rewrite", "category", "verify"]
 STEPS: tuple[Step, ...] = ("extract", "fuse", "rewrite", "category", "verify")

@@ -10,8 +10,8 @@ from kbnav.evaluation.synthesis.records import Route, Synthesized
 from kbnav.evaluation.synthesis.sampling import Wanted
 from kbnav.knowledge.base import INVERSE
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.runs.trajectory import Fact
 from kbnav.tools.walking import end_text, fact_text, relation_text
-from kbnav.trajectory import Fact
 
 _SEED = 20_061
 """Of its own, so that they are not the first questions that ``kbnav eval synthesize`` makes."""

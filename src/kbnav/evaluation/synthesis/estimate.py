@@ -13,8 +13,8 @@ from kbnav.evaluation.synthesis.wording import Wording
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import BYTES_PER_TOKEN
 from kbnav.models.prices import cost_of
-from kbnav.settings import Price
-from kbnav.trajectory import Usage
+from kbnav.runs.trajectory import Usage
+from kbnav.settings.model import Price
 
 REPLY: Mapping[Step, int] = {"extract": 250, "fuse": 120, "rewrite": 80, "category": 3, "verify": 80}
 """Tokens of a reply, about."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from kbnav.language import FUNCTION_WORDS, singular
+from kbnav.answers.language import FUNCTION_WORDS, singular
 
 FILE = Path(__file__).parent / "synonyms.txt"
 FUNCTION = frozenset(FUNCTION_WORDS["en"].split())

@@ -7,8 +7,8 @@ import re
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from kbnav.answers.language import singular
 from kbnav.evaluation.synthesis.lexicon import FUNCTION, Lexicon, participle, plural
-from kbnav.language import singular
 
 _SEGMENT = re.compile(r"[.;:,!?()\[\]\"“”`/\n]+|\s[-–—]+\s|\s'")
 _WORD = re.compile(r"\S+")

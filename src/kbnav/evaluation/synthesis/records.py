@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from kbnav.journal import write_whole
-from kbnav.trajectory import to_json
+from kbnav.runs.journal import write_whole
+from kbnav.runs.trajectory import to_json
 
 Split = Literal["test", "train", "val"]
 SPLITS: tuple[Split, ...] = ("test", "train", "val")

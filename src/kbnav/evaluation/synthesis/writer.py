@@ -9,7 +9,7 @@ from kbnav.evaluation.synthesis.phrases import is_literal
 from kbnav.evaluation.synthesis.records import Synthesized
 from kbnav.models.calls import ModelCalls
 from kbnav.prompts import render
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 
 PROMPT = "synthesis/question.md"
 

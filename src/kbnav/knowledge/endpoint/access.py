@@ -7,7 +7,7 @@ import os
 from urllib.parse import urlsplit
 
 from kbnav.errors import CredentialsError, UsageError
-from kbnav.settings import SparqlSource
+from kbnav.settings.model import SparqlSource
 
 
 def checked_url(url: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kbnav.answers import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.knowledge.base import Entity, Entry, Qualifier, Statement, Value
 from kbnav.knowledge.endpoint.labels import fitting
 from kbnav.knowledge.endpoint.names import ALIASES, DESCRIPTIONS, TYPE

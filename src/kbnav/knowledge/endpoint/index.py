@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from kbnav.answers import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import DataError, QueryRefused, QueryTimeout, UsageError
 from kbnav.knowledge.base import Entity, SearchResult
 from kbnav.knowledge.endpoint.labels import Select, best, languages

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from kbnav.answers import AnswerTable, Ranking
+from kbnav.answers.tables import AnswerTable, Ranking
 from kbnav.errors import BadArguments, QuerySyntaxError, QueryTimeout, UnknownId, UsageError
 from kbnav.knowledge import ranking
 from kbnav.knowledge.base import (

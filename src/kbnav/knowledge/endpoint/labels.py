@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kbnav.answers import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.knowledge.base import Entity
 from kbnav.knowledge.endpoint.names import DESCRIPTIONS, TYPE, is_iri, values
 from kbnav.knowledge.sparql.prefixes import text_literal, words_of

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from kbnav.answers import short_name
+from kbnav.answers.tables import short_name
 from kbnav.errors import UnknownId
 from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from kbnav.answers import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.knowledge.base import Edge, Entity, Example, Share, Value
 from kbnav.knowledge.endpoint.names import TYPE
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import Any
 
-from kbnav.answers import AnswerTable, Cell
+from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.errors import TellModel
 from kbnav.knowledge.base import ClassShape, ShapeProperty, Share
 from kbnav.knowledge.endpoint.labels import Select

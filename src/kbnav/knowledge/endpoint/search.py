@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryRefused, QueryTimeout
 from kbnav.knowledge.endpoint.labels import Select, languages
 from kbnav.knowledge.endpoint.names import values

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryTimeout
 from kbnav.knowledge.base import ClassShape, Entity, PropertyProfile, ShapeProperty, Share
 from kbnav.knowledge.endpoint.labels import Select

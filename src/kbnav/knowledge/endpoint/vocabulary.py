@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryRefused, QuerySyntaxError, QueryTimeout
 from kbnav.knowledge.endpoint.labels import BATCH, Select, languages
 from kbnav.knowledge.endpoint.names import DESCRIPTIONS, values

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
-from kbnav.bounded import unpacked
-from kbnav.knowledge.service.database import keep, spared
 from kbnav.knowledge.service.exchange import MAX_BODY
-from kbnav.postgres import Run
+from kbnav.runs.database import Run, keep, spared
+from kbnav.runs.journal import unpacked
 
 MAX_BYTES = 512 * 1024 * 1024
 TRIM_EVERY = 64

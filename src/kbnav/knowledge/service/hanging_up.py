@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
-from kbnav.stopping import Brake, current_brake
+from kbnav.models.cancellation import Brake, current_brake
 
 _LINE: ContextVar[Line | None] = ContextVar("line", default=None)
 

@@ -22,8 +22,8 @@ from kbnav.knowledge.service.limits import Rules, Slot, Throttle
 from kbnav.knowledge.service.metering import Meter
 from kbnav.knowledge.service.redirects import MOST, STATUSES, host_of, next_place, too_many, untrusted
 from kbnav.knowledge.service.watching import told
-from kbnav.settings import Settings
-from kbnav.transport import MIB, TooMuch, credentials, hidden_in, in_time
+from kbnav.models.transport import MIB, TooMuch, credentials, hidden_in, in_time
+from kbnav.settings.model import Settings
 
 if TYPE_CHECKING:
     import requests

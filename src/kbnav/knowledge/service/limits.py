@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kbnav.knowledge.service.database import keep, spared
+from kbnav.runs.database import keep, spared
 
 WINDOW = 60.0
 POLL = 0.25

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import BadResponse, KbnavError, TellModel
 from kbnav.knowledge.service.exchange import Again, Reply
 from kbnav.knowledge.service.query_replies import read_query

@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from kbnav.answers import XSD_STRING, AnswerTable, Cell, Term
+from kbnav.answers.tables import XSD_STRING, AnswerTable, Cell, Term
 from kbnav.errors import BadResponse, KbnavError, QueryRefused, QuerySyntaxError, QueryTimeout, ServiceError
 from kbnav.knowledge.service.exchange import SIMPLER, TIMED_OUT, Again, Reply
 from kbnav.knowledge.service.replies import check_status, one_line, place, read_json

@@ -21,10 +21,10 @@ import numpy.typing as npt
 
 from kbnav.encoders import Vectors
 from kbnav.errors import DamagedKB, DataError, UsageError
-from kbnav.extras import missing
 from kbnav.knowledge.skb.arrays import consecutive, open_array
 from kbnav.knowledge.skb.folder import file_info
 from kbnav.knowledge.skb.schema import FileInfo, Progress, no_progress
+from kbnav.settings.plugins import missing
 
 MOST = 1_000
 """Results that are asked of the graph at most; more are found sooner by reading all vectors."""

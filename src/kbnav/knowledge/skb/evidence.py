@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
-from kbnav.answers import Term, node_term
+from kbnav.answers.tables import Term, node_term
 from kbnav.knowledge.evidence import Evidence, Provenance
 from kbnav.knowledge.skb.graph import WAYS, Graph
 from kbnav.knowledge.skb.kb import SkbKB

@@ -9,8 +9,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from kbnav.answers.relevance import relevance
 from kbnav.knowledge.skb.documents import Fields, is_empty
-from kbnav.relevance import relevance
 
 WIDTH = 160
 """Characters of an excerpt."""

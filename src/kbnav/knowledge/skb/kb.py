@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kbnav.answers import AnswerTable, Ranked, Ranking
+from kbnav.answers.relevance import relevance
+from kbnav.answers.tables import AnswerTable, Ranked, Ranking
 from kbnav.errors import BadArguments, UsageError
 from kbnav.knowledge.base import (
     Capability,
@@ -33,7 +34,7 @@ from kbnav.knowledge.skb.relations import Relations
 from kbnav.knowledge.skb.rendering import get_doc_info
 from kbnav.knowledge.skb.sparql import SparqlStore, Vocabulary, node_ids
 from kbnav.knowledge.skb.store import SKB
-from kbnav.relevance import relevance
+from kbnav.settings.systems import NEEDS_SKB
 
 EDGES_PER_RELATION = 50
 """Edges of one relation and direction that an entry lists; ``omitted`` counts the rest."""
@@ -343,12 +344,6 @@ class SkbKB:
 
 _Edge = tuple[str, int, int]
 """Direction, relation, neighbour."""
-
-
-NEEDS_SKB = (
-    "{who} needs an SKB, and this knowledge base holds statements as Wikidata does: name an SKB, as in --kb demo, "
-    "or ask this one a question with kbnav ask"
-)
 
 
 def as_skb(kb: KnowledgeBase, who: str) -> SkbKB:

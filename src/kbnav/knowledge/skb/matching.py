@@ -31,10 +31,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from kbnav.answers.language import FUNCTION_WORDS, SCRIPTS, singular
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.names import Match, NameIndex, normalise
 from kbnav.knowledge.skb.store import SKB
-from kbnav.language import FUNCTION_WORDS, SCRIPTS, singular
 
 Variant = Literal["exact", "embedding", "hybrid"]
 """By name, by embedding, or by name and where that finds nothing by embedding (PASemiQA, Table 5)."""

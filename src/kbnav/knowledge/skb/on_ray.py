@@ -22,13 +22,13 @@ from kbnav import encoders
 from kbnav.encoders import Encoder
 from kbnav.encoders.lsa import LSA
 from kbnav.errors import KbnavError, ServiceError
-from kbnav.extras import needs
+from kbnav.knowledge.ray_cluster import connected, share_of
 from kbnav.knowledge.skb.embedding import WINDOW, Made, Reused, Window, encode
 from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.schema import NodeText
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.texts import Texts
-from kbnav.ray_cluster import connected, share_of
+from kbnav.settings.plugins import needs
 
 _BLOCKS = 4096
 """Into how many parts a dataset is split at most; a part is what is done again where a worker dies."""

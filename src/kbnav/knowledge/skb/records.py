@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kbnav.answers import encodable
+from kbnav.answers.tables import encodable
 from kbnav.errors import DataError
 from kbnav.knowledge.skb.schema import Dropped, Style
 

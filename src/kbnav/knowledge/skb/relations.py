@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kbnav.answers.relevance import relevance
 from kbnav.errors import UnknownId
 from kbnav.knowledge.base import INVERSE, Entity
 from kbnav.knowledge.skb.graph import WAYS
 from kbnav.knowledge.skb.rdf import local_names
 from kbnav.knowledge.skb.schema import TypeTuple
-from kbnav.relevance import relevance
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.store import SKB

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import DataError, QueryRefused, QuerySyntaxError, QueryTimeout, ServiceError, UnknownId
 from kbnav.knowledge.skb.rdf import local_name
 from kbnav.knowledge.sparql.check import check

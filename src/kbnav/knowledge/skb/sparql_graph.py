@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from kbnav.answers import AnswerTable, Cell
+from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.errors import DataError, ServiceError, UsageError
 from kbnav.knowledge.base import Direction
 from kbnav.knowledge.skb.graph import WAYS, Graph, Hop, Nodes, Row, relation_dtype

@@ -11,7 +11,7 @@ import re
 import unicodedata
 from functools import cache
 
-from kbnav.language import SCRIPTS
+from kbnav.answers.language import SCRIPTS
 
 _PIECES = ((f"{SCRIPTS['han']}{SCRIPTS['ja']}{SCRIPTS['ko']}", 2), ("\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff", 3))
 """Characters written without spaces, or with endings glued on, and how many make a piece."""

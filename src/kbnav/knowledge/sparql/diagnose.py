@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QuerySyntaxError, TellModel
 from kbnav.knowledge.sparql.labels import LABEL_SERVICE
 from kbnav.knowledge.sparql.parser import fresh_variable

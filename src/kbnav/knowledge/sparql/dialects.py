@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from kbnav.errors import UsageError
-from kbnav.suggest import did_you_mean
+from kbnav.settings.plugins import did_you_mean
 
 DialectName = Literal["wdqs", "kbnav", "qlever", "virtuoso", "oxigraph", "sparql11"]
 """The dialects that have a name; ``sparql11`` is the standard, for any engine that is none of the others."""

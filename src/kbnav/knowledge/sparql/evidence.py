@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from kbnav.answers import Cell, Term
+from kbnav.answers.tables import Cell, Term
 from kbnav.knowledge.sparql.expressions import Exists, Operation, read_expression
 from kbnav.knowledge.sparql.labels import LABEL_SERVICE
 from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES, declared_prefixes, expand, text_literal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.sparql.reading import UnreadQuery, read_query
 from kbnav.knowledge.sparql.syntax import Bind, Expression, Filter, Group, Nested

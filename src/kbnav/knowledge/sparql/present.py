@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
+from kbnav.answers.question import kb_of
 from kbnav.knowledge.sparql.prefixes import entity_tokens
 from kbnav.knowledge.sparql.tokens import tokenize
-from kbnav.question import kb_of
 
 _LONGEST = 60
 _LABELS = re.compile(r"\A(?:# (?:[QPL][0-9]|<[^<>\s]+>: |[\w-]+:[\w.-]+: )[^\r\n]*(?:\r\n|\r|\n))+")

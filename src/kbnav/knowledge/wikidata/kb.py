@@ -9,7 +9,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from kbnav.answers import AnswerTable, Ranked, Ranking
+from kbnav.answers.relevance import words as telling
+from kbnav.answers.tables import AnswerTable, Ranked, Ranking
 from kbnav.errors import BadArguments, UnknownId
 from kbnav.knowledge import ranking
 from kbnav.knowledge.base import (
@@ -40,8 +41,7 @@ from kbnav.knowledge.wikidata.namesakes import told_apart
 from kbnav.knowledge.wikidata.search import search
 from kbnav.knowledge.wikidata.services import QueryServices
 from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, Site
-from kbnav.relevance import words as telling
-from kbnav.settings import Endpoints, Settings
+from kbnav.settings.model import Endpoints, Settings
 
 LABELLED = 100
 """Entities of one result that are labelled, those of the first and the last rows."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from kbnav.answers import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.knowledge.base import Edge, Entity
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, Vocabulary
 from kbnav.knowledge.wikidata.values import term_value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from kbnav.answers import AnswerTable, Cell, Term
+from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.sparql.prefixes import entity_ids
 

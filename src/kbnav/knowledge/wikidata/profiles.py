@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from kbnav.answers import AnswerTable, Cell, Term
+from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.knowledge.base import ClassProfile, Entity, PropertyProfile, Qualifier, Share, Stated, Statement
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, WIKIDATA_VOCABULARY, Vocabulary
 from kbnav.knowledge.wikidata.values import term_value

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from kbnav.answers.relevance import words as telling_words
 from kbnav.knowledge.base import Entity, SearchKind, SearchResult
 from kbnav.knowledge.wikidata.api import ActionApi
-from kbnav.relevance import words as telling_words
 
 LONGEST = 250
 """Characters of a search; the API refuses longer ones."""

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QuerySyntaxError, QueryTimeout, ServiceError
 from kbnav.knowledge.service.exchange import Reply, Request
 from kbnav.knowledge.service.http import HttpClient, is_loopback
@@ -20,7 +20,7 @@ from kbnav.knowledge.sparql.limits import outer_limit
 from kbnav.knowledge.sparql.prefixes import add_prefixes
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.wikidata import split
-from kbnav.settings import Endpoints, is_split
+from kbnav.settings.model import Endpoints, is_split
 
 _ASKED = 50
 """Items of one query that the service of articles is asked about."""

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import KbnavError, ServiceError
 from kbnav.knowledge.service.exchange import Reply, Request
 from kbnav.knowledge.service.http import HttpClient, is_loopback
@@ -34,7 +34,7 @@ from kbnav.knowledge.sparql.vocabulary import (
     wikibase_prefixes,
 )
 from kbnav.knowledge.wikidata import replies
-from kbnav.settings import Settings, Wikibase
+from kbnav.settings.model import Settings, Wikibase
 
 _LOG = logging.getLogger("kbnav.site")
 _PREFIX = re.compile(r"^\s*@?prefix\s+([\w-]*):\s*<([^<>\s]+)>", re.IGNORECASE | re.MULTILINE)

@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from kbnav.answers import AnswerTable, Cell
+from kbnav.answers.relevance import words
+from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.errors import BadArguments, BadResponse, TellModel
 from kbnav.knowledge.base import Entity, Qualifier, Stated, Statement, Value
 from kbnav.knowledge.sparql.prefixes import text_literal
 from kbnav.knowledge.sparql.vocabulary import Vocabulary
 from kbnav.knowledge.wikidata.api import ActionApi
 from kbnav.knowledge.wikidata.values import term_value
-from kbnav.relevance import words
 
 Select = Callable[[str], AnswerTable]
 LONGEST = 250

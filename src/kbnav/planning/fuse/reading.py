@@ -15,13 +15,13 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from kbnav.encoders.trained_card import CARD, MODEL, Card, check_files, check_schema, read_card
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.planning.fuse.weighing import Floats
 from kbnav.retrieval.cross import shown
 from kbnav.retrieval.cross_model import open_scorer
 from kbnav.retrieval.qagnn import QAGNNOptions, build_qagnn
-from kbnav.settings import Settings
-from kbnav.trained import CARD, MODEL, Card, check_files, check_schema, read_card
+from kbnav.settings.model import Settings
 
 SAID_AS = "log share"
 """How what readers say becomes evidence; weights that were learned of another are of no use."""

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from kbnav import encoders
 from kbnav.encoders import Encoder
+from kbnav.encoders.trained_card import CARD, Card, Question, check_files, check_schema, digests, read_card
 from kbnav.errors import DataError
-from kbnav.journal import write_whole
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.fuse.evidence import KINDS, kinds
@@ -24,8 +24,8 @@ from kbnav.planning.open import encoder_of
 from kbnav.planning.ranker import Ranker
 from kbnav.planning.schema import PathSchema
 from kbnav.planning.scorer import Training
-from kbnav.settings import Settings
-from kbnav.trained import CARD, Card, Question, check_files, check_schema, digests, read_card
+from kbnav.runs.journal import write_whole
+from kbnav.settings.model import Settings
 
 PLANNER, LEARNED = "planner", "fuse.json"
 

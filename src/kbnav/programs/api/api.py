@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from kbnav.answers import encodable
+from kbnav.answers.tables import encodable
 from kbnav.errors import BadArguments, KbnavError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.programs.api.bounded import MOST_CHARACTERS, MOST_ITEMS, shown
@@ -21,7 +21,7 @@ from kbnav.programs.api.language import ModelFunctions
 from kbnav.programs.api.open import open_source
 from kbnav.programs.api.source import MOST_TEXT
 from kbnav.programs.api.strings import StringFunctions
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from pydantic import Field
 
+from kbnav.answers.relevance import words as words_of
 from kbnav.errors import BadArguments
 from kbnav.programs.api.functions import Function, Phrase
 from kbnav.programs.api.knowledge import Count
 from kbnav.programs.api.source import NotHere, Source
-from kbnav.relevance import words as words_of
 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder, Vectors

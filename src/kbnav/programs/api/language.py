@@ -14,7 +14,7 @@ from kbnav.programs.api.functions import Function, Phrase
 from kbnav.prompts import prompt_hashes, render
 from kbnav.retrieval.common import without_thought
 from kbnav.retrieval.rerank import parse_score
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 
 LETTERS = 6_000
 """Characters of a text that the model is shown."""

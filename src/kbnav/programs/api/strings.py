@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from kbnav.answers.relevance import words
 from kbnav.errors import BadArguments
 from kbnav.programs.api.functions import Function, Phrase
-from kbnav.relevance import words
 
 _MOST_COMPARED = 500_000_000
 """Pairs of letters that one call of ``fuzzy`` compares: some seconds."""

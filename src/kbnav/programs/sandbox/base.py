@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self
 
-from kbnav.answers import encodable
+from kbnav.answers.tables import encodable
 from kbnav.errors import BadArguments, KbnavError, QueryTimeout, UnknownId
 from kbnav.programs.api import Api, Calls, OutOfCalls
 from kbnav.programs.api.language import OverLimit
 from kbnav.programs.api.source import NotHere
 from kbnav.programs.program import BadProgram, Entry, Failure, FailureKind, Outcome, Parameter, Problem, Program
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 
 SEED = 0
 """Of a program's random numbers."""

@@ -15,11 +15,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from kbnav.errors import KbnavError, StopRun, TellModel
-from kbnav.extras import needs
 from kbnav.programs.api import Api, Calls
 from kbnav.programs.program import Entry, Failure, FailureKind, Parameter, Problem, Program
 from kbnav.programs.sandbox.base import SEED, Printed, Runner, SandboxLimits, error_line, raised_in_program
 from kbnav.programs.sandbox.pausing import Paused, PausedRuns
+from kbnav.settings.plugins import needs
 
 if TYPE_CHECKING:
     import pydantic_monty as monty

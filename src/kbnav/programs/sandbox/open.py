@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kbnav.errors import UsageError
 from kbnav.programs.sandbox.base import Sandbox, SandboxLimits
-from kbnav.suggest import did_you_mean
+from kbnav.settings.plugins import did_you_mean
 
 SANDBOXES = ("monty", "bubblewrap")
 

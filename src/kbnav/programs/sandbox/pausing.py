@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kbnav.private import private_folder
+from kbnav.runs.journal import private_folder
 
 
 class Paused(NamedTuple):

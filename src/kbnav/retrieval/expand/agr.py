@@ -6,7 +6,7 @@ from kbnav.prompts import render
 from kbnav.retrieval.expand.expansion import join, write_documents
 from kbnav.retrieval.expand.feedback import WithFeedback
 from kbnav.retrieval.expand.replies import document
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 
 
 class AGR(WithFeedback):

@@ -20,7 +20,7 @@ from kbnav.retrieval.expand.neighbours import EDGES, Surroundings
 from kbnav.retrieval.expand.prf import PRF
 from kbnav.retrieval.expand.rar import RAR
 from kbnav.retrieval.expand.similarity import similarity_for
-from kbnav.settings import Settings
+from kbnav.settings.model import Settings
 
 Count = Annotated[int, Field(ge=1)]
 

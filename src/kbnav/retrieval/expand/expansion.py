@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from kbnav.answers import Ranking
+from kbnav.answers.tables import Ranking
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
@@ -16,7 +16,7 @@ from kbnav.retrieval.base import Retriever
 from kbnav.retrieval.common import as_ranking, numbers, told
 from kbnav.retrieval.expand.replies import document
 from kbnav.retrieval.vss import VSS
-from kbnav.trace import Observed, Trace
+from kbnav.runs.trace import Observed, Trace
 
 Combine = Literal["join", "mean"]
 TEMPERATURE = 0.7

@@ -8,7 +8,7 @@ from kbnav.prompts import prompt_hashes
 from kbnav.retrieval.base import Retriever
 from kbnav.retrieval.expand.documents import shown, structures
 from kbnav.retrieval.expand.expansion import INITIAL, SAMPLES, TEMPERATURE
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 
 
 class WithFeedback:

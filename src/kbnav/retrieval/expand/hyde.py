@@ -7,7 +7,7 @@ from kbnav.models.calls import ModelCalls
 from kbnav.prompts import prompt_hashes, render
 from kbnav.retrieval.expand.documents import structures
 from kbnav.retrieval.expand.expansion import SAMPLES, TEMPERATURE, write_documents
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 
 
 class HyDE:

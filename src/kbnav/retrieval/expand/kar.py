@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from kbnav.answers.relevance import relevance
 from kbnav.knowledge.base import Direction
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.graph import WAYS
@@ -19,7 +20,6 @@ from kbnav.knowledge.skb.rendering import arrow
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.prompts import prompt_hashes, render
-from kbnav.relevance import relevance
 from kbnav.retrieval.base import Retriever
 from kbnav.retrieval.common import Hits, numbers
 from kbnav.retrieval.expand.documents import shown, structures
@@ -27,7 +27,7 @@ from kbnav.retrieval.expand.expansion import SAMPLES, TEMPERATURE, Expansions, w
 from kbnav.retrieval.expand.neighbours import Link, Scores, Surroundings
 from kbnav.retrieval.expand.replies import Entity, entities
 from kbnav.retrieval.expand.similarity import Place, Similarity
-from kbnav.trace import Observed, Trace
+from kbnav.runs.trace import Observed, Trace
 
 Part = Literal["kg", "drf"]
 """What an ablation leaves out: the links of the graph, or document-based relation filtering (KAR, section 5.2)."""

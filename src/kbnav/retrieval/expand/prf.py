@@ -8,7 +8,7 @@ from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import Retriever
 from kbnav.retrieval.expand.documents import searched
 from kbnav.retrieval.expand.expansion import INITIAL
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 
 
 class PRF:

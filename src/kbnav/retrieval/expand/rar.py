@@ -5,7 +5,7 @@ from __future__ import annotations
 from kbnav.prompts import render
 from kbnav.retrieval.expand.expansion import write_documents
 from kbnav.retrieval.expand.feedback import WithFeedback
-from kbnav.trace import Trace
+from kbnav.runs.trace import Trace
 
 
 class RAR(WithFeedback):

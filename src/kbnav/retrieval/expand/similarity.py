@@ -8,11 +8,11 @@ from typing import Protocol
 
 import numpy as np
 
+from kbnav.answers.relevance import relevance
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.graph import Nodes
 from kbnav.knowledge.skb.parts import TextSearch, VectorSearch
 from kbnav.knowledge.skb.store import SKB
-from kbnav.relevance import relevance
 from kbnav.retrieval.common import Hits
 from kbnav.retrieval.expand.neighbours import Scorer, Scores
 

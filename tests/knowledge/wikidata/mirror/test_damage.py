@@ -15,7 +15,7 @@ import requests
 from kbnav.errors import DataError, ServiceError
 from kbnav.knowledge.wikidata.kb import WikidataKB
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
-from kbnav.settings import Limits, Settings
+from kbnav.settings.model import Limits, Settings
 
 API = "/w/api.php?action="
 SEARCHES = (f"{API}wbsearchentities&search=marie&language=en", f"{API}query&list=search&srsearch=marie")

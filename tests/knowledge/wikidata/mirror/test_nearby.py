@@ -12,7 +12,7 @@ from kbnav.knowledge.serving.http import Asked
 from kbnav.knowledge.serving.http import Reply as Sent
 from kbnav.knowledge.wikidata.mirror.nearby import nearby
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
-from kbnav.settings import Endpoints, Settings
+from kbnav.settings.model import Endpoints, Settings
 
 ROWS = "application/sparql-results+json"
 ASKED = [

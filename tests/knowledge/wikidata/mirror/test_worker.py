@@ -20,8 +20,8 @@ from kbnav.knowledge.wikidata.kb import WikidataKB
 from kbnav.knowledge.wikidata.mirror.pool import QueryError, QueryPool
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES
-from kbnav.settings import Settings
-from kbnav.stopping import Brake
+from kbnav.models.cancellation import Brake
+from kbnav.settings.model import Settings
 
 HEAVY = "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }"
 LARGE = "SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i } LIMIT 1000000"

@@ -14,12 +14,12 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from kbnav.answers.question import checked_question
 from kbnav.apps.web.results import text_of
 from kbnav.apps.web.routes.common import REFUSALS, PartsOf, RunnerOf, VisitorOf, finished, sse, sse_event
 from kbnav.apps.web.store import StoredRun
 from kbnav.errors import UsageError
-from kbnav.question import checked_question
-from kbnav.trajectory import Outcome, Turn
+from kbnav.runs.trajectory import Outcome, Turn
 
 SHOWN_ROWS = 20
 MOST_TURNS = 20

@@ -10,14 +10,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request
 
-from kbnav.answers import AnswerTable, Term
+from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.evidence import answer_table, evidence_data
 from kbnav.apps.web.results import cell_data
 from kbnav.apps.web.routes.common import REFUSALS, PartsOf, VisitorOf, own_run, reader_of
 from kbnav.apps.web.store import StoredRun
 from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Link, Provenance
 from kbnav.knowledge.sparql.prefixes import words_of
-from kbnav.run_evidence import query_evidence, run_evidence
+from kbnav.sessions.evidence import query_evidence, run_evidence
 
 router = APIRouter(prefix="/api", responses=REFUSALS)
 Numbers = Annotated[list[int], Query(max_length=MOST_ROWS, description="Numbers of the rows, from 0 on.")]

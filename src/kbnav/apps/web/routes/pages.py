@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from kbnav.apps.web.metrics import may_read
 from kbnav.apps.web.rendering import page
 from kbnav.apps.web.routes.common import PartsOf, RunnerOf, VisitorOf, own_session
-from kbnav.trajectory import versions
+from kbnav.runs.trajectory import versions
 
 router = APIRouter(include_in_schema=False)
 

@@ -12,7 +12,8 @@ from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from kbnav.answers import encodable
+from kbnav.answers.question import LONGEST_QUESTION
+from kbnav.answers.tables import encodable
 from kbnav.apps.web.routes.common import (
     REFUSALS,
     LanguageOf,
@@ -29,8 +30,7 @@ from kbnav.apps.web.said import answer_said
 from kbnav.apps.web.security import NOBODY
 from kbnav.apps.web.store import Session, StoredRun, unguessable
 from kbnav.errors import DataError
-from kbnav.question import LONGEST_QUESTION
-from kbnav.systems import Need, SystemEntry
+from kbnav.settings.systems import Need, SystemEntry
 
 router = APIRouter(prefix="/api", responses=REFUSALS)
 

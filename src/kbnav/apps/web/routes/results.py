@@ -33,7 +33,7 @@ from kbnav.knowledge.sparql.words.query import answer_in_words
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
-    from kbnav.answers import AnswerTable
+    from kbnav.answers.tables import AnswerTable
 
 router = APIRouter(prefix="/api", responses=REFUSALS)
 MOST_ROWS_A_PAGE = 500

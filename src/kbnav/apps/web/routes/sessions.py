@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, HTTPException, Response
 from pydantic import Field
 
-from kbnav.answers import encodable
+from kbnav.answers.tables import encodable
 from kbnav.apps.web.exports import MEDIA, Form, markdown, notebook, shared
 from kbnav.apps.web.naming import attachment
 from kbnav.apps.web.routes.common import REFUSALS, LanguageOf, PartsOf, VisitorOf, own_session

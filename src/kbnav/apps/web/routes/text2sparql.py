@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import JSONResponse, Response
 
+from kbnav.answers.question import LONGEST_QUESTION
 from kbnav.apps.web.routes.common import REFUSALS, PartsOf, RunnerOf, VisitorOf, finished
 from kbnav.apps.web.routes.pages import front_page
-from kbnav.question import LONGEST_QUESTION
 
 router = APIRouter(responses=REFUSALS)
 

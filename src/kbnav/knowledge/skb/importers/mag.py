@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from kbnav.answers.language import question_language
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.importers.files import bounded_lines, cells, opened
 from kbnav.knowledge.skb.importers.grouping import Grouped
@@ -31,7 +32,6 @@ from kbnav.knowledge.skb.importers.stark import MAG_NODE_TYPES, MAG_RELATIONS, s
 from kbnav.knowledge.skb.importers.tables import files_fingerprint
 from kbnav.knowledge.skb.records import MEMORY, EdgeArrays, Losses, NodeRecord
 from kbnav.knowledge.skb.schema import Style
-from kbnav.language import question_language
 
 ANY = "any"
 """In place of a language: all papers that have a text."""

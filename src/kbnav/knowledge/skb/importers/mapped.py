@@ -19,7 +19,7 @@ from kbnav.knowledge.skb.importers.files import DELIMITED, at, suffix_of
 from kbnav.knowledge.skb.importers.tables import TYPE_FIELDS, Record, TableSource, cell_text, files_fingerprint, records
 from kbnav.knowledge.skb.records import ALIAS_FIELDS, MEMORY, EdgeRecord, Losses, NodeRecord
 from kbnav.knowledge.skb.schema import Style
-from kbnav.suggest import did_you_mean
+from kbnav.settings.plugins import did_you_mean
 
 
 class EdgeColumn(NamedTuple):

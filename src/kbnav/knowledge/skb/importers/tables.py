@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from kbnav.errors import DataError, UsageError
-from kbnav.extras import needs
 from kbnav.knowledge.skb.importers.files import DELIMITED, at, bounded_lines, cells, opened, suffix_of
 from kbnav.knowledge.skb.records import (
     ALIAS_FIELDS,
@@ -28,6 +27,7 @@ from kbnav.knowledge.skb.records import (
     refuse_unbounded,
 )
 from kbnav.knowledge.skb.schema import Style
+from kbnav.settings.plugins import needs
 
 TYPE_FIELDS = ("type", "kind")
 RELATION_FIELDS = ("relation", "metaedge", "predicate", "type")

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from kbnav.errors import CredentialsError, KbnavError, ServiceError, UsageError
-from kbnav.extras import needs
+from kbnav.settings.plugins import needs
 
 SCHEMES = ("s3://", "gs://", "az://")
 """How the address of a place in an object store begins."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from kbnav.answers import SKB_NODE
+from kbnav.answers.tables import SKB_NODE
 from kbnav.knowledge.sparql.prefixes import SKB_PREFIXES, declared_prefixes, expand, shortened, words_of
 from kbnav.knowledge.sparql.reading import parse_query
 from kbnav.knowledge.sparql.syntax import bound_variables, is_variable

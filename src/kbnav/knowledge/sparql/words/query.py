@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kbnav.answers import AnswerTable
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.sparql.expressions import Function, Node, Operation, Value, read_expression, read_keys
 from kbnav.knowledge.sparql.reading import parse_query

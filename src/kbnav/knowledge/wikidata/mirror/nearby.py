@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from urllib.parse import unquote, urlsplit
 
-from kbnav.answers import encodable
+from kbnav.answers.tables import encodable
 from kbnav.knowledge.service.exchange import Nearby, Reply, Request
 from kbnav.knowledge.service.redirects import STATUSES
 from kbnav.knowledge.serving.http import MOST_FORM, Asked, Site, answered

@@ -34,7 +34,7 @@ from kbnav.knowledge.wikidata.mirror.frames import (
     read_frame,
     write_frame,
 )
-from kbnav.stopping import current_brake
+from kbnav.models.cancellation import current_brake
 
 _WORKER = "kbnav.knowledge.wikidata.mirror.worker"
 _REASONS = {SYNTAX: "syntax", FAILED: "failed", BROKEN: "broken", SIZE: "size"}

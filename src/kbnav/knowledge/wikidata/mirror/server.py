@@ -22,7 +22,7 @@ from kbnav.knowledge.wikidata.mirror.endpoint import sparql_protocol
 from kbnav.knowledge.wikidata.mirror.pool import QueryPool
 from kbnav.knowledge.wikidata.mirror.search import Index
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES, MirrorInfo, open_store, read_info
-from kbnav.settings import Endpoints
+from kbnav.settings.model import Endpoints
 
 DEFAULT_PORT = 7878
 QUERY_TIMEOUT = 60.0

@@ -1,0 +1,188 @@
+"""What the tools have shown, read back from the text of their observations.
+
+The forms are those of ``kbnav.tools.show``: this policy sees what a model sees, and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kbnav.runs.trajectory import Step
+
+_FOUND = re.compile(
+    r"(?:(?P<label>.*?) \()?(?P<id>[QP]\d+)\)?(?:, also \"(?P<alias>.*?)\")?(?:: (?P<about>.*?))?"
+    r"(?: \[property(?:, values: (?P<type>[^\]]*))?\])?"
+)
+_SHORTER = re.compile(r'Nothing is named ".*"; these match "(.*?)"(?: \(without ".*"\))?:')
+_SUGGESTED = re.compile(r'Did you mean "(.*)"\?$')
+_FULLTEXT = "these mention its words"
+_STATEMENT = re.compile(
+    r"- (?:(?P<label>.*?) \()?(?P<id>P\d+)\)?: (?P<value>.*?)(?: \[(?P<qualifiers>.*)\])?"
+    r"(?: \(preferred\))?(?: \(stated \d+ times\))?"
+)
+_QUALIFIER = re.compile(r"(?:(.*?) \()?(P\d+)\)?: (.*)")
+_OTHERS = re.compile(r"(?:: |, )([^,]*?) \((P\d+)\)(?=(?: ×\d+)?[,.])")
+_EDGE = re.compile(r"(?P<left>.*?) -- (?:(?P<label>.*?) \()?(?P<id>P\d+)\)? --> (?P<right>.*)")
+_ID = re.compile(r"(?:^|\()(Q\d+)\)?$")
+_DATE = re.compile(r"-?\d{1,4}(?:-\d\d(?:-\d\d)?)?(?:s|\. century| BCE?| CE)?")
+_NUMBER = re.compile(r"[-+−]?\d[\d,]*(?:\.\d+)?(?: .*)?")
+ValueKind = Literal["item", "time", "number", "text", ""]
+
+
+@dataclass(frozen=True)
+class Found:
+    """One line of a search: an item, or a property with the datatype of its values."""
+
+    id: str
+    label: str
+    about: str = ""
+    datatype: str = ""
+    alias: str = ""
+    """The other name that it was found by."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search and what it found; ``matched`` are the parts of the phrase that did."""
+
+    query: str
+    rung: Literal["exact", "shorter", "fulltext", "none"]
+    matched: tuple[str, ...]
+    items: tuple[Found, ...]
+    properties: tuple[Found, ...]
+    suggestion: str = ""
+    """What may have been meant, where nothing was found."""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A property with a value: a statement's own, or a qualifier's."""
+
+    property_id: str
+    label: str
+    text: str = ""
+    id: str = ""
+
+    @property
+    def kind(self) -> ValueKind:
+        """What the value looks like; empty where no value was shown."""
+        if self.id:
+            return "item"
+        if not self.text:
+            return ""
+        if _DATE.fullmatch(self.text):
+            return "time" if re.match(r"-?\d{3,4}", self.text) else "number"
+        return "number" if _NUMBER.fullmatch(self.text) else "text"
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A statement that leaves ("out") or reaches ("in") the entity that was looked at; seen from there."""
+
+    direction: Literal["out", "in"]
+    fact: Fact
+    qualifiers: tuple[Fact, ...] = ()
+
+
+@dataclass
+class Evidence:
+    """Everything seen so far; searches by their query, edges by the entity looked at."""
+
+    searches: dict[str, Search] = field(default_factory=dict)
+    edges: dict[str, list[Edge]] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    """Rows of every query that ran; 0 where it failed."""
+    last_query: str = ""
+    results: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Ids of items in the shown rows of each query."""
+    true: set[str] = field(default_factory=set)
+    """Yes/no queries that came out true."""
+
+    @classmethod
+    def of(cls, steps: Iterable[Step]) -> Evidence:
+        """Read the observations of steps, in their order."""
+        seen = cls()
+        for step in steps:
+            arguments = step.call.arguments
+            if step.call.tool == "search_entities":
+                query = str(arguments["query"])
+                seen.searches[query] = read_search(query, step.observation if step.ok else "")
+            elif step.call.tool == "get_entry":
+                seen.edges.setdefault(str(arguments["entity_id"]), []).extend(read_entry(step.observation))
+            elif step.call.tool == "search_neighbors":
+                entity = str(arguments["entity_id"])
+                seen.edges.setdefault(entity, []).extend(read_neighbors(entity, step.observation))
+            elif step.call.tool == "execute_query":
+                query = str(arguments["query"])
+                seen.rows[query] = step.rows or 0
+                seen.results[query] = tuple(dict.fromkeys(re.findall(r"(?:^|\t)(Q\d+)\b", step.observation, re.M)))
+                if re.search(r"^(?:Result \d+: )?True$", step.observation, re.M):
+                    seen.true.add(query)
+                if not step.dropped:
+                    seen.last_query = query
+        return seen
+
+
+def read_search(query: str, text: str) -> Search:
+    """The observation of search_entities."""
+    rung: Literal["exact", "shorter", "fulltext"] = "exact"
+    matched: tuple[str, ...] = (query,)
+    items: list[Found] = []
+    properties: list[Found] = []
+    for line in text.splitlines():
+        shorter = _SHORTER.fullmatch(line)
+        if shorter:
+            rung, matched = "shorter", tuple(shorter[1].split(" | "))
+            continue
+        if _FULLTEXT in line:
+            rung, matched = "fulltext", ()
+            continue
+        found = _FOUND.fullmatch(line)
+        if found:
+            one = Found(
+                found["id"], found["label"] or "", found["about"] or "", found["type"] or "", found["alias"] or ""
+            )
+            (items if one.id.startswith("Q") else properties).append(one)
+    if not items and not properties:
+        meant = _SUGGESTED.search(text)
+        return Search(query, "none", (), (), (), meant[1] if meant else "")
+    named = [one for one in items if rung == "fulltext" and one.label and one.label.casefold() in query.casefold()]
+    if named:  # its words led to the thing that a part of the phrase names
+        return Search(query, "shorter", tuple(one.label for one in named), tuple(named), tuple(properties))
+    return Search(query, rung, matched, tuple(items), tuple(properties))
+
+
+def _fact(property_id: str, label: str | None, value: str) -> Fact:
+    found = _ID.search(value)
+    text = value[: found.start()].rstrip() if found else value
+    return Fact(property_id, label or property_id, text, found[1] if found else "")
+
+
+def read_entry(text: str) -> list[Edge]:
+    """The observation of get_entry; properties that are only named there have no value."""
+    edges = []
+    for line in text.splitlines():
+        statement = _STATEMENT.fullmatch(line)
+        if statement:
+            qualifiers = [_QUALIFIER.fullmatch(part) for part in re.split(r"; |\] \[", statement["qualifiers"] or "")]
+            facts = tuple(_fact(found[2], found[1], found[3]) for found in qualifiers if found)
+            edges.append(Edge("out", _fact(statement["id"], statement["label"], statement["value"]), facts))
+        elif line.startswith("Not shown: "):
+            edges += [Edge("out", Fact(found[1], found[0])) for found in _OTHERS.findall(line)]
+    return edges
+
+
+def read_neighbors(entity: str, text: str) -> list[Edge]:
+    """The observation of search_neighbors for ``entity``."""
+    edges = []
+    for line in text.splitlines():
+        found = _EDGE.fullmatch(line.removesuffix(" [by p:/ps: only, not wdt:]"))
+        if found:
+            left = _ID.search(found["left"])
+            outgoing = bool(left and left[1] == entity)
+            other = found["right"] if outgoing else found["left"]
+            edges.append(Edge("out" if outgoing else "in", _fact(found["id"], found["label"], other)))
+    return edges

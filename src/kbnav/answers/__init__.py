@@ -1,0 +1,1 @@
+"""What is asked and what is answered: questions and their words, tables of typed rows, rankings."""

@@ -1,0 +1,175 @@
+"""Validation MRR over the steps of a training (Agent Retriever, Figure 3), as CSV and as a picture."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from kbnav.errors import UsageError
+from kbnav.evaluation.metrics.ranking import STARK_METRICS, ranking_scores, ranks_in_lists
+from kbnav.evaluation.metrics.statistics import paired_test
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.programs.candidates import oracle_recall
+from kbnav.programs.frozen import read_frozen
+from kbnav.programs.retriever import AgentRetriever
+from kbnav.programs.steps import curve
+from kbnav.programs.train import read_groups, read_steps
+from kbnav.programs.trials import KEPT, TrainingQuery
+from kbnav.retrieval.build import build_retriever
+from kbnav.runs.journal import write_whole
+from kbnav.runs.trace import Trace
+from kbnav.settings.model import Settings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+COLUMNS = ("group", "step", "mrr", "best")
+Row = tuple[str, int, float | None, float]
+"""Group, step, MRR of its program on all validation queries where it ran on them, and that of the best so far."""
+
+
+def rows(folder: Path) -> list[Row]:
+    """Of every group of a training; step 0 is the first stage. Raises UsageError, DataError."""
+    first = {one.id: one.first["mrr"] for one in read_frozen(folder).about.groups}
+    return [
+        (group.id, *point)
+        for group in read_groups(folder).groups
+        for point in curve(read_steps(folder, group), first[group.id])
+    ]
+
+
+def write_curve(folder: Path, path: Path) -> None:
+    """As CSV. Raises UsageError, DataError."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows([group, step, "" if mrr is None else mrr, best] for group, step, mrr, best in rows(folder))
+    write_whole(path, out.getvalue())
+
+
+def write_curve_plot(folder: Path, out: Path) -> Path:
+    """``validation-mrr.png``. Raises UsageError without matplotlib, and as ``rows``."""
+    from kbnav.evaluation.report.plots import COLORS, save_figure
+
+    found = rows(folder)
+
+    def draw(axes: Sequence[Axes]) -> None:
+        for place, group in enumerate(dict.fromkeys(row[0] for row in found)):
+            own = [row for row in found if row[0] == group]
+            color = COLORS[place % len(COLORS)]
+            axes[0].step([row[1] for row in own], [row[3] for row in own], where="post", color=color, label=group)
+            tried = [(row[1], row[2]) for row in own if row[2] is not None]
+            axes[0].plot([step for step, _ in tried], [mrr for _, mrr in tried], "o", color=color, markersize=3)
+        axes[0].set_xlabel("step")
+        axes[0].set_ylabel("validation MRR")
+        axes[0].legend(frameon=False)
+
+    return save_figure(out / "validation-mrr.png", 1, draw)
+
+
+_SHOWN = 5
+
+
+def case_study(kb: SkbKB, settings: Settings, retriever: AgentRetriever, question: TrainingQuery) -> str:
+    """The first nodes of ``vss`` (of ``bm25`` where there are no vectors) beside the program's, right ones marked."""
+    other = "vss" if kb.skb.vectors is not None else "bm25"
+    trace = Trace()
+    lists = {
+        other: build_retriever(other, kb, settings, {}).retrieve(question.text, _SHOWN).ids,
+        retriever.name: retriever.retrieve(question.text, _SHOWN, trace).ids,
+    }
+    told = [f"{question.id}: {question.text}"]
+    for name, ids in lists.items():
+        told += ["", f"{name} ranks first:", *_marked(kb, ids, question.answers)]
+    for step in trace.steps:
+        if step.call.tool in ("route", "program"):
+            told += ["", f"{step.call.tool}: {step.observation}"]
+    return "\n".join(told)
+
+
+def _marked(kb: SkbKB, ids: Sequence[str], answers: Sequence[str]) -> list[str]:
+    return [
+        f"{'*' if node in answers else ' '} {place}. {kb.skb.nodes.label(kb.skb.number(node))} ({node})"
+        for place, node in enumerate(ids, 1)
+    ]
+
+
+@dataclass(frozen=True)
+class GroupScores:
+    """Means of the programs and of the first stage over the same questions; ``oracle`` is what reordering can reach."""
+
+    group: str
+    questions: int
+    failed: int
+    programs: Mapping[str, float]
+    first: Mapping[str, float]
+    difference: float
+    p: float
+    oracle: float
+    """The share of questions with an answer among the candidates."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+    def line(self) -> str:
+        """For a terminal."""
+        values = ", ".join(f"{name} {self.programs[name]:.3f} ({self.first[name]:.3f})" for name in STARK_METRICS)
+        failed = f"; {self.failed} failed" if self.failed else ""
+        return (
+            f"{self.group}: {self.questions} questions, first stage in brackets: {values}; MRR {self.difference:+.3f}, "
+            f"p {self.p:.4f}; an answer is among the candidates of {self.oracle:.1%}{failed}"
+        )
+
+
+@dataclass(frozen=True)
+class _One:
+    group: str
+    programs: Mapping[str, float]
+    first: Mapping[str, float]
+    failed: bool
+    candidates: frozenset[str]
+    answers: tuple[str, ...]
+
+
+def score_programs(retriever: AgentRetriever, questions: Sequence[TrainingQuery]) -> list[GroupScores]:
+    """Scores over all, then of each group that has questions. Raises UsageError for questions of the training."""
+    if not questions:
+        raise UsageError("there are no questions with gold nodes to score on")
+    retriever.refuse_seen([(one.id, one.text) for one in questions])
+    found = [_scored(retriever, one) for one in questions]
+    groups = sorted({one.group for one in found})
+    parts = [_means(group, [one for one in found if one.group == group]) for group in groups]
+    return [_means("all", found), *(parts if len(parts) > 1 else [])]
+
+
+def _scored(retriever: AgentRetriever, question: TrainingQuery) -> _One:
+    trace = Trace()
+    ranking = retriever.retrieve(question.text, KEPT, trace).ids
+    candidates = retriever.first(question.text)
+    group = next(step.observation.partition(":")[0] for step in trace.steps if step.call.tool == "route")
+    failed = any(step.call.tool == "program" and not step.ok for step in trace.steps)
+    lists = [list(ranking), list(candidates)[:KEPT]]
+    found = ranking_scores(ranks_in_lists(lists, [question.answers] * 2)).values
+    programs, first = ({name: float(values[place]) for name, values in found.items()} for place in (0, 1))
+    return _One(group, programs, first, failed, frozenset(candidates), question.answers)
+
+
+def _means(group: str, found: Sequence[_One]) -> GroupScores:
+    old, new = [one.first["mrr"] for one in found], [one.programs["mrr"] for one in found]
+    return GroupScores(
+        group,
+        len(found),
+        sum(one.failed for one in found),
+        {name: fmean(one.programs[name] for one in found) for name in STARK_METRICS},
+        {name: fmean(one.first[name] for one in found) for name in STARK_METRICS},
+        fmean(new) - fmean(old),
+        paired_test(old, new).p,
+        oracle_recall([(one.candidates, one.answers) for one in found]).any,
+    )

@@ -1,0 +1,216 @@
+"""Append-only files of JSON lines that survive a kill at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache
+from io import RawIOBase
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from pydantic import TypeAdapter, ValidationError
+
+from kbnav.errors import DataError, UsageError
+
+LARGEST = 256 * 1024 * 1024
+"""Bytes of one saved run, or of one line of a journal: four times the largest answer that is taken of a service."""
+
+
+def read_file(path: Path, most: int = LARGEST) -> bytes:
+    """A file of at most ``most`` bytes. Raises OSError, and DataError for a larger one or what is no file."""
+    with _opened(path) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise DataError(f"{path} is larger than {most >> 20} MiB")
+    return content
+
+
+def read_lines(path: Path, most: int = LARGEST) -> Iterator[bytes]:
+    """The lines of a file with their ends, one at a time. Raises as ``read_file``, for a line of more bytes too."""
+    with _opened(path) as file:
+        for number, line in enumerate(iter(lambda: file.readline(most + 1), b""), 1):
+            if len(line) > most:
+                raise DataError(f"{path}: line {number} is longer than {most >> 20} MiB")
+            yield line
+
+
+def unpacked(packed: object, most: int = LARGEST) -> bytes | None:
+    """What zlib has packed; None where it has not, where a part is missing, or where there are more than ``most``."""
+    if not isinstance(packed, bytes):
+        return None
+    unpacking = zlib.decompressobj()
+    with suppress(zlib.error):
+        plain = unpacking.decompress(packed, most + 1)
+        return plain if unpacking.eof and len(plain) <= most else None
+    return None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    with open(path, "rb", opener=_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise DataError(f"{path} is no file")
+        yield file
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open without waiting for whoever writes into a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # Windows has none
+
+
+class Appending(Protocol):
+    """What records are appended to, one after another."""
+
+    def append(self, value: Any) -> None:
+        """Keep a dataclass for good. Raises UsageError."""
+        ...
+
+
+OpenJournal = Callable[[Path], AbstractContextManager[Appending]]
+"""Opens a file for appending, as ``open_journal`` does."""
+
+
+class Journal:
+    """A file open for appending, without a buffer; ``append`` returns when the line is on the disk."""
+
+    def __init__(self, file: RawIOBase, path: Path) -> None:
+        self._file, self._path = file, path
+
+    def append(self, value: Any) -> None:
+        """Write a dataclass as one line and sync it. Raises UsageError; what stood there before is kept."""
+        self.append_line(json_line(value))
+
+    def append_line(self, written: bytes) -> None:
+        """The same of a line as ``json_line`` makes it."""
+        line = memoryview(written)
+        end = os.fstat(self._file.fileno()).st_size
+        try:
+            while line:
+                line = line[self._file.write(line) or 0 :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(end)
+            said = f"{self._path}: cannot be written: {error.strerror}"
+            raise UsageError(f"{said}; what is in it is kept, and the same command goes on") from error
+
+
+def json_line(value: Any) -> bytes:
+    """A dataclass as one line of JSON."""
+    kind: Any = type(value)
+    return bytes(_adapter(kind).dump_json(value)) + b"\n"
+
+
+@contextmanager
+def open_journal(path: Path) -> Iterator[Journal]:
+    """Open for appending, alone; what a kill left of a last line is cut off. Raises UsageError, DataError."""
+    import fcntl
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("ab", buffering=0)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(f"{path} is being written by another run") from error
+        file.truncate(sum(map(len, whole_lines(path))))
+        _sync_folder(path.parent)
+        yield Journal(file, path)
+
+
+def read_journal(path: Path, kind: Any) -> list[Any]:
+    """The records of a journal, dataclasses of ``kind``; it may be being written. Raises UsageError, DataError."""
+    records = []
+    for number, line in enumerate(whole_lines(path), 1):
+        records.append(read_record(line, kind, f"{path}: record {number}"))
+    return records
+
+
+def read_record(line: bytes, kind: Any, name: str) -> Any:
+    """One record, a dataclass of ``kind``; ``name`` says which. Raises DataError."""
+    try:
+        return _adapter(kind).validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise DataError(f"{name}: {where + ': ' if where else ''}{first['msg']}") from error
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file such that a kill leaves the old one or the new one. Raises UsageError."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def whole_lines(path: Path) -> Iterator[bytes]:
+    """The lines without a torn one at the end: one without its line break, or, after a power cut, one of garbage.
+
+    Raises UsageError, and DataError for a line that is too long for any memory.
+    """
+    last = b""
+    try:
+        for line in read_lines(path):
+            if last:
+                yield last
+            last = line
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    if last.endswith(b"\n") and _is_json(last):
+        yield last
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except RecursionError:  # nested deeper than anything that is written: no record, and not torn
+        return True
+    except ValueError:
+        return False
+    return True
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def private_folder(folder: Path) -> Path:
+    """The folder, made with its parents where it is not there, for its owner alone. Raises OSError."""
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+def private_file(path: Path) -> Path:
+    """The file, made empty where it is not there, for its owner alone, in a folder that is as well. Raises OSError."""
+    private_folder(path.parent)
+    path.touch(mode=0o600)
+    return path

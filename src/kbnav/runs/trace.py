@@ -1,0 +1,102 @@
+"""What was done for one query, written down as the steps of a trajectory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kbnav.answers.tables import encodable
+from kbnav.runs.trajectory import Call, Step, Usage
+
+
+class Trace:
+    """What was done for one query, as the steps of a trajectory; written by several threads at once.
+
+    An intermediate result (entities parsed, triples chosen, an expansion, a document cut to the model's window) is a
+    step of its own, so that ``kbnav show`` prints it. ``usage`` sums the tokens and calls that were paid for,
+    ``replayed`` those of replies that were kept from before; waiting for these took ``replayed_seconds`` then.
+    """
+
+    def __init__(self, told: Callable[[Step, Usage], None] = lambda step, spent: None) -> None:  # noqa: ARG005
+        """``told`` hears of each step once it is over, and of what was paid for until then."""
+        self._lock = threading.Lock()
+        self._told = told
+        self._steps: list[Step] = []
+        self.usage = Usage()
+        self.replayed = Usage()
+        self.replayed_seconds = 0.0
+
+    @property
+    def spent(self) -> Usage:
+        """``usage``, with what was replayed beside it."""
+        with self._lock:
+            if self.replayed == Usage() and not self.replayed_seconds:
+                return self.usage
+            return replace(self.usage, replayed=self.replayed, replayed_seconds=self.replayed_seconds)
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """The steps so far, numbered from 1."""
+        with self._lock:
+            return tuple(self._steps)
+
+    @contextmanager
+    def step(self, name: str, thought: str = "", **arguments: Any) -> Iterator[Observed]:
+        """Record what runs inside as one step; the block says what came of it by setting the fields of ``Observed``.
+
+        A block that raises is recorded as a step that failed.
+        """
+        seen = Observed()
+        began = time.perf_counter()
+        try:
+            yield seen
+        except BaseException:
+            seen.ok = False
+            raise
+        finally:
+            self.record(name, seen, time.perf_counter() - began, thought, **arguments)
+
+    def record(self, name: str, seen: Observed, seconds: float = 0.0, thought: str = "", **arguments: Any) -> None:
+        """Record a step that is over; what ran side by side is recorded afterwards, in its own order."""
+        with self._lock:
+            number = len(self._steps) + 1
+            call = Call(name, arguments, thought, turn=number).encodable()
+            nodes = tuple(seen.nodes)
+            step = Step(number, call, encodable(seen.text), seen.ok, seconds=round(seconds, 4), nodes=nodes)
+            self._steps.append(step)
+        self._told(step, self.spent)
+
+    def add(self, other: Trace) -> None:
+        """Record what was done side by side and has a trace of its own, which is over."""
+        with self._lock:
+            steps = [
+                replace(step, number=number, call=replace(step.call, turn=number))
+                for number, step in enumerate(other.steps, len(self._steps) + 1)
+            ]
+            self._steps += steps
+        self.spend(other.usage)
+        self.spend(other.replayed, replayed=True, seconds=other.replayed_seconds)
+        for step in steps:
+            self._told(step, self.spent)
+
+    def spend(self, usage: Usage, *, replayed: bool = False, seconds: float = 0.0) -> None:
+        """Count the tokens of a model's reply, and the seconds that replies which are given again once took."""
+        with self._lock:
+            if replayed:
+                self.replayed += usage
+                self.replayed_seconds += seconds
+            else:
+                self.usage += usage
+
+
+@dataclass
+class Observed:
+    """What came of a step: a text to read, and the nodes it speaks of."""
+
+    text: str = ""
+    ok: bool = True
+    nodes: Sequence[str] = ()

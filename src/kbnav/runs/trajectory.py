@@ -1,0 +1,429 @@
+"""What a run leaves behind: calls, steps, turns, outcomes, and the record that is saved."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import secrets
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache, cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+
+from kbnav.answers.question import in_kb
+from kbnav.answers.tables import Absence, AnswerTable, Ranked, Ranking, Term, encodable
+from kbnav.errors import DataError, StopRun, UsageError
+from kbnav.runs.journal import private_file, read_file
+from kbnav.runs.warnings import Confidence, Doubt
+
+_STATE: Mapping[str, type] = {"mirror": dict, "endpoints": dict, "kbs": dict, "nodes": int, "edges": int}
+
+
+def _sound_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The state as it is. Raises ValueError where it is none."""
+    for name, kind in _STATE.items():
+        if name in state and not isinstance(state[name], kind):
+            raise ValueError(f"{name} is not of the type {kind.__name__}")
+    page = state.get("query_page", "")
+    if page and not str(page).startswith(("http://", "https://")):
+        raise ValueError("query_page is no address of a page")
+    for one in state.get("kbs", {}).values():
+        if not isinstance(one, Mapping):
+            raise ValueError("kbs has what is no knowledge base")
+        _sound_state(one)
+    return state
+
+
+def _even(table: AnswerTable | None) -> AnswerTable | None:
+    """The table as it is. Raises ValueError where a row has not a cell for each column."""
+    if table is not None and any(len(row) != len(table.columns) for row in table.rows):
+        raise ValueError("a row has not a cell for each column")
+    return table
+
+
+EvenTable = Annotated[AnswerTable | None, AfterValidator(_even)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]*$", max_length=100)]
+"""It is a part of files' names."""
+KBState = Annotated[Mapping[str, Any], AfterValidator(_sound_state)]
+"""What a knowledge base says of itself, of which what is shown has the types that it is shown by."""
+
+
+FORMAT = 1
+FINISH = "finish"
+"""The tool by which an agent ends a run."""
+NO_TOOL = "(no tool)"
+"""Stands for the tool of a reply that called none."""
+
+Dropped = Literal["", "repeat", "premature finish", "rolled back", "not alone", "over budget"]
+"""Why a step is off the path. ``not alone``: a finish beside calls whose results were not seen yet."""
+Status = Literal["answered", "best effort", "no answer", "refused", "failed"]
+Stop = Literal["finish", "step budget", "action budget", "refusal", "gave up", "time limit", "cost limit", "error"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One action a policy asked for.
+
+    ``turn`` counts the policy's replies in a run, so that calls of one reply can be told from calls of two. ``problem``
+    is set where the call cannot be run (no such tool, unreadable arguments); it then becomes the observation.
+    """
+
+    tool: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    thought: str = ""
+    id: str = ""
+    turn: int = 0
+    problem: str = ""
+
+    @cached_property
+    def key(self) -> str:
+        """The same for two calls that ask for the same thing: Unicode and white space are normalised.
+
+        A call that could not be run is not the same as its corrected version.
+        """
+        parts = [self.tool, _normalised(self.arguments), bool(self.problem)]
+        return json.dumps(parts, sort_keys=True, ensure_ascii=False)
+
+    @property
+    def query(self) -> str:
+        """The query that it runs, which says for which knowledge base it is where several are asked."""
+        return in_kb(str(self.arguments.get("query", "")), str(self.arguments.get("kb", "")))
+
+    def encodable(self) -> Call:
+        """The same call with every string such that it can be saved and sent."""
+        return Call(
+            encodable(self.tool),
+            _mapped(self.arguments, encodable),
+            encodable(self.thought),
+            encodable(self.id),
+            self.turn,
+            encodable(self.problem),
+        )
+
+
+def _normalised(value: Any) -> Any:
+    return _mapped(value, lambda text: " ".join(unicodedata.normalize("NFC", text).split()))
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """JSON data with every string changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(str(key)): _mapped(item, change) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_mapped(item, change) for item in value]
+    return value
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens spent on a model, and calls of it; ``cached`` prompt tokens are a part of ``prompt``.
+
+    ``replayed`` is what replies that were kept from before once cost, and ``replayed_seconds`` what waiting for them
+    took then; neither is a part of the others.
+    """
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    calls: int = 0
+    replayed: Usage | None = None
+    replayed_seconds: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        replayed = [one.replayed for one in (self, other) if one.replayed]
+        return Usage(
+            self.prompt + other.prompt,
+            self.completion + other.completion,
+            self.cached + other.cached,
+            self.calls + other.calls,
+            sum(replayed[1:], replayed[0]) if replayed else None,
+            self.replayed_seconds + other.replayed_seconds,
+        )
+
+    @property
+    def paid(self) -> Usage:
+        """Without what was replayed."""
+        return replace(self, replayed=None, replayed_seconds=0.0)
+
+
+def side_by_side(usages: Iterable[Usage]) -> Usage:
+    """The sum of what was spent at the same time: it took as long as the longest of them."""
+    spent = list(usages)
+    longest = max((one.replayed_seconds for one in spent), default=0.0)
+    return replace(sum(spent, Usage()), replayed_seconds=longest)
+
+
+class Fact(NamedTuple):
+    """A link that an observation shows: ids and names of its ends, and the relation, ``^`` before it if it comes in.
+
+    An empty ``target`` stands for whatever the relation leads to. A ``generated`` fact is a model's word alone.
+    ``qualifiers`` are what the statement says more, as text.
+    """
+
+    source: str
+    relation: str
+    target: str = ""
+    source_name: str = ""
+    relation_name: str = ""
+    target_name: str = ""
+    generated: bool = False
+    qualifiers: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thought, one action, one observation.
+
+    ``number`` counts a run's actions from 1, dropped ones included. ``rows`` is set for a query that ran. ``dropped``
+    says why the step is no longer on the path. ``nodes`` are the ids that an SKB's tool showed, in the order shown;
+    ``facts`` the links among them, where an agent walks along links. ``lost``: it was not answered in time, so that it
+    says nothing of what is there. ``result`` is the number of its result, those of a run from 1; 0 where it has none.
+    """
+
+    number: int
+    call: Call
+    observation: str = ""
+    ok: bool = True
+    rows: int | None = None
+    seconds: float = 0.0
+    dropped: Dropped = ""
+    nodes: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    lost: bool = False
+    result: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", tuple(self.nodes))  # checkpoints give lists back
+        object.__setattr__(self, "facts", tuple(Fact(*fact) for fact in self.facts))
+
+    def drop(self, reason: Dropped) -> Step:
+        """The same step, off the path."""
+        return replace(self, dropped=reason)
+
+
+@dataclass(frozen=True)
+class Understood:
+    """What rules in place of a language model made of a question, for who must judge their answer.
+
+    ``text`` is the reading, as in ``Angela Merkel → work location``; ``unused`` are the question's words that are no
+    part of it; ``instead`` are questions that can be asked in its place.
+    """
+
+    text: str = ""
+    unused: tuple[str, ...] = ()
+    instead: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unused", tuple(self.unused))  # checkpoints give lists back
+        object.__setattr__(self, "instead", tuple(self.instead))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended and what it found.
+
+    ``query`` is the final query as it ran; ``note`` says what a reader must know (best so far, limit not taken off,
+    why it failed). ``absence`` says, where the answer is no, 0 or empty, which kind of nothing that is. ``error`` is
+    what a service said where something beside the answer failed: for who runs kbnav, and never for a public page.
+    ``doubts`` are what speaks against the answer.
+    """
+
+    status: Status
+    stop: Stop
+    query: str = ""
+    table: EvenTable = None
+    ranking: Ranking | None = None
+    text: str = ""
+    note: str = ""
+    error: str = ""
+    understood: Understood | None = None
+    doubts: tuple[Doubt, ...] = ()
+    confidence: Confidence | None = None
+    absence: Absence | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "doubts", tuple(self.doubts))  # checkpoints give lists back
+
+    @property
+    def withheld(self) -> bool:
+        """Whether an answer was found that was not sure enough to be given: only what was found has a confidence."""
+        return self.status == "no answer" and self.confidence is not None
+
+    def noted(self, note: str, error: str = "") -> Outcome:
+        """The same with more to know."""
+        return replace(self, note=_and(self.note, note), error=_and(self.error, error))
+
+
+def _and(text: str, more: str) -> str:
+    return " ".join(filter(None, (text, more)))
+
+
+@dataclass(frozen=True)
+class Turn:
+    """An earlier question of a chat, with what was done and found."""
+
+    question: str
+    steps: tuple[Step, ...]
+    outcome: Outcome
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", tuple(self.steps))  # checkpoints give lists back
+
+    @classmethod
+    def of(cls, question: str, path: Sequence[Step], outcome: Outcome) -> Turn:
+        """A finished question as history; whole tables stay with their own run."""
+        return cls(question, tuple(path), replace(outcome, table=None))
+
+
+@dataclass(frozen=True)
+class Run:
+    """One question answered: the record that is saved, and what ``kbnav show`` reads.
+
+    ``cost`` is in US dollars, None where the model's price is not among the settings.
+    """
+
+    id: RunId
+    question: str
+    system: str
+    model: str
+    language: str
+    path: tuple[Step, ...]
+    discarded: tuple[Step, ...]
+    outcome: Outcome
+    usage: Usage = Usage()
+    replayed: Usage = Usage()
+    """What replies that were kept from before once cost; no part of ``usage`` and ``cost``."""
+    replayed_seconds: Finite = 0.0
+    """What waiting for them took then, calls side by side; no part of ``seconds``."""
+    cost: Finite | None = None
+    replayed_cost: Finite | None = None
+    """What the replayed replies once cost; no part of ``cost``."""
+    requests: Mapping[str, int] = field(default_factory=dict)
+    """Requests sent for it, by service; what a cache answered is none."""
+    seconds: Finite = 0.0
+    started: str = ""
+    history: tuple[Turn, ...] = ()
+    kb: KBState = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    format: int = FORMAT
+
+    @property
+    def whole_usage(self) -> Usage:
+        """What was spent and what replayed replies once cost: the same however often a run is repeated."""
+        return self.usage + self.replayed
+
+    @property
+    def whole_cost(self) -> float | None:
+        """Dollars of ``whole_usage``; None where the price is not known."""
+        known = [one for one in (self.cost, self.replayed_cost) if one is not None]
+        return sum(known) if known else None
+
+    @property
+    def whole_seconds(self) -> float:
+        """Seconds with those of waiting for replayed replies when they were made."""
+        return self.seconds + self.replayed_seconds
+
+    @property
+    def steps(self) -> list[Step]:
+        """Every step, dropped ones included, in the order they were taken."""
+        return sorted((*self.path, *self.discarded), key=lambda step: step.number)
+
+
+class Attempt(NamedTuple):
+    """A run, and what stopped it where a service failed."""
+
+    run: Run
+    failure: StopRun | None
+
+
+def new_id(prefix: str) -> str:
+    """An unguessable id that sorts by time."""
+    return f"{prefix}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(6)}"
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a run depends on."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> Mapping[str, str]:
+    """Read from the packages' files, which takes longer than much else of a run."""
+    packages = ("kbnav", "langgraph", "langchain-core", "langchain-openai", "openai")
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+
+
+CHECKPOINTED = (
+    Call,
+    Usage,
+    Fact,
+    Step,
+    Understood,
+    Outcome,
+    Absence,
+    Doubt,
+    Confidence,
+    Turn,
+    AnswerTable,
+    Term,
+    Ranking,
+    Ranked,
+)
+"""The only classes that a chat's checkpoints may be read back into."""
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def to_json(value: Any) -> str:
+    """Any of this module's records as indented JSON."""
+    kind: Any = type(value)
+    return _adapter(kind).dump_json(value, indent=1).decode()
+
+
+def save_run(run: Run, folder: Path) -> Path:
+    """Write ``<folder>/<id>.json``, never half of it. Raises UsageError where it cannot be written."""
+    path = folder / f"{run.id}.json"
+    part = path.with_suffix(f".{os.getpid()}.part")
+    try:
+        private_file(part).write_text(to_json(run) + "\n", encoding="utf-8", errors="surrogatepass")
+        part.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise UsageError(f"cannot save the run to {path}: {error.strerror}") from error
+    return path
+
+
+def load_run(path: Path) -> Run:
+    """Read a saved run. Raises UsageError where there is none and DataError where it is not one."""
+    try:
+        return parse_run(read_file(path), str(path))
+    except OSError as error:
+        raise UsageError(f"cannot read the run {path}: {error.strerror}") from error
+
+
+def parse_run(document: bytes, name: str) -> Run:
+    """A run of its JSON; ``name`` says which. Raises DataError where it is none."""
+    try:
+        run: Run = _adapter(Run).validate_json(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise DataError(f"{name} is not a saved run: {where + ': ' if where else ''}{first['msg']}") from error
+    return run

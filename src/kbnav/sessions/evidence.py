@@ -1,0 +1,80 @@
+"""What makes the rows of a run's answer true: of a query its statements, of a ranking edges and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kbnav.agents.common.ranking import looked_at
+from kbnav.answers.tables import AnswerTable, node_term
+from kbnav.errors import KbnavError
+from kbnav.knowledge.base import KnowledgeBase, asked_by
+from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Provenance, provenance
+from kbnav.runs.trajectory import Fact, Run
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.skb.kb import SkbKB
+
+FIRST = range(MOST_ROWS)
+"""The rows that are looked at where none are named."""
+
+
+def run_evidence(kb: KnowledgeBase, run: Run, rows: Sequence[int] = FIRST) -> Provenance | None:
+    """The statements that make rows of an answer true; of a ranking, the edges and sentences that speak for its nodes.
+
+    Args:
+        kb: the knowledge base that was asked; of a query two more are sent at most, of a ranking none.
+        run: the run.
+        rows: which rows, or places in the ranking, from 0 on; those beyond the last are left out.
+
+    None where the answer has neither a query nor a ranking. What fails ends nothing: ``failed`` says why.
+    """
+    outcome = run.outcome
+    if outcome.ranking is not None:
+        from kbnav.knowledge.skb.kb import SkbKB  # it brings NumPy, which an answer of a query does not need
+
+        if isinstance(kb, SkbKB):
+            return _ranking_evidence(kb, run, [one.id for one in outcome.ranking.nodes], rows)
+    if not outcome.query or outcome.table is None:
+        return None
+    return query_evidence(kb, outcome.query, outcome.table, rows, run.language)
+
+
+def _ranking_evidence(kb: SkbKB, run: Run, nodes: Sequence[str], rows: Sequence[int]) -> Provenance:
+    from kbnav.knowledge.skb.evidence import node_evidence
+
+    chosen = [nodes[number] for number in rows if 0 <= number < len(nodes)][:MOST_ROWS]
+    starts = {start for step in run.steps for start in looked_at(step.call.arguments)}
+    starts |= {step.nodes[0] for step in run.path if step.call.tool == "search_entities" and step.nodes}
+    try:
+        return _with_generated(node_evidence(kb, chosen, starts - {*nodes}, run.question), chosen, run)
+    except KbnavError as error:
+        return Provenance(failed=str(error))
+
+
+def query_evidence(
+    kb: KnowledgeBase, query: str, table: AnswerTable, rows: Sequence[int] = FIRST, language: str = "en"
+) -> Provenance:
+    """The same for a query and its result; see ``kbnav.knowledge.evidence.provenance``."""
+    try:
+        return provenance(asked_by(kb, query), query, table, rows, language)
+    except KbnavError as error:
+        return Provenance(failed=str(error))
+
+
+def _with_generated(found: Provenance, nodes: Sequence[str], run: Run) -> Provenance:
+    """With what a model said of the nodes on its own authority, told as such."""
+    facts = dict.fromkeys(fact for step in run.path for fact in step.facts if fact.generated)
+    if not facts:
+        return found
+    about = [tuple(map(_generated, (one for one in facts if node in (one.source, one.target)))) for node in nodes]
+    names = {end: name for one in facts for end, name in ((one.source, one.source_name), (one.target, one.target_name))}
+    rows = tuple((*told, *more) for told, more in zip(found.rows, about, strict=True))
+    return replace(found, rows=rows, labels={**{end: name for end, name in names.items() if name}, **found.labels})
+
+
+def _generated(fact: Fact) -> Evidence:
+    source, target = (fact.target, fact.source) if fact.relation.startswith("^") else (fact.source, fact.target)
+    relation = fact.relation_name or fact.relation.removeprefix("^")
+    return Evidence(node_term(source), relation, node_term(target), source="generated")

@@ -1,0 +1,493 @@
+"""Every setting, in one typed model: from arguments, the environment (``KBNAV_…``), or ``kbnav.toml``, in that order.
+
+A copy without secrets is saved with every run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from kbnav.errors import UsageError
+from kbnav.settings.plugins import did_you_mean
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+
+class Strict(BaseModel):
+    """A group of settings; a misspelled one is an error."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+def without_credentials(address: str) -> str:
+    """The address as it is. Raises ValueError where it holds a user's name or password, which runs would then hold."""
+    if "://" in address and "@" in urlsplit(address).netloc:
+        raise ValueError("an address may not hold a user's name and password: it is saved with every run")
+    return address
+
+
+Address = Annotated[str, AfterValidator(without_credentials)]
+
+
+class Endpoints(Strict):
+    """Where a Wikibase is; the defaults are Wikidata's. A local mirror, QLever or any Wikibase works as well."""
+
+    sparql: Address = "https://query.wikidata.org/sparql"
+    api: Address = "https://www.wikidata.org/w/api.php"
+    entity_data: Address = "https://www.wikidata.org/wiki/Special:EntityData/"
+    query_page: Address = "https://query.wikidata.org/#"
+    """The query's text, percent-encoded, is put behind it to make a link a person can open."""
+    entity_page: Address = "https://www.wikidata.org/wiki/"
+    scholarly: Address = "https://query-scholarly.wikidata.org/sparql"
+    """SPARQL endpoint of Wikidata's scholarly articles, which are not in the graph of ``sparql``; empty: they are."""
+    fallbacks: tuple[Address, ...] = ()
+    """SPARQL endpoints of the same data that are asked in turn where ``sparql`` does not answer."""
+    dialect: Literal["auto", "wdqs", "kbnav", "qlever", "virtuoso", "oxigraph", "sparql11"] = "auto"
+    """What the engine of ``sparql`` understands; ``auto``: known by its address, or found out by a few queries."""
+    vector_rerank: bool = False
+    """Whether the vector database ranks what it found once more by the entities' texts, which takes longer."""
+    vector: Address = ""
+    """Base URL of a Wikidata vector database; empty: ``vector_query`` is not offered."""
+
+
+def is_split(endpoints: Endpoints) -> bool:
+    """Whether scholarly articles are behind another endpoint: Wikidata's own two, or two that were both set."""
+    host = urlsplit(endpoints.sparql).hostname or ""
+    set_by_hand = endpoints.scholarly != Endpoints().scholarly
+    return bool(endpoints.scholarly) and (set_by_hand or host.endswith(".wikidata.org"))
+
+
+class SparqlSource(Strict):
+    """A SPARQL endpoint with a name, ``[sparql.NAME]`` in ``kbnav.toml``."""
+
+    url: str
+    """Address of its SPARQL protocol."""
+    graph: str = ""
+    """Default graph; empty: the endpoint's own."""
+    prefixes: dict[str, str] = {}
+    """Prefixes, and the namespaces that they stand for; ids are shown by them, and queries need not declare them."""
+    index: str = ""
+    """Folder of its name index, as ``kbnav endpoint index`` made it; empty: the endpoint is searched itself."""
+    text_index: str = ""
+    """Name of its text index, where the engine wants one named (GraphDB's Lucene connector)."""
+    labels: tuple[str, ...] = ()
+    """IRIs of predicates of labels, before those that are looked for anyway."""
+    services: tuple[str, ...] = ()
+    """IRIs that SERVICE may name."""
+    user_variable: str = ""
+    """Environment variable that holds the user's name, for endpoints that ask for one."""
+    password_variable: str = ""
+    """Environment variable that holds the password."""
+    token_variable: str = ""
+    """Environment variable that holds a bearer token."""
+    query_page: str = ""
+    """Address of a page that opens a query; the query's text, percent-encoded, is put behind it."""
+    dialect: Literal["auto", "wdqs", "kbnav", "qlever", "virtuoso", "oxigraph", "sparql11"] = "auto"
+    """What its engine understands; ``auto``: found out by a few queries, and kept under ``home`` for 30 days."""
+
+
+class Wikibase(Strict):
+    """What kbnav finds out of a Wikibase that is not Wikidata; what is set here goes before that."""
+
+    concept_base: str = ""
+    """What the IRIs of entities begin with, as ``https://kb.example/entity/``."""
+    prefixes: dict[str, str] = {}
+    """Prefixes that queries need not declare, beside those that follow from the concept base."""
+    ids: dict[str, str] = {}
+    """Ids in place of Wikidata's, as ``P31 = "P1"`` for instance of."""
+
+
+class Limits(Strict):
+    """The client-side twin of the query service's limits, per User-Agent and address."""
+
+    query_seconds_per_minute: float = 60.0
+    errors_per_minute: int = 30
+    vector_requests_per_minute: int = 30
+    api_requests_per_minute: int = Field(default=180, ge=0)
+    """Requests to the action APIs of all of Wikimedia's wikis together, or of another host; 0: no limit."""
+    query_timeout: float = 60.0
+    request_timeout: float = 30.0
+    retries: int = 4
+    import_memory: float = Field(default=2.0, gt=0)
+    """Gigabytes that one record, pickle or tensor may take while an SKB is built."""
+    max_wait: float = 120.0
+    """Longest wait for one Retry-After, in seconds; a longer one stops the run."""
+
+
+class Budget(Strict):
+    """How long a run may go on (SPINACH, section 4.2) and how it goes back."""
+
+    steps: int = Field(default=15, ge=1)
+    actions: int = Field(default=30, ge=1)
+    rollback_depth: int = Field(default=2, ge=1)
+    rollback: bool = True
+    """False: a repeated action is run again, and nothing is taken off the path."""
+    premature_finish: bool = True
+    """False: a finish is accepted though no query has rows, and takes the last executed query."""
+    hint: bool = True
+    escalate: bool = True
+    """Whether a rollback right after another goes back twice as far."""
+    parallel: bool = True
+    """Whether a turn may hold several calls; False: only the first is taken."""
+    free_finish: bool = True
+    """Whether finishing costs no action: when all are used, the policy is asked once more, and may only finish."""
+    requests: int = Field(default=400, ge=0)
+    """Requests to the knowledge base that a question may cost; 0: as many as it takes."""
+    told: bool = True
+    """Whether a model is told at every turn how many actions it has used."""
+    seconds: float = Field(default=0.0, ge=0)
+    """Seconds that a question may take, after which the best so far is the answer; 0: as long as it takes."""
+    dollars: float = Field(default=0.0, ge=0)
+    """US dollars that a question may cost, so too; needs the model's price. 0: what it takes."""
+
+
+class Checks(Strict):
+    """What is checked of an answer before it is given."""
+
+    by: Literal["off", "rules", "model"] = "rules"
+    """``rules``: cheap rules, which ask nothing; ``model``: also by the model, which may object once."""
+    turns: int = Field(default=5, ge=1)
+    """Turns that are left to a run after the model's objection."""
+    min_confidence: float = Field(default=0.0, ge=0, le=1)
+    """Below it an answer is withheld, and said why."""
+    calibration: Path | None = None
+    """What ``kbnav eval calibrate`` wrote; none: what was learnt from the published SPINACH runs."""
+
+
+class Price(Strict):
+    """US dollars per million tokens."""
+
+    prompt: float
+    completion: float
+    cached: float | None = None
+    """Of prompt tokens that the endpoint had cached; none: they cost what others do."""
+
+
+class ModelEndpoint(Strict):
+    """An OpenAI-compatible endpoint with a name, ``[model_endpoints.NAME]`` in ``kbnav.toml``."""
+
+    url: Address
+    """Its base URL, as ``base_url``."""
+    key_variable: str = ""
+    """Environment variable that holds its key; empty: it is sent none."""
+
+
+class Web(Strict):
+    """The chat page and its APIs, ``kbnav serve`` and ``kbnav mcp --http``."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on; any but a loopback one needs ``tokens`` or ``proxy_header``, and ``hosts``."""
+    port: int = 8080
+    kbs: tuple[str, ...] = ()
+    """Knowledge bases to choose from, each as ``kb``; empty: ``kb`` alone."""
+    models: tuple[str, ...] = ()
+    """Models to choose from, each as ``model``; empty: ``model`` alone."""
+    systems: tuple[str, ...] = ()
+    """Agents to choose from, by name or as ``module:function``; empty: all that fit the knowledge base."""
+    hosts: tuple[str, ...] = ()
+    """Names by which browsers reach the server, beside the loopback ones; requests for other names are refused."""
+    tokens: dict[str, SecretStr] = {}
+    """A secret of at least 16 characters for each user, by the user's name."""
+    proxy_header: str = ""
+    """Header in which a proxy that logs people in names the user, such as ``X-Forwarded-User``."""
+    proxy_addresses: tuple[str, ...] = ("127.0.0.1", "::1")
+    """Addresses of that proxy; its header is believed from nowhere else."""
+    database: SecretStr = SecretStr("")
+    """URL of a PostgreSQL database that several workers share; empty: SQLite under ``home``."""
+    workers: int = Field(default=1, ge=1)
+    """Processes; more than one needs ``database``."""
+    runs: int = Field(default=8, ge=1)
+    """Questions that one process answers at once; others wait for their turn, which goes round by user."""
+    runs_per_user: int = Field(default=4, ge=1)
+    """Questions of one user that are answered or wait at once."""
+    questions_per_day: int = Field(default=500, ge=1)
+    """Questions of one user in 24 hours."""
+    queries: int = Field(default=2, ge=1)
+    """Queries typed by hand that one process runs at once; of each kind of work half is the most for one user."""
+    pages: int = Field(default=8, ge=1)
+    """Pages of entities that one process reads at once."""
+    downloads: int = Field(default=4, ge=1)
+    """Downloads of whole results that one process writes at once."""
+    wait_seconds: float = Field(default=120.0, gt=0)
+    """Longest wait for the turn of a query, a page or a download."""
+    page_seconds: float = Field(default=20.0, gt=0)
+    """Longest wait for what a knowledge base says of one entity."""
+    result_bytes: int = Field(default=200_000_000, ge=1)
+    """What the results of one user may take in the database; beyond, the rows of the oldest are forgotten."""
+    question_seconds: float = Field(default=600.0, gt=0)
+    question_dollars: float = Field(default=1.0, gt=0)
+    """What one question may cost, where the model's price is among ``prices``."""
+    datasets: dict[str, str] = {}
+    """Names of data sets in the Text2SPARQL API, and the knowledge base of each."""
+    metrics_token: SecretStr = SecretStr("")
+    """What Prometheus sends to read ``/metrics``, at least 16 characters; empty: nothing is counted."""
+    log: Literal["text", "json"] = "text"
+    """The server's log: lines for people, or one JSON object a line."""
+    tiles: str = ""
+    """URL of map tiles with ``{z}``, ``{x}`` and ``{y}``; empty: maps are drawn without a background."""
+    tiles_credit: str = ""
+    images: tuple[Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9.-]+(:\d+)?$")], ...] = ()
+    """Sites that pictures are shown from, each as ``https://NAME``, with those they lead on to; empty: links."""
+
+
+class Bot(Strict):
+    """The bot that answers on a wiki's talk pages, ``kbnav bot``."""
+
+    api: str = ""
+    """``api.php`` of the wiki."""
+    user: str = ""
+    """Bot password's name, ``Account@name``."""
+    password: SecretStr = SecretStr("")
+    pages: tuple[str, ...] = ()
+    """Pages on which every new section is a question, beside the bot's own talk page."""
+    mentions: bool = True
+    """Whether a mention of the bot on other talk pages is a question."""
+    flagged: bool = True
+    """Whether the account has the bot flag; edits are refused where it lacks what is said here."""
+    task_page: str = ""
+    """Page that describes the task, named in every edit summary; empty: the bot's user page."""
+    shutoff_page: str = ""
+    """Page that stops the bot while it holds any text; empty: the bot's user page with ``/shutoff`` behind it."""
+    poll: float = Field(default=30.0, gt=0)
+    """Seconds between looks at the wiki."""
+    pause: float = Field(default=10.0, ge=0)
+    """Seconds between edits."""
+    questions_per_day: int = Field(default=500, ge=1)
+    questions_per_user_per_day: int = Field(default=20, ge=1)
+    entity_link: str = ""
+    """Wikitext of an entity's link, its page in place of ``{id}``: ``[[{id}]]`` on Wikidata, ``[[d:{id}]]`` elsewhere;
+    empty: no link."""
+    footnotes: bool = True
+    """Whether a reply names the statements behind its rows; two queries more for each."""
+
+
+SETTINGS_FILE = "kbnav.toml"
+OFFLINE = "offline"
+"""The model that is none: rules answer, as a baseline."""
+
+
+_USER = re.compile(r"(?<=://)[^/@\s]+@")
+"""What may stand before the host of an address: a user and a password."""
+Sampling = Annotated[float | None, BeforeValidator(lambda given: None if given == "none" else given)]
+"""A number, or ``none``: it is not sent, so that the endpoint's own holds; some endpoints take no other."""
+
+
+SEPARATOR = " + "
+"""Between the names of knowledge bases that are asked together."""
+
+
+def kb_names(kb: str) -> list[str]:
+    """The knowledge bases that a setting ``kb`` names. Raises UsageError for one that is named twice, or none."""
+    names = [name.strip() for name in kb.split(SEPARATOR)]
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice:
+        raise UsageError(f"the knowledge base {twice} is named twice: name each once")
+    if len(names) > 1 and not all(names):
+        raise UsageError(f"{kb!r}: a name is missing beside the +")
+    return names
+
+
+def _together(given: object) -> object:
+    """One text of several names."""
+    named = isinstance(given, (list, tuple)) and given and all(isinstance(one, str) for one in given)
+    return SEPARATOR.join(given) if named else given  # type: ignore[arg-type]
+
+
+class Settings(BaseSettings):
+    """All settings of kbnav."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="KBNAV_",
+        env_nested_delimiter="__",
+        toml_file=SETTINGS_FILE,
+        extra="forbid",
+        populate_by_name=True,
+        hide_input_in_errors=True,
+    )
+
+    contact: str = ""
+    """Operator's e-mail address or page, for the User-Agent; live use of Wikidata needs it."""
+    kb: Annotated[str, BeforeValidator(_together)] = "mini"
+    """``mini`` (the bundled mirror), ``demo`` (the bundled SKB), ``wikidata``, a name of ``sparql``, the folder of an
+    SKB or a mirror, or a URL: a SPARQL endpoint's, a served mirror's, or that of a Wikibase with Wikidata's paths.
+    A list of these, or ``"wikidata + ck25"``, asks several together."""
+    language: str = "auto"
+    """Language code of labels and of the answer; ``auto``: that of the question."""
+    ask_back: Literal["never", "both", "ask"] = "never"
+    """What chat, page and bot do where a name in a question has several meanings, whose answers differ: nothing but to
+    name them, show the other answers too, or ask which is meant. Benchmarks never do."""
+    endpoints: Endpoints = Endpoints()
+    sparql: dict[str, SparqlSource] = {}
+    """SPARQL endpoints by the names under which ``kb`` knows them."""
+    wikibase: Wikibase = Wikibase()
+    limits: Limits = Limits()
+    budget: Budget = Budget()
+    checks: Checks = Checks()
+    web: Web = Web()
+    bot: Bot = Bot()
+    services: tuple[str, ...] = (
+        "http://wikiba.se/ontology#label",
+        "http://wikiba.se/ontology#around",
+        "http://wikiba.se/ontology#box",
+        "http://wikiba.se/ontology#mwapi",
+        "http://www.bigdata.com/rdf/gas#service",
+        "http://www.bigdata.com/rdf#sample",
+        "http://www.bigdata.com/rdf#slice",
+        "https://query.wikidata.org/subgraph/wikidata_main",
+        "https://query.wikidata.org/subgraph/scholarly_articles",
+    )
+    """IRIs that SERVICE may name; add a federated endpoint's here."""
+
+    model: str = OFFLINE
+    escalate: str = ""
+    """A stronger model that is asked where the answer of ``model`` fails the checks; empty: none."""
+    base_url: str = ""
+    """OpenAI-compatible endpoint; empty: OpenAI's."""
+    api_key: SecretStr = Field(
+        default=SecretStr(""), validation_alias=AliasChoices("api_key", "KBNAV_API_KEY", "OPENAI_API_KEY")
+    )
+    temperature: Sampling = 1.0
+    """Of the policy (SPINACH, appendix D)."""
+    top_p: Sampling = 0.9
+    model_temperature: Sampling = 0.0
+    """Of every call but the policy's and those that sample; ``none``: those that sample send none either."""
+    model_timeout: float = 120.0
+    model_retries: int = 4
+    model_window: int = Field(default=128_000, ge=256)
+    """Tokens that the model reads and writes at once; what a retrieval system sends beyond it is cut, and said."""
+    model_jobs: int = Field(default=8, ge=1)
+    """Calls of the model that are under way at once, outside the policy."""
+    model_cache: bool = True
+    """Whether replies to retrieval systems are kept under ``home`` and given again to the same prompts."""
+    options: dict[str, Any] = {}
+    """Options of the system that answers, by name, as ``--set`` gives them."""
+    model_endpoints: dict[str, ModelEndpoint] = {}
+    """Endpoints of models beside ``base_url``, for commands that ask several models: ``NAME@ENDPOINT``."""
+    prices: dict[str, Price] = {}
+    pruning: Literal["ranking", "model", "none"] = "ranking"
+    """How entries are cut to what matters: ranked against the question, by a model (SPINACH, section 4.1), or not."""
+    notes: tuple[Path, ...] = ()
+    """Files of notes and solved examples of the knowledge base (``kbnav explore``, ``kbnav learn``)."""
+    without_tools: tuple[str, ...] = ()
+    """Tools that are not offered."""
+    with_tools: tuple[str, ...] = ()
+    """Tools of other packages, by name, or of one's own, as ``module:function``, that are offered besides."""
+
+    access_token: SecretStr = SecretStr("")
+    """OAuth 2 token, owner-only, of an account of the wiki of ``endpoints.api``, which raises its limit."""
+
+    home: Path = Field(default_factory=lambda: Path.home() / ".local" / "state" / "kbnav")
+    """Folder of saved runs, chat sessions and the HTTP cache."""
+    data: Path = Path("benchmarks")
+    """Folder of the benchmarks' files, as they are published."""
+    skb_graph: str = ""
+    """Where walks in an SKB's graph are asked: a SPARQL endpoint that has its triples, by its URL or a name of
+    ``sparql``; empty: of the SKB itself."""
+    verify: bool = False
+    """Whether an SKB's files are compared with their checksums when it is opened, which reads all of them."""
+    cache_age: float = 7 * 24 * 3600.0
+    """Seconds for which a cached answer is used; 0 turns the cache off."""
+    reply_age: float = Field(default=0.0, ge=0)
+    """Seconds for which a kept reply of a model is given again; 0: for ever."""
+    shared: SecretStr = SecretStr("")
+    """URL of a PostgreSQL database in which machines keep HTTP answers, replies and limits; empty: under ``home``."""
+    journal: SecretStr = SecretStr("")
+    """URL of a PostgreSQL database that keeps the runs of evaluations besides their folders."""
+
+    _chat: Any = PrivateAttr(default=None)
+
+    @property
+    def chat(self) -> BaseChatModel | None:
+        """A chat model made elsewhere, which is asked in place of the one that ``model`` names."""
+        chat: BaseChatModel | None = self._chat
+        return chat
+
+    def asking(self, model: str | BaseChatModel) -> Settings:
+        """The same settings with another model: its name, or a LangChain chat model, whose name is then found out."""
+        if isinstance(model, str):
+            name, chat = model, None
+        else:
+            name, chat = _name_of(model), model
+        changed = self.model_copy(update={"model": name})
+        changed._chat = chat
+        return changed
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments first, then the environment, then ``kbnav.toml`` of the working directory."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    def kept(self, name: str) -> Path | str:
+        """Where what machines may share is kept: the file of this name under ``home``, or the URL of a database."""
+        return self.shared.get_secret_value() or self.home / name
+
+    def public(self) -> dict[str, Any]:
+        """The settings as plain JSON data, secrets masked, users and passwords left out of addresses."""
+        return _without_users(self.model_dump(mode="json"))  # type: ignore[no-any-return]
+
+
+def _without_users(value: Any) -> Any:
+    if isinstance(value, str):
+        return _USER.sub("", value)
+    if isinstance(value, dict):
+        return {name: _without_users(one) for name, one in value.items()}
+    return [_without_users(one) for one in value] if isinstance(value, list) else value
+
+
+def _name_of(chat: BaseChatModel) -> str:
+    """Chat models have no common name for their name."""
+    names = (getattr(chat, name, None) for name in ("model_name", "model", "model_id"))
+    return next((name for name in names if isinstance(name, str) and name), chat._llm_type)
+
+
+def setting_names(model: type[BaseModel] | None = None, before: str = "") -> Iterator[str]:
+    """The full names of all settings, as ``budget.steps``."""
+    for name, field in (model or Settings).model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from setting_names(inner, f"{before}{name}.")
+        else:
+            yield before + name
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Read the settings; ``overrides`` that are None are ignored. Raises UsageError naming a setting that is wrong."""
+    try:
+        return Settings(**{name: value for name, value in overrides.items() if value is not None})
+    except ValidationError as error:
+        raise UsageError("settings: " + "; ".join(map(_wrong, error.errors()))) from error
+    except ValueError as error:  # unreadable TOML
+        raise UsageError(f"{SETTINGS_FILE}: {error}") from error
+
+
+def _wrong(item: Mapping[str, Any]) -> str:
+    """What is wrong with one setting."""
+    name = ".".join(str(part) for part in item["loc"])
+    if item["type"] == "extra_forbidden":
+        return f"no setting {name!r}{did_you_mean(name, [*setting_names(), *Settings.model_fields])}"
+    return f"{name}: {item['msg']}"

@@ -1,0 +1,375 @@
+"""One registry of everything that answers: agents and retrievers, those of other packages too.
+
+It knows nobody's insides. An entry says in words what a system is, and by ``module:attribute`` where it is built, so
+that listing systems imports none of them. What is built is an ``Agent`` (``kbnav.agents.common.agent``), asked through
+``kbnav.sessions.session``, or a ``Retriever`` (``kbnav.retrieval.base``).
+
+A name is looked up here first, then among the entry points of the group ``kbnav.systems``; a name with a colon in it is
+a reference to a builder of one's own, ``my_agent:build``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, get_type_hints
+
+from kbnav.errors import UsageError
+from kbnav.settings.model import OFFLINE, Settings
+from kbnav.settings.options import Options, describe_options, read_options
+from kbnav.settings.plugins import did_you_mean, load, load_point, origin, points
+
+GROUP = "kbnav.systems"
+"""The group of entry points."""
+KBKind = Literal["wikibase", "sparql", "skb", "several"]
+"""Wikidata, a mirror of it or another Wikibase; any other SPARQL endpoint; a graph whose nodes have documents; or
+several of these that are asked together."""
+NEEDS_SKB = (
+    "{who} needs an SKB, and this knowledge base holds statements as Wikidata does: name an SKB, as in --kb demo, "
+    "or ask this one a question with kbnav ask"
+)
+Kind = Literal["agent", "retriever"]
+Need = Literal["model", "vectors", "training"]
+"""A language model, vectors in the SKB, or something that was trained for the SKB."""
+
+
+class AnyKB(Protocol):
+    """What the registry knows of a knowledge base."""
+
+    @property
+    def capabilities(self) -> Collection[str]:
+        """The tools that work on it."""
+        ...
+
+    def state(self) -> Mapping[str, Any]:
+        """What it is, ``kind`` among it."""
+        ...
+
+
+def kb_kind(kb: AnyKB) -> KBKind:
+    """Of which kind a knowledge base is."""
+    kind = kb.state().get("kind")
+    return kind if kind in ("skb", "sparql", "several") else "wikibase"
+
+
+@dataclass(frozen=True)
+class SystemEntry:
+    """One system. Another package's entry point may be such an entry, or just a builder.
+
+    ``build`` is a function of a knowledge base, the settings and, where it has a third parameter ``options``, options
+    of the type that this parameter is annotated with; or where that function is, as ``module:attribute``.
+    """
+
+    name: str
+    about: str
+    """One line."""
+    build: str | Callable[..., Any]
+    kind: Kind | None = None
+    """None: what is built tells."""
+    options: str | type[Options] = ""
+    """The model of what ``--set`` sets, or where it is; empty: the builder's signature says."""
+    kbs: tuple[KBKind, ...] = ()
+    """The kinds of knowledge base it answers questions of; empty: any."""
+    needs: tuple[Need, ...] = ()
+    """What it cannot do without as its options are by default."""
+    uses: tuple[Need, ...] = ()
+    """What it can do without, by rules that are a baseline; better with it."""
+    origin: str = "kbnav"
+    """The distribution or module that it comes from."""
+
+    def fits(self, kind: KBKind) -> bool:
+        """Whether it answers questions of such a knowledge base."""
+        return not self.kbs or kind in self.kbs
+
+    def runs_with(self, model: str) -> bool:
+        """Whether it can work with a model; some have no rules to go by where there is none."""
+        return model != OFFLINE or "model" not in self.needs
+
+    def builder(self) -> Callable[..., Any]:
+        """What builds it. Raises UsageError where that cannot be imported or called."""
+        build = load(self.build) if isinstance(self.build, str) else self.build
+        if not callable(build):
+            raise UsageError(f"{self.build} is no function that builds a system")
+        return build
+
+    def options_type(self) -> type[Options]:
+        """What ``--set`` may set. Raises UsageError as ``builder``, and for options that are none."""
+        if isinstance(self.options, type):
+            return self.options
+        return load(self.options) if self.options else _annotated_options(self.builder())
+
+    def read(self, given: Mapping[str, Any]) -> Options:
+        """The options given, checked and with the defaults of the others. Raises UsageError."""
+        return read_options(self.options_type(), given, self.name)
+
+    def brief(self) -> dict[str, Any]:
+        """What is said of it, as plain data."""
+        return {
+            "name": self.name,
+            "about": self.about,
+            "kind": self.kind,
+            "kbs": list(self.kbs),
+            "needs": list(self.needs),
+            "uses": list(self.uses),
+            "from": self.origin,
+        }
+
+    def record(self) -> dict[str, Any]:
+        """That and the options with their types and defaults. Raises UsageError as ``options_type``."""
+        return {**self.brief(), "options": describe_options(self.options_type())}
+
+
+def _agent(name: str, about: str, options: str = "", **more: Any) -> SystemEntry:
+    given = f"kbnav.agents.{options}" if options else Options
+    return SystemEntry(name, about, f"kbnav.agents.{name}:build_{name}", "agent", given, **more)
+
+
+def _retriever(
+    name: str, about: str, build: str, options: str, *needs: Need, uses: tuple[Need, ...] = ()
+) -> SystemEntry:
+    module, _, function = f"kbnav.retrieval.{build}".partition(":")
+    return SystemEntry(name, about, f"{module}:{function}", "retriever", f"{module}:{options}", ("skb",), needs, uses)
+
+
+_EXPAND = "expand.build:build_"
+BUILT_IN: tuple[SystemEntry, ...] = (
+    _agent(
+        "spinach",
+        "Explores Wikidata, or any SPARQL endpoint, step by step and writes SPARQL.",
+        "spinach:SpinachOptions",
+        kbs=("wikibase", "sparql", "several"),
+        uses=("model",),
+    ),
+    _agent("skb", "Finds and ranks the nodes of an SKB by its graph and documents.", kbs=("skb",), uses=("model",)),
+    _agent(
+        "pasemiqa",
+        "Plans relation paths, then walks the graph and its documents by the plan.",
+        "common.options:PasemiqaOptions",
+        kbs=("skb",),
+        uses=("model", "training"),
+    ),
+    _agent(
+        "tog",
+        "Think-on-Graph: searches the graph with a beam, the model choosing relations and entities.",
+        "common.options:TogOptions",
+        kbs=("skb", "wikibase"),
+        needs=("model",),
+    ),
+    _agent(
+        "rog",
+        "Reasoning on Graphs: plans relation paths, retrieves their instances and answers from them.",
+        "common.options:RogOptions",
+        kbs=("skb",),
+        needs=("model",),
+        uses=("training",),
+    ),
+    _agent(
+        "gog",
+        "Generate-on-Graph: searches the graph, and lets the model supply links that are missing.",
+        "common.options:GogOptions",
+        kbs=("skb", "wikibase"),
+        needs=("model",),
+    ),
+    _agent("direct", "A baseline: the model names the answers from its own knowledge.", needs=("model",)),
+    SystemEntry(
+        "one-query", "A baseline: the model writes one SPARQL query, which is executed.",
+        "kbnav.agents.one_query:build_one_query", "agent", "kbnav.agents.common.options:OneQueryOptions", ("wikibase",),
+        ("model",),
+    ),
+    _retriever("bm25", "Ranks documents by the words of the query.", "bm25:build_bm25", "BM25Options"),
+    _retriever("vss", "Ranks documents by likeness in meaning.", "vss:build_vss", "VSSOptions", "vectors"),
+    _retriever(
+        "multi-vss", "As vss, then by the best chunks of a document.", "multi_vss:build_multi_vss", "MultiVSSOptions",
+        "vectors",
+    ),
+    _retriever(
+        "rerank", "A model scores the first nodes of another system.", "rerank:build_rerank", "RerankOptions",
+        "vectors", uses=("model",),
+    ),
+    _retriever("prf", "Adds words of the first documents to the query.", _EXPAND + "prf", "PRFOptions", "vectors"),
+    _retriever(
+        "hyde", "Searches by documents that a model makes up.", _EXPAND + "hyde", "SampledOptions", "vectors",
+        uses=("model",),
+    ),
+    _retriever(
+        "rar", "As hyde, the model having seen a first retrieval.", _EXPAND + "rar", "FeedbackOptions", "vectors",
+        uses=("model",),
+    ),
+    _retriever(
+        "agr", "As rar, in three steps: draft, retrieve, refine.", _EXPAND + "agr", "FeedbackOptions", "vectors",
+        uses=("model",),
+    ),
+    _retriever(
+        "kar", "Expands the query with documents and links of the graph.", _EXPAND + "kar", "KAROptions", "vectors",
+        uses=("model",),
+    ),
+    _retriever("rrf", "Fuses several systems by their ranks.", "rrf:build_rrf", "RRFOptions", "vectors"),
+    _retriever(
+        "dense", "As vss, by encoders trained on questions of the SKB.", "dense:build_dense", "DenseOptions", "training"
+    ),
+    _retriever(
+        "cross", "Ranks what several systems find again, by a trained cross-encoder.", "cross:build_cross",
+        "CrossOptions", "training", uses=("vectors",),
+    ),
+    _retriever(
+        "qagnn", "Ranks what several systems find again, by a trained graph network.", "qagnn:build_qagnn",
+        "QAGNNOptions", "training", "vectors",
+    ),
+    SystemEntry(
+        "plan-rank", "Follows a planner's relation paths, each end by its probability.",
+        "kbnav.planning.plan_rank:build_plan_rank", "retriever", "kbnav.planning.plan_rank:PlanRankOptions", ("skb",),
+        uses=("training",),
+    ),
+    SystemEntry(
+        "plan-fuse", "Fuses a trained planner's paths with texts, by weights that follow the plan.",
+        "kbnav.planning.plan_fuse:build_plan_fuse", "retriever", "kbnav.planning.plan_fuse:PlanFuseOptions", ("skb",),
+        ("training",),
+    ),
+    SystemEntry(
+        "agent-retriever", "Ranks by programs that were written for groups of queries, improved, and frozen.",
+        "kbnav.programs.retriever:build_agent_retriever", "retriever",
+        "kbnav.programs.retriever:AgentRetrieverOptions", ("skb",), ("training",), ("model",),
+    ),
+    _retriever(
+        "graph-rank", "Follows the relations that the query names, without a model.", "graph_rank:build_graph_rank",
+        "GraphRankOptions", uses=("vectors",),
+    ),
+)  # fmt: skip
+
+
+def systems() -> Iterator[SystemEntry]:
+    """Every system with a name: those of kbnav, then those of other packages.
+
+    One that cannot be loaded says so in its line; a name that is taken already is left out.
+    """
+    yield from BUILT_IN
+    names = {entry.name for entry in BUILT_IN}
+    for point in points(GROUP):
+        if point.name in names:
+            continue
+        try:
+            yield _entry(point.name, load_point(point), origin(point))
+        except UsageError as error:
+            yield SystemEntry(point.name, f"cannot be loaded: {error}", point.value, origin=origin(point))
+
+
+def find(name: str, kind: Kind | None = None) -> SystemEntry:
+    """A system by its name, or by a reference to its builder.
+
+    Raises UsageError for an unknown name, and for one of another ``kind`` than is wanted.
+    """
+    found = next((entry for entry in BUILT_IN if entry.name == name), None)
+    if found is None and ":" in name:
+        found = _entry(name, load(name), name.partition(":")[0])
+    if found is None:
+        found = next((_entry(name, load_point(one), origin(one)) for one in points(GROUP) if one.name == name), None)
+    if found is None:
+        known = [entry.name for entry in systems() if not (kind and entry.kind) or entry.kind == kind]
+        what = {"agent": "agent", "retriever": "retriever"}.get(kind or "", "system")
+        raise UsageError(f"no {what} {name!r}{did_you_mean(name, known) or '; known: ' + ', '.join(known)}")
+    _check_kind(name, found.kind, kind)
+    return found
+
+
+def kind_of(name: str) -> Kind | None:
+    """What a system is by its name; None where its builder does not say, or where there is no such system now."""
+    try:
+        return find(name).kind
+    except UsageError:
+        return None
+
+
+def build(name: str, kb: AnyKB, settings: Settings, kind: Kind | None = None) -> Any:
+    """Build a system by name: an ``Agent`` or a ``Retriever``, whose settings hold all its options.
+
+    Raises UsageError for an unknown name or option, for a system of another ``kind`` than is wanted, and where the
+    system cannot work on this knowledge base; CredentialsError where its model needs a key.
+    """
+    entry = find(name, kind)
+    options = entry.read(settings.options)
+    if entry.kbs and kb_kind(kb) == "several" and not entry.fits("several"):
+        able = ", ".join(one.name for one in BUILT_IN if "several" in one.kbs)
+        raise UsageError(f"the system {name} asks one knowledge base: name one, or take {able}, which asks several")
+    if entry.kbs == ("skb",) and kb_kind(kb) != "skb":
+        raise UsageError(NEEDS_SKB.format(who=f"the system {name}"))
+    settings = settings.model_copy(update={"options": options.model_dump(mode="json")})
+    builder = entry.builder()
+    built = builder(kb, settings, options) if _takes_options(builder) else builder(kb, settings)
+    _check_kind(name, built_kind(name, built), kind)
+    return built
+
+
+def usual_agent(kb: AnyKB) -> str:
+    """The agent that answers where none is named."""
+    kind = kb_kind(kb)
+    return next(entry.name for entry in BUILT_IN if entry.kind == "agent" and entry.fits(kind))
+
+
+def agents_for(kb: AnyKB) -> list[SystemEntry]:
+    """The agents that answer questions of a knowledge base, the usual one first."""
+    kind = kb_kind(kb)
+    return [entry for entry in systems() if entry.kind != "retriever" and entry.fits(kind)]
+
+
+def retrievers_for(kb: AnyKB) -> list[SystemEntry]:
+    """The retrievers that rank nodes of a knowledge base as it is: with the vectors they need, and untrained."""
+    kind, vectors = kb_kind(kb), "vector_query" in kb.capabilities
+    return [
+        entry
+        for entry in systems()
+        if entry.kind == "retriever"
+        and entry.fits(kind)
+        and "training" not in entry.needs
+        and (vectors or "vectors" not in entry.needs)
+    ]
+
+
+def built_kind(name: str, built: object) -> Kind:
+    """What a builder gave. Raises UsageError where it is neither."""
+    if callable(getattr(built, "retrieve", None)):
+        return "retriever"
+    if hasattr(built, "policy") and hasattr(built, "toolbox"):
+        return "agent"
+    raise UsageError(f"{name} builds a {type(built).__name__}, which is neither an Agent nor a Retriever")
+
+
+def _check_kind(name: str, kind: Kind | None, wanted: Kind | None) -> None:
+    if not kind or not wanted or kind == wanted:
+        return
+    if kind == "retriever":
+        raise UsageError(
+            f"{name} is a retriever: it ranks nodes and writes no answer; ask it by kbnav retrieve --system {name}"
+        )
+    raise UsageError(f"{name} is an agent and no retriever; ask it by kbnav ask --system {name}")
+
+
+def _entry(name: str, found: Any, origin: str) -> SystemEntry:
+    """An entry of another package's, or one made of its builder: what it is, its docstring's first line says."""
+    if isinstance(found, SystemEntry):
+        return replace(found, name=name, origin=origin)
+    if not callable(found):
+        raise UsageError(
+            f"{name}: a {type(found).__name__} is neither a function that builds a system nor a SystemEntry"
+        )
+    about = (inspect.getdoc(found) or "").partition("\n")[0]
+    return SystemEntry(name, about or f"Built by {found.__name__} of {found.__module__}.", found, origin=origin)
+
+
+def _takes_options(builder: Callable[..., Any]) -> bool:
+    return "options" in inspect.signature(builder).parameters
+
+
+def _annotated_options(builder: Callable[..., Any]) -> type[Options]:
+    """The type of a builder's parameter ``options``; without one there are no options. Raises UsageError."""
+    if not _takes_options(builder):
+        return Options
+    said = inspect.signature(builder).parameters["options"].annotation
+    only = type("", (), {"__annotations__": {"options": said}})  # its other types may be for checkers of types alone
+    try:
+        found = get_type_hints(only, globalns=getattr(inspect.unwrap(builder), "__globals__", {}))["options"]
+    except NameError as error:
+        raise UsageError(f"{builder.__module__}: the type of {builder.__name__}'s options: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Options)):
+        raise UsageError(f"{builder.__module__}: options of {builder.__name__} must be of a subclass of Options")
+    return found
