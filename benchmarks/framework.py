@@ -21,8 +21,8 @@ from langgraph.graph import END, START, StateGraph
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding
+from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.writers import write_plainly
-from kbnav.agents.policy import ChatPolicy
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Usage
 from kbnav.sessions.session import Chat, ask, sqlite_sessions

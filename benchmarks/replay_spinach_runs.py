@@ -20,8 +20,8 @@ from typing import Any
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding, Writer
+from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.writers import write_plainly
-from kbnav.agents.policy import ChatPolicy
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.sparql.limits import drop_probe_limit
 from kbnav.models.scripted import ScriptedModel, says

@@ -20,7 +20,6 @@ from typing import Any
 
 from replay_spinach_runs import TOOLS, RecordedTools, recorded_runs
 
-from kbnav.agents.machine import WELL_KNOWN
 from kbnav.agents.spinach import build_spinach
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryTimeout, TellModel
@@ -63,7 +62,7 @@ def shown(
     """Tool and text of each action of a recorded run that a mirror can answer, and the text that was recorded."""
     tables = RecordedTools(recorded).tables
     context = replace(context, kb=WithRecordedTables(kb, tables), question=recorded["question"], tables={})
-    seen = [f"{WELL_KNOWN} {recorded['question']}"]
+    seen = [recorded["question"]]
     for action in recorded["actions"]:
         name, argument = TOOLS[action["action_name"]]
         asked = action["action_argument"].strip()

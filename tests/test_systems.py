@@ -163,7 +163,7 @@ def test_what_needs_no_model_and_no_vectors_answers_without(demo_kb: KnowledgeBa
 
 def test_listing_imports_no_system():
     code = (
-        "import sys; from kbnav import systems; found = list(systems.systems()); assert len(found) > 16;"
+        "import sys; from kbnav.settings import systems; found = list(systems.systems()); assert len(found) > 16;"
         "print([name for name in sys.modules if name.startswith(('langgraph', 'kbnav.agents', 'kbnav.retrieval'))])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,9 +10,9 @@ from langchain_core.messages import AIMessage
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding
+from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.writers import write_plainly
 from kbnav.agents.machine import Event
-from kbnav.agents.policy import ChatPolicy
 from kbnav.answers.tables import AnswerTable, Ranking, Term
 from kbnav.errors import QuerySyntaxError, ServiceError, UnknownId
 from kbnav.knowledge.base import Capability, Entry, Neighborhood, SearchKind, SearchResult

@@ -14,8 +14,8 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.messages.tool import invalid_tool_call
 
 from kbnav.agents.common.answering import QueryEnding
+from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.machine import State
-from kbnav.agents.policy import ChatPolicy
 from kbnav.agents.spinach import spinach_with
 from kbnav.errors import ServiceError
 from kbnav.models.scripted import ScriptedModel, replay_model, says

@@ -174,7 +174,7 @@ class AskedWithout(AskedOf):
 
     def settings(self, **more: object) -> Settings:
         """The settings under these options and ``more``. Raises UsageError."""
-        from kbnav.evaluation.ablate import leave_out
+        from kbnav.evaluation.evaluate import leave_out
 
         chosen = {"by": self.verify, "min_confidence": self.min_confidence}
         checks = {name: value for name, value in chosen.items() if value is not None}
