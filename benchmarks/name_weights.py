@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kbnav.evaluation.datasets import load_file
-from kbnav.evaluation.datasets.question import Question
+from kbnav.evaluation.datasets.records import Question
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.retrieval.base import Retriever

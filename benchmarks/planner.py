@@ -23,7 +23,7 @@ import numpy as np
 
 from kbnav import encoders
 from kbnav.encoders import Encoder, Vectors
-from kbnav.evaluation.datasets.load import load_dataset
+from kbnav.evaluation.datasets.catalogue import load_dataset
 from kbnav.planning.base import Hop
 from kbnav.planning.ranker import path_parts, path_vectors
 from kbnav.planning.schema import TEXT_PATH, RelationPath

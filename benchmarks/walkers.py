@@ -23,7 +23,7 @@ from kbnav.agents.rog import rog_with
 from kbnav.agents.tog import tog_with
 from kbnav.evaluation.evaluate import Plan, evaluate, find_dataset, score_folder
 from kbnav.evaluation.records import read_saved_run
-from kbnav.evaluation.systems import System, agent_system
+from kbnav.evaluation.runner import System, agent_system
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.schema import read_meta

@@ -10,7 +10,7 @@ from pathlib import Path
 from kbnav.answers.tables import AnswerTable, Ranking, Term
 from kbnav.errors import StopRun
 from kbnav.evaluation.records import GOLD, INFO, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
-from kbnav.evaluation.systems import System
+from kbnav.evaluation.runner import System
 from kbnav.runs.journal import open_journal, write_whole
 from kbnav.runs.trajectory import Attempt, Outcome, Run, to_json
 from tests.conftest import ROOT

@@ -10,8 +10,7 @@ import pytest
 
 from kbnav.errors import Banned, CredentialsError, ServiceError, UsageError
 from kbnav.evaluation.records import QUESTIONS, read_records
-from kbnav.evaluation.runner import Limits, Progress, begin_run, check_limits, run_questions
-from kbnav.evaluation.systems import build_system
+from kbnav.evaluation.runner import Limits, Progress, begin_run, build_system, check_limits, run_questions
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.runs.trajectory import Call, Step
 from kbnav.settings.model import Settings

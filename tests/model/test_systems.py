@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.evaluation.systems import build_system
+from kbnav.evaluation.runner import build_system
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.models.calls import open_calls

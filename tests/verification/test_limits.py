@@ -16,7 +16,7 @@ from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.choice import build_agent, completed
 from kbnav.agents.spinach import spinach_with
 from kbnav.errors import UsageError
-from kbnav.evaluation.foretelling import PUBLISHED, foretell
+from kbnav.evaluation.evaluate import PUBLISHED, foretell
 from kbnav.evaluation.records import QuestionRecord
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.prices import cost_of, known_prices, needed_price

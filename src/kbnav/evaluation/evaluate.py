@@ -4,32 +4,89 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
+from types import MappingProxyType
 from typing import Any
 
-from kbnav.errors import UsageError
+from kbnav.errors import QuerySyntaxError, UsageError
 from kbnav.evaluation import gold as golden
 from kbnav.evaluation.datasets import FORMATS, Dataset, Question, load_dataset, load_file
-from kbnav.evaluation.datasets.own import names_only
-from kbnav.evaluation.datasets.stark import HUMAN_TOP_V, is_human
-from kbnav.evaluation.giving import TOPICS, given_of_gold
-from kbnav.evaluation.records import GOLD, SCORES, RunInfo, SavedRun, read_gold, read_info, read_saved_run
-from kbnav.evaluation.runner import Ended, Limits, Progress, begin_run, check_limits, run_questions
+from kbnav.evaluation.datasets.formats import HUMAN_TOP_V, is_human, names_only
+from kbnav.evaluation.distributed import shared_run
+from kbnav.evaluation.records import (
+    GOLD,
+    SCORES,
+    GoldAnswer,
+    QuestionRecord,
+    RunInfo,
+    SavedRun,
+    read_gold,
+    read_info,
+    read_records,
+    read_saved_run,
+)
+from kbnav.evaluation.runner import (
+    Ended,
+    Limits,
+    Progress,
+    System,
+    begin_run,
+    build_system,
+    check_limits,
+    kb_state,
+    run_questions,
+)
 from kbnav.evaluation.scoring import Scores, score_run
-from kbnav.evaluation.shared_run import shared_run
-from kbnav.evaluation.systems import System, build_system, kb_state
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
-from kbnav.models.prices import known_prices
+from kbnav.knowledge.sparql.prefixes import entity_ids
+from kbnav.models.prices import cost_of, known_prices, list_prices, price_of
 from kbnav.runs.journal import OpenJournal, json_line, write_whole
-from kbnav.runs.trajectory import to_json
+from kbnav.runs.trajectory import Usage, to_json
 from kbnav.settings import systems
-from kbnav.settings.model import Settings
-from kbnav.settings.options import FromGold
-from kbnav.settings.systems import kb_kind
+from kbnav.settings.model import OFFLINE, Settings
+from kbnav.settings.options import GIVEN, FromGold
+from kbnav.settings.systems import kb_kind, usual_agent
+
+TOPICS = 20
+"""Entities that are drawn from a gold answer at most, as in the paper."""
+
+
+def given_of_gold(
+    what: FromGold, answers: Sequence[GoldAnswer], kb: KnowledgeBase, seed: int = 0
+) -> Mapping[str, Mapping[str, str]]:
+    """By question, entities of its gold query, or some of its gold answer drawn with ``seed``: English labels by id.
+
+    All labels are asked for in one batched call; an entity without one has an empty text. A question whose gold has no
+    entity, such as one for a number, gets none.
+
+    Raises UsageError where no question has any: there is nothing to measure then.
+    """
+    found = {one.id: _of_query(one) if what == "entities" else _drawn(one, seed) for one in answers}
+    ids = list(dict.fromkeys(each for own in found.values() for each in own))
+    if not ids:
+        raise UsageError(f"no question has {GIVEN[what]} to give")
+    labels = kb.labels(ids, language="en")
+    return {name: {each: labels.get(each, "") for each in own} for name, own in found.items()}
+
+
+def _of_query(answer: GoldAnswer) -> list[str]:
+    """What a named entity disambiguation would find: items and lexemes; the properties stay to be found."""
+    try:
+        return [one for one in entity_ids(answer.query) if not one.startswith("P")]
+    except QuerySyntaxError:
+        return []
+
+
+def _drawn(answer: GoldAnswer, seed: int) -> list[str]:
+    cells = (cell for row in (answer.table.rows if answer.table else ()) for cell in row)
+    ids = list(dict.fromkeys([*answer.nodes, *(cell.entity_id for cell in cells if cell and cell.entity_id)]))
+    return random.Random(f"{seed} {answer.id}").sample(ids, min(TOPICS, len(ids)))
+
 
 _log = logging.getLogger(__name__)
 
@@ -232,3 +289,89 @@ def _info(
         from_gold=from_gold,
         topics={"most": TOPICS, "seed": plan.seed} if from_gold == "results" else {},
     )
+
+
+PUBLISHED = Usage(prompt=17_604, completion=509, cached=13_488, calls=8)
+"""Means of a question of ``spinach``: the published SPINACH runs on QALD-10, by ``python benchmarks/cost.py``."""
+_FEW = 5
+"""Questions whose mean is better than that of other runs."""
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """Means of one question, and what all that are left will cost; ``basis`` says where the means are from."""
+
+    questions: int
+    each: Usage
+    basis: str
+    dollars: float | None
+    priced: str = ""
+
+    def __str__(self) -> str:
+        if not self.each.calls:
+            return f"{self.questions} questions: {self.basis}"
+        cost = "price not known (setting prices)" if self.dollars is None else f"about ${self.dollars:.2f}{self.priced}"
+        read, written = self.each.prompt * self.questions, self.each.completion * self.questions
+        return f"{self.questions} questions: about {read:,} + {written:,} tokens, {cost}; {self.basis}"
+
+
+def foretell_plan(plan: Plan, folder: Path) -> Foretold:
+    """What a plan will cost that is begun, or gone on with, in a folder. Raises as ``evaluate``."""
+    questions = draw(choose(plan.dataset, plan.only), plan.sample, plan.seed)[: plan.limit]
+    records = read_records(folder)
+    left = sum(one.id not in records for one in questions)
+    system = plan.system
+    if not system and plan.settings.model != OFFLINE:
+        with open_kb(plan.settings) as kb:
+            system = usual_agent(kb)
+    return foretell(system, plan.settings, left, records.values())
+
+
+def foretell(system: str, settings: Settings, left: int, done: Iterable[QuestionRecord]) -> Foretold:
+    """What ``left`` questions will cost: as those that were ``done`` in this run, else as published ones did."""
+    if settings.model == OFFLINE:
+        return Foretold(left, Usage(), "no model is asked, and nothing is paid", 0.0)
+    known = [one.run.whole_usage for one in done if one.run.whole_usage.calls]
+    if len(known) >= _FEW:
+        prompt, completion, cached = (round(fmean(part)) for part in zip(*map(_parts, known), strict=True))
+        each, basis = Usage(prompt, completion, cached, 1), f"as the {len(known)} that were asked"
+    elif system == "spinach":
+        each, basis = PUBLISHED, "as the published runs of SPINACH on QALD-10"
+    else:
+        return Foretold(left, Usage(), f"what {system} uses is not known before it was asked: try --limit {_FEW}", None)
+    price = price_of(settings, settings.model)
+    cost = cost_of(each, price)
+    listed = "" if settings.model in settings.prices else f" at the list prices of {list_prices()[0]}"
+    return Foretold(left, each, basis, None if cost is None else cost * left, listed if cost is not None else "")
+
+
+def _parts(used: Usage) -> tuple[int, int, int]:
+    return used.prompt, used.completion, used.cached
+
+
+RULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "rollback": {"budget": {"rollback": False}},
+        "premature_finish": {"budget": {"premature_finish": False}},
+        "hint": {"budget": {"hint": False}},
+        "pruning": {"pruning": "none"},
+    }
+)
+"""What each rule's name sets; any name that is no part's either is that of a tool."""
+PARTS = frozenset({"kg", "drf"})
+"""Parts of the system ``kar``; its option ``without`` holds them."""
+
+
+def leave_out(settings: Settings, names: Sequence[str]) -> Settings:
+    """The settings without these rules, parts and tools; whether the system has them is seen when it is built."""
+    changed = settings
+    for name in names:
+        if name in PARTS:
+            given = changed.options.get("without", ())
+            parts = given.split(",") if isinstance(given, str) else given
+            changed = changed.model_copy(update={"options": {**changed.options, "without": (*parts, name)}})
+            continue
+        rule = RULES.get(name, {"without_tools": (*changed.without_tools, name)})
+        budget = changed.budget.model_copy(update=rule.get("budget", {}))
+        changed = changed.model_copy(update={**rule, "budget": budget})
+    return changed

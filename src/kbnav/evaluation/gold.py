@@ -11,8 +11,7 @@ from pathlib import Path
 from kbnav.errors import FATAL, DataError, StopRun, TellModel, UsageError
 from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.evaluation.records import GoldAnswer, GoldInfo, read_gold
-from kbnav.evaluation.systems import kb_state
-from kbnav.evaluation.work import Patience, side_by_side
+from kbnav.evaluation.runner import Patience, kb_state, side_by_side
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.runs.journal import OpenJournal, open_journal
 from kbnav.settings.systems import KBKind, kb_kind

@@ -2,26 +2,246 @@
 
 from __future__ import annotations
 
+import json
 import re
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from kbnav.errors import FATAL, UsageError
-from kbnav.evaluation.live import live_in
+from kbnav.errors import FATAL, ServiceError, UsageError
 from kbnav.evaluation.records import INFO, QUESTIONS, QuestionRecord, RunInfo, read_info, read_records
-from kbnav.evaluation.systems import System
-from kbnav.evaluation.work import Patience, side_by_side
+from kbnav.knowledge.base import KnowledgeBase, is_mirror
+from kbnav.retrieval.attempt import KEPT, model_name
+from kbnav.retrieval.attempt import attempt as attempt_ranking
+from kbnav.retrieval.base import refuse_seen
 from kbnav.runs.journal import OpenJournal, open_journal, write_whole
 from kbnav.runs.trajectory import Outcome, Run, to_json
-from kbnav.settings.model import OFFLINE
+from kbnav.settings import systems
+from kbnav.settings.model import OFFLINE, Settings
 
 if TYPE_CHECKING:
-    from kbnav.runs.trajectory import Attempt
+    from kbnav.agents.common.agent import Agent
+    from kbnav.agents.machine import Event
+    from kbnav.retrieval.base import Retriever
+    from kbnav.runs.trajectory import Attempt, Call, Step
+
+
+LIVE = "live.json"
+"""In a run's folder, as long as it goes on; a kill leaves one behind, which is old then."""
+EVERY = 0.5
+"""Seconds between two writings, and so the longest that what happens is not to be seen."""
+ALIVE = 5.0
+"""A run whose file was written at least so many seconds ago goes on no more."""
+_BEAT = 2.0
+_WIDTH = 400
+
+
+class Live:
+    """The questions under way; told by threads, written by one of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._open: dict[str, dict[str, Any]] = {}
+
+    @contextmanager
+    def question(self, name: str, text: str) -> Iterator[Tell]:
+        """A question is asked; gives what is told of its steps."""
+        began = {"id": name, "question": text, "began": time.time(), "steps": 0, "step": None}
+        with self._lock:
+            self._open[name] = began
+        try:
+            yield lambda call, step: self._tell(name, call, step)
+        finally:
+            with self._lock:
+                self._open.pop(name, None)
+
+    def _tell(self, name: str, call: Call, step: Step | None) -> None:
+        arguments = {key: str(value)[:_WIDTH] for key, value in call.arguments.items() if value}
+        shown = {"tool": call.tool, "thought": call.thought[:_WIDTH], "arguments": arguments}
+        seen = {"observation": step.observation[:_WIDTH], "ok": step.ok} if step else {}
+        with self._lock:
+            if one := self._open.get(name):
+                self._open[name] = {**one, "steps": one["steps"] + (step is not None), "step": {**shown, **seen}}
+
+    def keep(self, over: threading.Event) -> None:
+        """Write what changes until it is over; what cannot be written is not to be seen, and nothing else."""
+        before, written = "", 0.0
+        while not over.is_set():
+            with self._lock:
+                text = json.dumps(list(self._open.values()), ensure_ascii=False)
+            if text != before or time.monotonic() - written > _BEAT:
+                before, written = text, time.monotonic()
+                part = self._path.with_suffix(".part")  # one process writes a run, and what a kill left is written over
+                with suppress(OSError):
+                    part.write_text(text, encoding="utf-8", errors="replace")
+                    part.replace(self._path)
+            over.wait(EVERY)
+
+
+@contextmanager
+def live_in(folder: Path) -> Iterator[Live]:
+    """Where the questions of a run are told while they are under way."""
+    live, over = Live(folder / LIVE), threading.Event()
+    thread = threading.Thread(target=live.keep, args=(over,), daemon=True, name="kbnav-live")
+    thread.start()
+    try:
+        yield live
+    finally:
+        over.set()
+        thread.join()
+        with suppress(OSError):
+            (folder / LIVE).unlink(missing_ok=True)
+
+
+def under_way(folder: Path) -> list[dict[str, Any]] | None:
+    """The questions under way in a run's folder; None where the run does not go on."""
+    path = folder / LIVE
+    try:
+        if time.time() - path.stat().st_mtime > ALIVE:
+            return None
+        found: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found
+
+
+Tell = Callable[["Call", "Step | None"], None]
+"""Told of a call that begins, and of its step once that is over."""
+
+
+@dataclass(frozen=True)
+class System:
+    """Asked from several threads at once; its answer is the table or the ranking of the run's outcome.
+
+    ``ask`` gives a failure back beside the run. An exception it raises counts as a failure without a trajectory, but
+    CredentialsError and Banned end the whole evaluation.
+    """
+
+    name: str
+    model: str
+    ask: Callable[[str], Attempt]
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of each prompt file."""
+    ask_given: Callable[[str, Mapping[str, str]], Attempt] | None = None
+    """The same with entities of the gold answer, labels by id; None where it cannot be given any."""
+    ranks_only: bool = False
+    """Whether it answers with rankings of nodes and never with a table."""
+    watched: Callable[[str, Mapping[str, str], Tell], Attempt] | None = None
+    """As ``ask_given``, telling of each step; None where it tells of none."""
+    leave_out: Callable[[Iterable[tuple[str, str]]], object] = lambda questions: None  # noqa: ARG005
+    """Takes questions, by id and text, out of the examples in its prompts.
+
+    Raises UsageError where too few are left, and where the system was trained on one of them.
+    """
+
+
+def agent_system(agent: Agent) -> System:
+    """Any agent as a system."""
+    from kbnav.sessions.session import attempt
+
+    def ask_given(question: str, given: Mapping[str, str]) -> Attempt:
+        return attempt(agent, question, given=given)
+
+    def watched(question: str, given: Mapping[str, str], tell: Tell) -> Attempt:
+        def heard(event: Event) -> None:
+            if event.call:
+                tell(event.call, None)
+            for step in event.steps if event.kind != "dropped" else ():
+                tell(step.call, step)
+
+        return attempt(agent, question, given=given, on_event=heard)
+
+    system = System(agent.name, agent.model, partial(attempt, agent), agent.prompt_hashes(), ask_given, watched=watched)
+    return replace(system, leave_out=agent.demonstrations.leave_out) if agent.demonstrations else system
+
+
+def retrieval_system(retriever: Retriever, kb: KnowledgeBase, settings: Settings, *, k: int = KEPT) -> System:
+    """Any retriever as a system."""
+    ask = partial(attempt_ranking, retriever, kb, settings, k=k)
+
+    def watched(question: str, given: Mapping[str, str], tell: Tell) -> Attempt:  # noqa: ARG001 - it takes nothing
+        return ask(question, on_step=lambda step: tell(step.call, step))
+
+    check = partial(refuse_seen, retriever)
+    model = model_name(retriever, settings)
+    return System(retriever.name, model, ask, retriever.prompts, ranks_only=True, watched=watched, leave_out=check)
+
+
+def build_system(name: str, kb: KnowledgeBase, settings: Settings) -> System:
+    """A system of the registry (``kbnav.settings.systems``). Raises UsageError and CredentialsError."""
+    built = systems.build(name, kb, settings)
+    if systems.built_kind(name, built) == "agent":
+        from kbnav.agents.common.choice import completed
+
+        return agent_system(completed(settings, lambda one: systems.build(name, kb, one, "agent"), built))
+    return retrieval_system(built, kb, settings)
+
+
+def kb_state(kb: KnowledgeBase) -> dict[str, Any]:
+    """What must be known of a KB to repeat a run; the address of a mirror that is served meanwhile is no part of it."""
+    state = dict(kb.state())
+    if is_mirror(state):
+        state.pop("endpoints", None)
+    return state
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+PATIENCE = 10
+"""Failures in a row after which a service is taken to be down."""
+
+
+def side_by_side(
+    items: Iterable[T], do: Callable[[T], R], *, jobs: int, stopped: Callable[[], object]
+) -> Iterator[tuple[T, Future[R]]]:
+    """Items with their ended futures, in the order in which they end; at most ``jobs`` are under way.
+
+    No item is begun once ``stopped()`` is true; those under way are waited for. Where the consumer leaves early, they
+    are left alone.
+    """
+    queue = iter(items)
+    under_way: dict[Future[R], T] = {}
+    pool = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="kbnav-eval")
+    try:
+        while True:
+            while len(under_way) < jobs and not stopped():
+                item = next(queue, None)
+                if item is None:
+                    break
+                under_way[pool.submit(do, item)] = item
+            if not under_way:
+                return
+            # Woken now and then, because a signal that another thread takes does not end a wait of the main thread.
+            ended, _ = wait(under_way, timeout=1.0, return_when=FIRST_COMPLETED)
+            for future in ended:
+                yield under_way.pop(future), future
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Patience:
+    """Raises ServiceError after too many failures in a row."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+
+    def heed(self, failure: str) -> None:
+        """Count one item; ``failure`` is empty where it went well."""
+        self._failures = self._failures + 1 if failure else 0
+        if self._failures >= PATIENCE:
+            raise ServiceError(
+                f"{PATIENCE} failures in a row, so the run was stopped; run it again with --retry-failed "
+                f"when this is mended: {failure}"
+            )
+
 
 _PORT = re.compile(r"\A(https?://(?:\[[^\]]*\]|[^/:]+)):\d+(?=/|\Z)")
 Ended = Literal["done", "interrupted", "cost limit", "time limit"]

@@ -16,10 +16,8 @@ from kbnav.answers.tables import Ranking
 from kbnav.apps.web.routes.view import router
 from kbnav.apps.web.side import side_app
 from kbnav.errors import ServiceError
-from kbnav.evaluation.following import Followed, Following
-from kbnav.evaluation.live import LIVE, under_way
-from kbnav.evaluation.runner import run_questions
-from kbnav.evaluation.systems import System, Tell
+from kbnav.evaluation.monitoring import Followed, Following
+from kbnav.evaluation.runner import LIVE, System, Tell, run_questions, under_way
 from kbnav.runs.trajectory import Attempt, Call, Step
 from tests.apps.web.parts import Served, until, web_settings
 from tests.apps.web.test_accessibility import faults, look  # noqa: F401 - a fixture

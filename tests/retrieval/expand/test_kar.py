@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from kbnav.apps.cli import app
 from kbnav.errors import UsageError
-from kbnav.evaluation.ablate import leave_out
+from kbnav.evaluation.evaluate import leave_out
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB

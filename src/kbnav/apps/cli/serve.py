@@ -39,7 +39,7 @@ def serve(
 ) -> None:
     """Serve the chat page, its APIs and their description until interrupted (docs/serve.md)."""
     from kbnav.apps.web.server import serve as serve_web
-    from kbnav.evaluation.ablate import leave_out
+    from kbnav.evaluation.evaluate import leave_out
     from kbnav.settings.options import parse_set
 
     if chosen and len(system or ()) != 1:

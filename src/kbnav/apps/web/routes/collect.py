@@ -14,7 +14,7 @@ from kbnav.apps.web.routes.common import PartsOf, VisitorOf, looked_up
 from kbnav.apps.web.routes.explore import SHOWN
 from kbnav.apps.web.routes.people import WhoOf, form_of, one, take_name
 from kbnav.apps.web.service import Served
-from kbnav.evaluation.people.collecting import Collection
+from kbnav.evaluation.human_evaluation import Collection
 
 router = APIRouter(include_in_schema=False)
 router.add_api_route("/name", take_name, methods=["POST"])

@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse, Response
 from kbnav.apps.web.rendering import page
 from kbnav.apps.web.routes.common import VisitorOf
 from kbnav.apps.web.routes.people import WhoOf, form_of, one, take_name
-from kbnav.evaluation.people.judging import ASPECTS, HIGHEST, LOWEST, Judging
+from kbnav.evaluation.human_evaluation import ASPECTS, HIGHEST, LOWEST, Judging
 
 router = APIRouter(include_in_schema=False)
 router.add_api_route("/name", take_name, methods=["POST"])

@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from kbnav.apps.web.rendering import page
 from kbnav.apps.web.routes.common import REFUSALS, PartsOf, VisitorOf
 from kbnav.errors import StopRun
-from kbnav.evaluation.following import Followed, Following, Sample
+from kbnav.evaluation.monitoring import Followed, Following, Sample
 from kbnav.evaluation.report.page import answer_table, gold_table, undeclared
 
 router = APIRouter(responses=REFUSALS, include_in_schema=False)

@@ -11,7 +11,6 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from kbnav.errors import DataError, UsageError
-from kbnav.evaluation.live import under_way
 from kbnav.evaluation.records import (
     GOLD,
     INFO,
@@ -24,6 +23,7 @@ from kbnav.evaluation.records import (
     read_gold,
     read_info,
 )
+from kbnav.evaluation.runner import under_way
 from kbnav.evaluation.scoring import main_metric, score_run
 
 DEEPEST = 3
