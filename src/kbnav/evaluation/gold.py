@@ -14,7 +14,7 @@ from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.evaluation.records import GoldAnswer, GoldInfo, read_gold
 from kbnav.evaluation.runner import Patience, kb_state, side_by_side
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.sparql.prefixes import entity_ids
+from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.runs.journal import OpenJournal, open_journal
 from kbnav.settings.options import GIVEN, FromGold
 from kbnav.settings.systems import KBKind, kb_kind
