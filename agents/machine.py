@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from kbnav.agents.common.doubting import doubted
@@ -364,15 +365,15 @@ def run_calls(
         run.tell(Event("call", call=call))
     contexts = _contexts(calls, state, run.tools)
     work = [
-        (number, call, toolbox, context)
+        partial(_run_one, number, call, toolbox, context)
         for number, (call, context) in enumerate(zip(calls, contexts, strict=True), first)
     ]
     if len(work) == 1:
-        results = [_run_one(*work[0])]
+        results = [work[0]()]
         run.tell(Event("step", steps=(results[0][0],)))
     else:
         with ThreadPoolExecutor(max_workers=len(work)) as pool:
-            futures = [pool.submit(copy_context().run, _run_one, *one) for one in work]
+            futures = [pool.submit(copy_context().run, one) for one in work]
             for future in as_completed(futures):
                 run.tell(Event("step", steps=(future.result()[0],)))
         results = [future.result() for future in futures]
