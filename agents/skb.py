@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.answering import RankingEnding, RankingWriter, write_ranking_plainly
 from kbnav.agents.common.options import SHORT
 from kbnav.agents.common.policy import ChatPolicy
-from kbnav.agents.common.ranking import RankingEnding
 from kbnav.agents.common.schema import Schema
 from kbnav.agents.common.walking import ANSWERS
-from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.settings.model import OFFLINE, Settings

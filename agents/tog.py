@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.answering import RankingWriter, write_ranking_plainly
 from kbnav.agents.common.beam import (
     Weighed,
     best_links,
@@ -49,13 +50,12 @@ from kbnav.agents.common.walking import (
     open_walking_models,
     room,
 )
-from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
 from kbnav.answers.relevance import relevance
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.prompts import render
-from kbnav.runs.trajectory import Fact, Step, Usage
+from kbnav.runs.trajectory import FINISH, Fact, Step, Usage
 from kbnav.settings.model import Budget, Settings
 from kbnav.settings.options import read_options
 from kbnav.tools.generating import recall
@@ -64,7 +64,7 @@ from kbnav.tools.planning import PlanningTools
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.relations import follow_relations, search_relations
 from kbnav.tools.skb import finish, search_entities
-from kbnav.tools.toolbox import FINISH, Toolbox
+from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask, excerpts, fact_text, relation_text, told
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.graph import END, START, StateGraph
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import QueryEnding
+from kbnav.agents.common.answering import QueryEnding, write_plainly
 from kbnav.agents.common.policy import ChatPolicy
-from kbnav.agents.common.writers import write_plainly
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Usage
 from kbnav.sessions.session import Chat, ask, sqlite_sessions

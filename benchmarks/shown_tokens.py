@@ -27,7 +27,8 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.settings.model import load_settings
 from kbnav.tools.observation import Context
-from kbnav.tools.toolbox import FINISH, QUERY, Toolbox
+from kbnav.tools.toolbox import Toolbox
+from kbnav.runs.trajectory import FINISH, QUERY
 
 BYTES_PER_TOKEN = 4
 MOST_GROWTH = 0.1

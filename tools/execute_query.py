@@ -16,7 +16,6 @@ from kbnav.runs.trajectory import Call, Step
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import table_text
 
-QUERY = "execute_query"
 _NAMED = 20
 """Ids of one query that are named at most."""
 _KNOWN = (INSTANCE_OF, SUBCLASS_OF)

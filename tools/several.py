@@ -16,7 +16,8 @@ from kbnav.settings.systems import KBKind, kb_kind
 from kbnav.tools.endpoint import shapes_for
 from kbnav.tools.observation import Context, Observation, Shown
 from kbnav.tools.show_rows import show_rows
-from kbnav.tools.toolbox import ENDPOINT_TOOLS, QUERY, WIKIDATA_TOOLS, ToolFunction
+from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, ToolFunction
+from kbnav.runs.trajectory import QUERY
 
 ALL = "all"
 _QUERIED = "Which knowledge base runs the query."

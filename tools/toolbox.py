@@ -13,10 +13,8 @@ from pydantic import BaseModel, ValidationError, create_model
 
 from kbnav.errors import BadArguments, TellModel, UsageError
 from kbnav.knowledge.base import Capability, KnowledgeBase
-from kbnav.runs.trajectory import FINISH as FINISH
 from kbnav.settings.plugins import did_you_mean, named, points
 from kbnav.tools import endpoint
-from kbnav.tools.execute_query import QUERY as QUERY
 from kbnav.tools.execute_query import execute_query
 from kbnav.tools.finish import finish
 from kbnav.tools.get_entry import get_entry

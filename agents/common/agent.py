@@ -8,19 +8,20 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from kbnav.agents.common.answering import Critic
 from kbnav.agents.common.demonstrations import Demonstrations
-from kbnav.agents.common.objecting import Critic
 from kbnav.agents.common.state import Ending, Policy, State
 from kbnav.agents.machine import Machine, RunContext
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.service.metering import Meter, metered
 from kbnav.models.prices import price_of
 from kbnav.prompts import prompt_hashes
+from kbnav.runs.trajectory import FINISH
 from kbnav.settings.model import Settings
 from kbnav.tools.notes import Notes
 from kbnav.tools.observation import Context, Pruner, Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.toolbox import FINISH, SHOW_ROWS, Toolbox
+from kbnav.tools.toolbox import SHOW_ROWS, Toolbox
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver

@@ -22,7 +22,8 @@ from kbnav.settings.model import Budget
 from kbnav.tools.finish import described
 from kbnav.tools.notes import NO_NOTES, Notes
 from kbnav.tools.observation import Context
-from kbnav.tools.toolbox import QUERY, Toolbox
+from kbnav.tools.toolbox import Toolbox
+from kbnav.runs.trajectory import QUERY
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

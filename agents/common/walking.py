@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.ranking import BEST_EFFORT, Describe, RankingEnding, best_supported, named_by
+from kbnav.agents.common.answering import BEST_EFFORT, Describe, RankingEnding, best_supported, named_by
 from kbnav.agents.common.state import Ending, Policy, Reply, State
 from kbnav.agents.common.state import room as room_left
 from kbnav.answers.tables import AnswerTable, Basis, Ranked, Ranking, Term

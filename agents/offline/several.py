@@ -9,7 +9,7 @@ from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.runs.trajectory import Call, Step
 from kbnav.tools.observation import Context
 from kbnav.tools.several import alone, within
-from kbnav.tools.toolbox import FINISH
+from kbnav.runs.trajectory import FINISH
 
 
 class SeveralPolicy:

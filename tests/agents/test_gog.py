@@ -11,8 +11,8 @@ import pytest
 from langchain_core.messages import AIMessage
 from rich.console import Console
 
+from kbnav.agents.common.answering import write_ranking_plainly
 from kbnav.agents.common.walking import generated
-from kbnav.agents.common.writers import write_ranking_plainly
 from kbnav.agents.gog import TRIED, GogEnding, build_gog, gog_with
 from kbnav.apps.console import answer_json, print_run
 from kbnav.models.scripted import ScriptedModel, says

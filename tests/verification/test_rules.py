@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kbnav.agents.verification.rules import RULES, check_answer
+from kbnav.agents.common.checks import RULES, check_answer
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.web.parts import HERE
 from kbnav.runs.warnings import DOUBTS

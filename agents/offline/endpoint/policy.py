@@ -13,7 +13,8 @@ from kbnav.agents.offline.endpoint.reading import Anchor, Reading, Seen, read, w
 from kbnav.agents.offline.wikidata.question import Question, read_question
 from kbnav.runs.trajectory import Call, Understood
 from kbnav.tools.observation import Context
-from kbnav.tools.toolbox import FINISH, QUERY, Toolbox
+from kbnav.tools.toolbox import Toolbox
+from kbnav.runs.trajectory import FINISH, QUERY
 
 _SEARCHES = 5
 _SECOND_SEARCHES = 3

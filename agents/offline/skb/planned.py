@@ -16,7 +16,8 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.runs.trajectory import Step
 from kbnav.settings.model import Budget
 from kbnav.tools.observation import Context
-from kbnav.tools.toolbox import FINISH, Toolbox
+from kbnav.tools.toolbox import Toolbox
+from kbnav.runs.trajectory import FINISH
 
 ANSWERS = 20
 BY_TEXT = 50

@@ -18,7 +18,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.runs.journal import open_journal
 from kbnav.runs.trajectory import Call, Outcome, Run, Step
 from kbnav.settings.plugins import did_you_mean
-from kbnav.tools.toolbox import FINISH, QUERY
+from kbnav.runs.trajectory import FINISH, QUERY
 
 _TOOLS: Mapping[str, tuple[str, str]] = {
     "search_wikidata": ("search_entities", "query"),

@@ -58,6 +58,8 @@ KBState = Annotated[Mapping[str, Any], AfterValidator(_sound_state)]
 
 
 FORMAT = 1
+QUERY = "execute_query"
+"""The tool that runs SPARQL."""
 FINISH = "finish"
 """The tool by which an agent ends a run."""
 NO_TOOL = "(no tool)"

@@ -26,7 +26,7 @@ Kind = Literal[
     "units",
     "critic",
 ]
-"""``critic``: a model's own words; every other is found by a rule of its name (``kbnav.agents.verification.rules``)."""
+"""``critic``: a model's own words; every other is found by a rule of its name (``kbnav.agents.common.checks``)."""
 
 DOUBTS: Mapping[Kind, str] = MappingProxyType(
     {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kbnav.agents.common.ranking import looked_at
+from kbnav.agents.common.answering import looked_at
 from kbnav.answers.tables import AnswerTable, node_term
 from kbnav.errors import KbnavError
 from kbnav.knowledge.base import KnowledgeBase, asked_by

@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.confidence import agreed, escalated, fails, weighed
 from kbnav.agents.common.state import State, start, step_limit
 from kbnav.agents.machine import Event, RunContext
-from kbnav.agents.verification.confidence import agreed, escalated, fails, weighed
 from kbnav.answers.language import question_language
 from kbnav.answers.question import checked_question
 from kbnav.answers.tables import AnswerTable
