@@ -22,7 +22,6 @@ from kbnav.agents.common.beam import (
     best_of_each,
     chains,
     fact_words,
-    fresh,
     kept_facts,
     offered,
     support,
@@ -65,7 +64,7 @@ from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.relations import follow_relations, search_relations
 from kbnav.tools.skb import finish, search_entities
 from kbnav.tools.toolbox import Toolbox
-from kbnav.tools.walking import Ask, excerpts, fact_text, relation_text, told
+from kbnav.tools.walking import Ask, excerpts, fact_text, fresh, relation_text, told
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

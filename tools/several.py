@@ -11,13 +11,12 @@ from typing import Any, Literal, get_args, get_type_hints
 from kbnav.answers.question import in_kb, kb_of
 from kbnav.errors import TellModel
 from kbnav.knowledge.base import Capability, Joint, is_mirror, said_from
-from kbnav.runs.trajectory import FINISH, Step, Usage
+from kbnav.runs.trajectory import FINISH, QUERY, Step, Usage
 from kbnav.settings.systems import KBKind, kb_kind
 from kbnav.tools.endpoint import shapes_for
 from kbnav.tools.observation import Context, Observation, Shown
 from kbnav.tools.show_rows import show_rows
 from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, ToolFunction
-from kbnav.runs.trajectory import QUERY
 
 ALL = "all"
 _QUERIED = "Which knowledge base runs the query."

@@ -267,3 +267,20 @@ def relation_text(fact: Fact) -> str:
 def once(ids: Iterable[str]) -> tuple[str, ...]:
     """The ids, each once, without empty ones."""
     return tuple(dict.fromkeys(one for one in ids if one))
+
+
+def fresh(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]:
+    """The links that are not known yet, each once, from whichever end it was seen; a link to itself is none."""
+    seen = {_key(fact) for fact in known}
+    new = []
+    for fact in facts:
+        if fact.source != fact.target and _key(fact) not in seen:
+            seen.add(_key(fact))
+            new.append(fact)
+    return new
+
+
+def _key(fact: Fact) -> tuple[str, str, str]:
+    if fact.relation.startswith(INVERSE):
+        return fact.target, fact.relation.removeprefix(INVERSE), fact.source
+    return fact.source, fact.relation, fact.target

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kbnav.agents.common.beam import facts_for
 from kbnav.agents.common.checks import find_doubts
 from kbnav.agents.common.state import LIMITS, State
+from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import Absence, AnswerTable, Cell, Ranked, Ranking
 from kbnav.errors import StopRun, TellModel
 from kbnav.knowledge.absence import absence_of
@@ -21,11 +21,11 @@ from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.models.streaming import asking_for
 from kbnav.prompts import render
-from kbnav.runs.trajectory import FINISH, QUERY, Call, Outcome, Status, Step, Turn, Usage
+from kbnav.runs.trajectory import FINISH, QUERY, Call, Fact, Outcome, Status, Step, Turn, Usage
 from kbnav.runs.warnings import Doubt
 from kbnav.tools.observation import Context, Shown
 from kbnav.tools.show import cell_text, cut, table_text
-from kbnav.tools.walking import fact_text
+from kbnav.tools.walking import fact_text, fresh
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -500,3 +500,13 @@ class ModelCritic:
         if judged is None or judged.call.query != given.call.query:
             return outcome
         return replace(outcome, doubts=(*outcome.doubts, Doubt("critic", objection_text(last))))
+
+
+def facts_for(answers: Collection[str], path: Sequence[Step], question: str, most: int = 15) -> list[Fact]:
+    """The links shown that speak of the answers, those that fit the question best first, then what leads to these."""
+    shown = fresh((fact for step in path for fact in step.facts if fact.source and fact.target), ())
+    scores = relevance(question, [fact_text(fact) for fact in shown])
+    ranked = [shown[place] for place in sorted(range(len(shown)), key=lambda place: -scores[place])]
+    own = [fact for fact in ranked if {fact.source, fact.target} & set(answers)][:most]
+    ends = {end for fact in own for end in (fact.source, fact.target)}
+    return fresh([*own, *(fact for fact in ranked if fact.target in ends)], ())[:most]

@@ -8,9 +8,7 @@ from typing import NamedTuple
 from kbnav.answers.relevance import relevance
 from kbnav.knowledge.base import INVERSE
 from kbnav.runs.trajectory import Fact, Step
-from kbnav.tools.walking import fact_text
-
-Key = tuple[str, str, str]
+from kbnav.tools.walking import fact_text, fresh
 
 
 class Weighed(NamedTuple):
@@ -37,17 +35,6 @@ def kept_facts(path: Sequence[Step]) -> list[Fact]:
         elif step.call.tool == "follow_relations":
             found += step.facts
     return fresh(known, ())
-
-
-def fresh(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]:
-    """The links that are not known yet, each once, from whichever end it was seen; a link to itself is none."""
-    seen = {_key(fact) for fact in known}
-    new = []
-    for fact in facts:
-        if fact.source != fact.target and _key(fact) not in seen:
-            seen.add(_key(fact))
-            new.append(fact)
-    return new
 
 
 def offered(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]:
@@ -145,19 +132,3 @@ def support(answers: Sequence[str], best: Sequence[Fact], known: Sequence[Fact])
     ends = {end for fact in to_answers for end in (fact.source, fact.target)}
     before = [fact for fact in known if fact.target in ends or fact.source in ends]
     return [fact_text(fact) for fact in fresh([*to_answers, *before], ())]
-
-
-def facts_for(answers: Collection[str], path: Sequence[Step], question: str, most: int = 15) -> list[Fact]:
-    """The links shown that speak of the answers, those that fit the question best first, then what leads to these."""
-    shown = fresh((fact for step in path for fact in step.facts if fact.source and fact.target), ())
-    scores = relevance(question, [fact_text(fact) for fact in shown])
-    ranked = [shown[place] for place in sorted(range(len(shown)), key=lambda place: -scores[place])]
-    own = [fact for fact in ranked if {fact.source, fact.target} & set(answers)][:most]
-    ends = {end for fact in own for end in (fact.source, fact.target)}
-    return fresh([*own, *(fact for fact in ranked if fact.target in ends)], ())[:most]
-
-
-def _key(fact: Fact) -> Key:
-    if fact.relation.startswith(INVERSE):
-        return fact.target, fact.relation.removeprefix(INVERSE), fact.source
-    return fact.source, fact.relation, fact.target
