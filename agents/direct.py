@@ -21,11 +21,10 @@ from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH
 from kbnav.settings.model import Settings
 from kbnav.settings.systems import kb_kind
-from kbnav.tools.generating import recall
-from kbnav.tools.observation import Context
+from kbnav.tools.context import Context
 from kbnav.tools.skb import finish
 from kbnav.tools.toolbox import Toolbox
-from kbnav.tools.walking import Ask
+from kbnav.tools.walking import Ask, recall
 
 NAME = "direct"
 

@@ -24,14 +24,12 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.runs.trajectory import Call, Step, Turn
 from kbnav.settings.model import Settings
 from kbnav.settings.options import read_options
-from kbnav.tools.generating import GeneratingTools, search_further
-from kbnav.tools.observation import Context, Shown
-from kbnav.tools.planning import PlanningTools
+from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.relations import find_relations
 from kbnav.tools.skb import finish, search_entities
 from kbnav.tools.toolbox import Toolbox
-from kbnav.tools.walking import Ask, WalkingTools
+from kbnav.tools.walking import Ask, GeneratingTools, PlanningTools, WalkingTools, search_further
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -19,13 +19,12 @@ from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.planning.base import Planner
 from kbnav.settings.model import OFFLINE, Budget, Settings
 from kbnav.settings.options import read_options
-from kbnav.tools.observation import Shown
-from kbnav.tools.planning import PlanningTools, TextQuery
+from kbnav.tools.context import Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.relations import find_relations
 from kbnav.tools.skb import finish
 from kbnav.tools.toolbox import Toolbox
-from kbnav.tools.walking import Ask, WalkingTools
+from kbnav.tools.walking import Ask, PlanningTools, TextQuery, WalkingTools
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -32,12 +32,11 @@ from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, Step
 from kbnav.settings.model import Budget, Settings
 from kbnav.settings.options import read_options
-from kbnav.tools.observation import Context, Shown
-from kbnav.tools.planning import PlanningTools, TextQuery
+from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.skb import finish
 from kbnav.tools.toolbox import Toolbox
-from kbnav.tools.walking import Ask
+from kbnav.tools.walking import Ask, PlanningTools, TextQuery
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

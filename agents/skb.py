@@ -13,7 +13,7 @@ from kbnav.agents.common.walking import ANSWERS
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.settings.model import OFFLINE, Settings
-from kbnav.tools.observation import Shown
+from kbnav.tools.context import Shown
 from kbnav.tools.prune import pruner
 from kbnav.tools.relations import find_relations
 from kbnav.tools.sets import follow_paths, get_fields

@@ -26,7 +26,7 @@ from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Usage
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.settings.model import Settings
-from kbnav.tools.observation import Context, Observation
+from kbnav.tools.context import Context, Observation
 from kbnav.tools.toolbox import Toolbox
 
 STEPS = 15

@@ -27,7 +27,7 @@ from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import FINISH, QUERY, Run, Usage
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
-from kbnav.tools.observation import Context, Observation
+from kbnav.tools.context import Context, Observation
 from kbnav.tools.toolbox import WIKIDATA_TOOLS, Toolbox
 
 TOOLS = {

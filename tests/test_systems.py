@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.apps.cli import main
 from kbnav.errors import UsageError
 from kbnav.evaluation.records import read_saved_run
@@ -39,7 +39,7 @@ from kbnav.settings.options import Options
 from kbnav.settings.systems import SystemEntry
 from kbnav.tools.execute_query import execute_query
 from kbnav.tools.finish import finish
-from kbnav.tools.observation import Shown
+from kbnav.tools.context import Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import Toolbox
 from kbnav.runs.trajectory import Call

@@ -12,8 +12,8 @@ from kbnav.errors import TellModel
 from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.sparql.diagnose import diagnose_empty, lost_values, says_nothing
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, vocabulary_of
-from kbnav.runs.trajectory import Call, Step
-from kbnav.tools.observation import Context, Observation
+from kbnav.runs.trajectory import QUERY, Call, Step
+from kbnav.tools.context import Context, Observation
 from kbnav.tools.show import table_text
 
 _NAMED = 20

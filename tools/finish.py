@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kbnav.errors import BadArguments
 from kbnav.runs.trajectory import Step
-from kbnav.tools.observation import Context, Observation
+from kbnav.tools.context import Context, Observation
 from kbnav.tools.show import cut
 
 _PROLOGUE = re.compile(r"\s*(?:#[^\n]*\n|(?:PREFIX\s+\S+|BASE)\s+<[^>]*>)", re.IGNORECASE)

@@ -10,9 +10,8 @@ from kbnav.answers.relevance import relevance, words
 from kbnav.errors import TellModel, UnknownId
 from kbnav.knowledge.base import Entry, Profiled, Statement
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, vocabulary_of
-from kbnav.tools.observation import Context, Observation, Shown
-from kbnav.tools.profiles import class_text, incoming_text
-from kbnav.tools.show import entity_name, entry_text, statement_lines
+from kbnav.tools.context import Context, Observation, Shown
+from kbnav.tools.show import class_text, entity_name, entry_text, incoming_text, statement_lines
 
 _ID = re.compile(r"\bP[1-9]\d*\b", re.IGNORECASE)
 

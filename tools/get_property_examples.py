@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from kbnav.errors import TellModel
 from kbnav.knowledge.base import Profiled
-from kbnav.tools.observation import Context, Observation
-from kbnav.tools.profiles import property_text
-from kbnav.tools.show import examples_text
+from kbnav.tools.context import Context, Observation
+from kbnav.tools.show import examples_text, property_text
 
 
 def get_property_examples(context: Context, thought: str, property_id: str) -> Observation:

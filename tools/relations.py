@@ -7,7 +7,7 @@ from typing import Any
 from kbnav.errors import BadArguments
 from kbnav.knowledge.skb.kb import as_skb
 from kbnav.runs.trajectory import Fact
-from kbnav.tools.observation import Context, Observation
+from kbnav.tools.context import Context, Observation
 from kbnav.tools.show import cut, entity_name
 from kbnav.tools.walking import fact_of, neighborhood, once, qualifiers, relation_text, told
 

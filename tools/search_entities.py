@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kbnav.knowledge.base import SearchKind
-from kbnav.tools.observation import Context, Observation
+from kbnav.tools.context import Context, Observation
 from kbnav.tools.show import search_text
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kbnav.errors import BadArguments
 from kbnav.knowledge.base import Direction, Neighborhood
-from kbnav.tools.observation import Context, Observation
+from kbnav.tools.context import Context, Observation
 from kbnav.tools.show import neighborhood_text
 
 _FILTERED = 500

@@ -15,7 +15,7 @@ from kbnav.errors import BadArguments
 from kbnav.knowledge.base import INVERSE
 from kbnav.knowledge.skb.graph import Hop, Nodes
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
-from kbnav.tools.observation import Context, Observation
+from kbnav.tools.context import Context, Observation
 from kbnav.tools.show import cut
 
 _PATHS, _LONGEST, _NODES = 6, 4, 50

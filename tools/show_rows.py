@@ -8,7 +8,7 @@ from dataclasses import replace
 from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.errors import BadArguments
 from kbnav.knowledge.base import asked_by
-from kbnav.tools.observation import Context, Observation, Shown
+from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.show import rows_text
 
 _LABELLED = 500

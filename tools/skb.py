@@ -13,8 +13,8 @@ from functools import partial
 from kbnav.errors import BadArguments, UnknownId
 from kbnav.knowledge.base import Direction, Entry, Statement
 from kbnav.knowledge.skb.kb import as_skb
+from kbnav.tools.context import Context, Observation
 from kbnav.tools.execute_query import run_query
-from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import (
     entity_name,
     entry_text,

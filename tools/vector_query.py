@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbnav.tools.observation import Context, Observation
+from kbnav.tools.context import Context, Observation
 from kbnav.tools.show import ranking_text
 
 

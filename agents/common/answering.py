@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,11 +19,10 @@ from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.sparql.presentation import comment_labels
 from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.vocabulary import entity_ids
-from kbnav.models.streaming import asking_for
+from kbnav.models.transport import asking_for
 from kbnav.prompts import render
-from kbnav.runs.trajectory import FINISH, QUERY, Call, Fact, Outcome, Status, Step, Turn, Usage
-from kbnav.runs.warnings import Doubt
-from kbnav.tools.observation import Context, Shown
+from kbnav.runs.trajectory import FINISH, QUERY, Call, Doubt, Fact, Outcome, Status, Step, Turn, Usage
+from kbnav.tools.context import Context, Shown
 from kbnav.tools.show import cell_text, cut, table_text
 from kbnav.tools.walking import fact_text, fresh
 

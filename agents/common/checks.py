@@ -19,10 +19,9 @@ from kbnav.knowledge.sparql.tokens import Token, tokenize
 from kbnav.knowledge.sparql.vocabulary import Vocabulary, entity_ids, vocabulary_of
 from kbnav.knowledge.sparql.words.languages import phrases_of
 from kbnav.knowledge.sparql.words.naming import Naming
-from kbnav.runs.trajectory import Outcome
-from kbnav.runs.warnings import Doubt, Kind
+from kbnav.runs.trajectory import Doubt, Kind, Outcome
 from kbnav.settings.systems import kb_kind
-from kbnav.tools.observation import Context
+from kbnav.tools.context import Context
 
 _MORE = {
     "en": "more less fewer earlier later sooner older younger taller shorter longer larger bigger smaller heavier "

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from kbnav.answers.tables import Term
 from kbnav.errors import DataError, UsageError
-from kbnav.runs.trajectory import Attempt, Outcome, Run, Usage, side_by_side
-from kbnav.runs.warnings import Confidence
+from kbnav.runs.trajectory import Attempt, Confidence, Outcome, Run, Usage, side_by_side
 from kbnav.settings.model import Checks
 
 BINS = 10

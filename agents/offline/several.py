@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.runs.trajectory import FINISH, Call, Step
-from kbnav.tools.observation import Context
-from kbnav.tools.several import alone, within
+from kbnav.tools.context import Context
+from kbnav.tools.toolbox import alone, within
 
 
 class SeveralPolicy:

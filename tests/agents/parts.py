@@ -18,8 +18,8 @@ from kbnav.knowledge.base import Capability, Entry, Neighborhood, SearchKind, Se
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings
+from kbnav.tools.context import Context, Observation
 from kbnav.tools.finish import finish
-from kbnav.tools.observation import Context, Observation
 from kbnav.tools.toolbox import Toolbox
 
 

@@ -19,7 +19,7 @@ from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Call, Fact, Run, Step, load_run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.settings.model import Settings
-from kbnav.tools.observation import Context, Shown
+from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.relations import follow_relations
 from kbnav.tools.walking import WalkingTools

@@ -10,11 +10,18 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage
 
-from kbnav.agents.common.beam import Weighed, best_links, best_of_each, tied
-from kbnav.agents.common.choice import build_agent
-from kbnav.agents.common.scores import bm25_scores, embedding_scores, read_scores
+from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.walking import answer_lines, known_nodes
-from kbnav.agents.tog import tog_with
+from kbnav.agents.tog import (
+    Weighed,
+    best_links,
+    best_of_each,
+    bm25_scores,
+    embedding_scores,
+    read_scores,
+    tied,
+    tog_with,
+)
 from kbnav.errors import ServiceError, UsageError
 from kbnav.models.scripted import ScriptedModel
 from kbnav.runs.trajectory import Fact, Run, load_run

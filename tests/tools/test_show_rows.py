@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.runs.trajectory import Call, Step
-from kbnav.tools.observation import Context, Shown
+from kbnav.tools.context import Context, Shown
 from kbnav.tools.show import rows_text
 from tests.tools.using import table, use
 

@@ -13,8 +13,7 @@ from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from rich.console import Console
 
-from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import Agent, build_agent
 from kbnav.agents.common.confidence import (
     Seen,
     calibration_error,

@@ -12,7 +12,7 @@ from kbnav.agents.offline.endpoint.joining import Link, best, links, measure_pro
 from kbnav.agents.offline.endpoint.reading import Anchor, Reading, Seen, read, words_apart
 from kbnav.agents.offline.wikidata.question import Question, read_question
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Understood
-from kbnav.tools.observation import Context
+from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 
 _SEARCHES = 5

@@ -15,7 +15,7 @@ from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.runs.trajectory import FINISH, Step
 from kbnav.settings.model import Budget
-from kbnav.tools.observation import Context
+from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 
 ANSWERS = 20

@@ -21,7 +21,7 @@ from kbnav.knowledge.skb.question_reading import Mention, Reading, one_is_asked,
 from kbnav.knowledge.skb.rdf import local_name, local_names
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Understood
 from kbnav.runs.trajectory import Step as Taken
-from kbnav.tools.observation import Context
+from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 
 ANSWERS = 20

@@ -19,7 +19,7 @@ from kbnav.answers.lexicon import lexicon, reads, why_unread
 from kbnav.errors import KbnavError
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, Vocabulary
 from kbnav.runs.trajectory import FINISH, QUERY, Call, Understood
-from kbnav.tools.observation import Context
+from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 
 _SEARCHES = 4

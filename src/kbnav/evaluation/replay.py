@@ -24,7 +24,7 @@ from kbnav.runs.journal import open_journal, write_whole
 from kbnav.runs.trajectory import QUERY, Call, Outcome, Run, Step, Usage
 from kbnav.sessions.session import attempt
 from kbnav.settings.model import OFFLINE, Budget, load_settings
-from kbnav.tools.observation import Context, Observation
+from kbnav.tools.context import Context, Observation
 from kbnav.tools.toolbox import Toolbox
 
 _WALKERS = frozenset({"pasemiqa", "tog", "rog", "gog"})

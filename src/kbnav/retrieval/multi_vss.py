@@ -14,7 +14,7 @@ from kbnav.encoders import Encoder, Vectors
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import compact_text, get_doc_info, get_rel_info
 from kbnav.knowledge.skb.store import SKB
-from kbnav.models.reply_cache import Blobs
+from kbnav.models.calls import Blobs
 from kbnav.retrieval.common import NO_PROMPTS, as_ranking, followed, numbers, told
 from kbnav.retrieval.vss import VSS, VSSOptions
 from kbnav.runs.trace import Trace

@@ -22,9 +22,9 @@ from kbnav.errors import UsageError
 from kbnav.models.cancellation import Brake
 from kbnav.models.prices import cost_of, price_of
 from kbnav.runs.journal import private_file
-from kbnav.runs.tracing import span
+from kbnav.runs.trace import span
 from kbnav.runs.trajectory import CHECKPOINTED, Attempt, Run, Turn, Usage, new_id, save_run, versions
-from kbnav.tools.observation import Context, Observation
+from kbnav.tools.context import Context, Observation
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
