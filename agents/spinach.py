@@ -25,12 +25,9 @@ from kbnav.settings.options import Options
 from kbnav.settings.systems import kb_kind
 from kbnav.tools.context import Context, Observation, Shown, read_notes
 from kbnav.tools.endpoint import shapes_for
-from kbnav.tools.execute_query import run_query
-from kbnav.tools.get_entry import get_entry
-from kbnav.tools.get_property_examples import get_property_examples
 from kbnav.tools.prune import pruner
-from kbnav.tools.search_entities import search_entities
 from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, Toolbox, about_several, several_tools, tools_of
+from kbnav.tools.wikidata import get_entry, get_property_examples, run_query, search_entities
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

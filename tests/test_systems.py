@@ -37,8 +37,8 @@ from kbnav.agents.machine import Reply
 from kbnav.answers.tables import Ranked, Ranking
 from kbnav.settings.options import Options
 from kbnav.settings.systems import SystemEntry
-from kbnav.tools.execute_query import execute_query
-from kbnav.tools.finish import finish
+from kbnav.tools.wikidata import execute_query
+from kbnav.tools.wikidata import finish
 from kbnav.tools.context import Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import Toolbox

@@ -23,7 +23,6 @@ from kbnav.knowledge.base import (
     ShapeProperty,
 )
 from kbnav.tools.context import Context, Observation, Shown
-from kbnav.tools.execute_query import again, run_query
 from kbnav.tools.show import (
     counted,
     cut,
@@ -36,6 +35,7 @@ from kbnav.tools.show import (
     search_text,
     statement_lines,
 )
+from kbnav.tools.wikidata import again, run_query
 
 _FILTERED = 500
 """Edges whose other ends are looked at for what they must have."""

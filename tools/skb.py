@@ -14,7 +14,6 @@ from kbnav.errors import BadArguments, UnknownId
 from kbnav.knowledge.base import Direction, Entry, Statement
 from kbnav.knowledge.skb.kb import as_skb
 from kbnav.tools.context import Context, Observation
-from kbnav.tools.execute_query import run_query
 from kbnav.tools.show import (
     entity_name,
     entry_text,
@@ -24,6 +23,7 @@ from kbnav.tools.show import (
     value_text,
 )
 from kbnav.tools.walking import described
+from kbnav.tools.wikidata import run_query
 
 _MOST = 50
 """Nodes that one call may ask for."""

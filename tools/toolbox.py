@@ -20,14 +20,16 @@ from kbnav.settings.systems import KBKind, kb_kind
 from kbnav.tools import endpoint
 from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.endpoint import shapes_for
-from kbnav.tools.execute_query import execute_query
-from kbnav.tools.finish import finish
-from kbnav.tools.get_entry import get_entry
-from kbnav.tools.get_property_examples import get_property_examples
-from kbnav.tools.search_entities import search_entities
-from kbnav.tools.search_neighbors import search_neighbors
-from kbnav.tools.show_rows import show_rows
-from kbnav.tools.vector_query import vector_query
+from kbnav.tools.wikidata import (
+    execute_query,
+    finish,
+    get_entry,
+    get_property_examples,
+    search_entities,
+    search_neighbors,
+    show_rows,
+    vector_query,
+)
 
 SHOW_ROWS = show_rows.__name__
 ToolFunction = Callable[..., Observation | str]

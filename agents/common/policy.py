@@ -20,8 +20,8 @@ from kbnav.prompts import as_data, render
 from kbnav.runs.trajectory import FINISH, NO_TOOL, QUERY, Call, Step, Turn
 from kbnav.settings.model import Budget
 from kbnav.tools.context import NO_NOTES, Context, Notes
-from kbnav.tools.finish import described
 from kbnav.tools.toolbox import Toolbox
+from kbnav.tools.wikidata import described
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -19,8 +19,8 @@ from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings
 from kbnav.tools.context import Context, Observation
-from kbnav.tools.finish import finish
 from kbnav.tools.toolbox import Toolbox
+from kbnav.tools.wikidata import finish
 
 
 class NumbersKB:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kbnav.tools.context import Context, Shown
-from kbnav.tools.execute_query import run_query
 from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.wikidata import run_query
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from kbnav.knowledge.ranking import best_relations, rank
 from kbnav.knowledge.wikidata.neighbors import FETCHED
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.search_neighbors import search_neighbors
+from kbnav.tools.wikidata import search_neighbors
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, serving
 
 ENTITY = "http://www.wikidata.org/entity/"
