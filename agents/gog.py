@@ -26,8 +26,7 @@ from kbnav.settings.model import Settings
 from kbnav.settings.options import read_options
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.relations import find_relations
-from kbnav.tools.skb import finish, search_entities
+from kbnav.tools.skb import find_relations, finish, search_entities
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask, GeneratingTools, PlanningTools, WalkingTools, search_further
 

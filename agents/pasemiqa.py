@@ -21,8 +21,7 @@ from kbnav.settings.model import OFFLINE, Budget, Settings
 from kbnav.settings.options import read_options
 from kbnav.tools.context import Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.relations import find_relations
-from kbnav.tools.skb import finish
+from kbnav.tools.skb import find_relations, finish
 from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask, PlanningTools, TextQuery, WalkingTools
 

@@ -15,12 +15,13 @@ from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.settings.model import OFFLINE, Settings
 from kbnav.tools.context import Shown
 from kbnav.tools.prune import pruner
-from kbnav.tools.relations import find_relations
-from kbnav.tools.sets import follow_paths, get_fields
 from kbnav.tools.skb import (
     execute_query,
+    find_relations,
     finish,
+    follow_paths,
     get_entry,
+    get_fields,
     get_property_examples,
     search_entities,
     search_neighbors,

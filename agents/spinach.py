@@ -40,7 +40,7 @@ _ENDED = ("P576", "P582")
 """Ends of things and of statements, by their ids on Wikidata."""
 
 
-def execute_query(context: Context, thought: str, query: str) -> Observation:
+def execute_query(context: Context, thought: str, query: str) -> Observation:  # noqa: ARG001, D417 - a tool
     """Run a SPARQL query and see its rows; of a large result, the first and the last five.
 
     Args:
@@ -50,7 +50,7 @@ def execute_query(context: Context, thought: str, query: str) -> Observation:
     return run_query(context, query, diagnose=False)
 
 
-def finish(context: Context, thought: str) -> Observation:
+def finish(context: Context, thought: str) -> Observation:  # noqa: ARG001, D417 - a tool
     """End the work: the result of the query that was executed last is the answer.
 
     Args:

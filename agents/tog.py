@@ -51,10 +51,20 @@ from kbnav.settings.model import Budget, Settings
 from kbnav.settings.options import read_options
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.relations import follow_relations, search_relations
 from kbnav.tools.skb import finish, search_entities
 from kbnav.tools.toolbox import Toolbox
-from kbnav.tools.walking import Ask, PlanningTools, excerpts, fact_text, fresh, recall, relation_text, told
+from kbnav.tools.walking import (
+    Ask,
+    PlanningTools,
+    excerpts,
+    fact_text,
+    follow_relations,
+    fresh,
+    recall,
+    relation_text,
+    search_relations,
+    told,
+)
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -679,3 +679,63 @@ def _path_text(path: PathGiven, names: RelationNames) -> str:
         parts.append(f"<-- {name} --" if relation.startswith(INVERSE) else f"-- {name} -->")
         parts.append(kind or "node")
     return " ".join(parts)
+
+
+_SAMPLED = 2_000
+"""Edges of a node whose relations are listed."""
+_RELATIONS = 60
+"""Relations of one node that are listed."""
+_ENTITIES = 20
+"""Nodes whose relations one call lists."""
+FOUND = 20
+"""Neighbours of one node and relation that are looked at; ToG's authors draw 5 at random."""
+_FOUND_IN_ALL = 100
+_FEWEST = 5
+"""Neighbours that each way shows, however many ways are followed at once."""
+
+Way = dict[str, Any]
+"""A relation to follow from a node, as plain data: ``entity_id``, ``relation`` (^: backwards) and its ``score``."""
+
+
+def search_relations(context: Context, thought: str, entity_ids: list[str]) -> Observation:
+    """See which relations some nodes have, in both directions, with an example of each.
+
+    Args:
+        thought: Why this step comes next, in one or two sentences.
+        entity_ids: The ids of the nodes.
+    """
+    lines, facts = list[str](), list[Fact]()
+    for entity_id in entity_ids[:_ENTITIES]:
+        found = neighborhood(context, entity_id, "", "both", "", _SAMPLED)
+        counted: dict[str, list[Fact]] = {}
+        for edge in found.edges:
+            fact = fact_of(found.entity, edge)
+            counted.setdefault(fact.relation, []).append(fact)
+        lines.append(f"{entity_name(found.entity)}{':' if counted else ' has no links.'}")
+        for own in list(counted.values())[:_RELATIONS]:
+            example = own[0].target_name or own[0].target
+            lines.append(f"- {relation_text(own[0])}: {len(own)}, such as {cut(example, 60)}")
+            facts.append(own[0]._replace(target="", target_name=""))
+    return Observation("\n".join(lines), facts=tuple(facts))
+
+
+def follow_relations(context: Context, thought: str, ways: list[Way]) -> Observation:
+    """Follow relations from nodes, each from its own node, and see what they lead to.
+
+    Args:
+        thought: Why this step comes next, in one or two sentences.
+        ways: The nodes with the relations to follow.
+    """
+    limit = max(_FEWEST, min(FOUND, _FOUND_IN_ALL // max(1, len(ways))))
+    lines, facts = list[str](), list[Fact]()
+    for way in ways:
+        found = neighborhood(context, way["entity_id"], way["relation"], "out", context.question, limit)
+        head = f"{entity_name(found.entity)}, {way['relation']}: {found.total} link{'s' if found.total != 1 else ''}"
+        if found.total > len(found.edges):
+            head += f", those {len(found.edges)} that fit the question best"
+        lines.append(f"{head}.")
+        for edge, more in zip(found.edges, qualifiers(context, found.entity, found.edges), strict=True):
+            fact = fact_of(found.entity, edge)._replace(qualifiers=more)
+            lines.append(f"- {told(fact, edge.neighbor.description)}")
+            facts.append(fact)
+    return Observation("\n".join(lines), nodes=once(fact.target for fact in facts), facts=tuple(facts))

@@ -295,7 +295,7 @@ class QueryEnding:
             return replace(outcome, text=plain_answer(table)).noted(_NO_WORDS, str(error)), Usage()
         return replace(outcome, text=text), usage
 
-    def x(self, state: State) -> Step | None:
+    def taken(self, state: State) -> Step | None:
         """The step whose result is the answer; None where there is none."""
         path = state["path"]
         if state["stop"] == "finish":

@@ -21,8 +21,7 @@ from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.settings.model import Settings
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.relations import follow_relations
-from kbnav.tools.walking import WalkingTools
+from kbnav.tools.walking import WalkingTools, follow_relations
 from tests.agents.walkers import Script, settings
 from tests.models.stub import ModelStub, completion
 
