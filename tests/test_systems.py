@@ -33,7 +33,7 @@ from pydantic import Field
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.common.answering import write_plainly
-from kbnav.agents.machine import Reply
+from kbnav.agents.common.state import Reply
 from kbnav.answers.tables import Ranked, Ranking
 from kbnav.settings.options import Options
 from kbnav.settings.systems import SystemEntry

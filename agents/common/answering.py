@@ -265,13 +265,13 @@ class QueryEnding:
         outcome = Outcome(status, stop, note=state["failure"])
         if stop == "finish" and (given_up := state["path"][-1].call).arguments.get("no_answer"):
             return replace(outcome, status="no answer", note=given_up.thought), Usage()
-        x = self.taken(state)
-        if x is None:
+        chosen = self.taken(state)
+        if chosen is None:
             return replace(outcome, status=status if status in ("refused", "failed") else "no answer"), Usage()
-        query = x.call.query
+        query = chosen.call.query
         if stop in LIMITS and (known := context.tables.get(query)):
             return replace(outcome, query=query, table=known, text=plain_answer(known)), Usage()
-        if not x.rows:
+        if not chosen.rows:
             return replace(outcome, status="no answer", query=query, table=context.tables.get(query)), Usage()
         if status == "best effort" and self._was_chosen(state):
             outcome = replace(outcome, status="answered")
