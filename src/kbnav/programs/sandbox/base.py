@@ -14,7 +14,7 @@ from kbnav.answers.tables import encodable
 from kbnav.errors import BadArguments, KbnavError, QueryTimeout, UnknownId, UsageError
 from kbnav.programs.api import Api, Calls, OutOfCalls
 from kbnav.programs.api.functions import OverLimit
-from kbnav.programs.api.source import NotHere
+from kbnav.programs.api.knowledge import NotHere
 from kbnav.programs.program import BadProgram, Entry, Failure, FailureKind, Outcome, Parameter, Problem, Program
 from kbnav.runs.trace import Trace
 from kbnav.settings.plugins import did_you_mean
