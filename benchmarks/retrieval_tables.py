@@ -38,7 +38,6 @@ LEARNED: Mapping[str, str] = {
     "plan-fuse-qagnn": FUSED,
     "plan-fuse-both": FUSED,
     "dense": "dense",
-    "late": "dense",
     "cross": "cross",
     "qagnn": "qagnn",
 }

@@ -103,24 +103,6 @@ class Exported:
         return self._document.run(texts)
 
 
-class Late(_Loaded):
-    """A vector a token; see the module, and use ``load``."""
-
-    kind = "late"
-
-    @classmethod
-    def _read(cls, folder: Path) -> Any:
-        return _of_library("MultiVectorEncoder", folder)
-
-    def encode(self, texts: Sequence[str]) -> list[Vectors]:
-        """The vectors of each document's tokens, [tokens, d] each, of length 1; punctuation has none."""
-        return [np.asarray(one, np.float32) for one in self._encoded(self._model.encode_document, texts)]
-
-    def encode_queries(self, texts: Sequence[str]) -> list[Vectors]:
-        """The vectors of each question's tokens, [tokens, d] each, of length 1."""
-        return [np.asarray(one, np.float32) for one in self._encoded(self._model.encode_query, texts)]
-
-
 def _of_library(name: str, folder: Path) -> Any:
     """A model of sentence-transformers' class of this name. Raises UsageError without the library, DataError."""
     if find_spec("sentence_transformers") is None:

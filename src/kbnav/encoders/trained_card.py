@@ -18,7 +18,7 @@ CARD = "card.json"
 MODEL = "model"
 """The folder beside the card that holds what was trained."""
 FORMAT = 1
-Kind = Literal["dense", "late", "cross", "qagnn", "fuse"]
+Kind = Literal["dense", "cross", "qagnn", "fuse"]
 
 
 class _Strict(BaseModel):

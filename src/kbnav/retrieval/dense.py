@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kbnav.encoders import Encoder
 from kbnav.encoders.trained import Trained
-from kbnav.encoders.trained_card import check_schema, read_card, refuse_seen
+from kbnav.encoders.trained_card import check_schema, refuse_seen
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb import embedding, vectors
 from kbnav.knowledge.skb.kb import SkbKB
@@ -17,7 +17,6 @@ from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.schema import Progress, no_progress
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.vectors import VectorIndex
-from kbnav.retrieval import late
 from kbnav.retrieval.common import RetrievalOptions
 from kbnav.retrieval.vss import VSS
 from kbnav.runs.journal import write_whole
@@ -69,9 +68,6 @@ def embed(folder: Path, skb: SKB, progress: Progress = no_progress) -> None:
 
     What was cut off goes on. Raises UsageError where the SKB has another schema than that trained for.
     """
-    if read_card(folder, "dense", "late").kind == "late":
-        late.embed(folder, skb, progress)
-        return
     encoder = Trained.load(folder)
     card = encoder.card
     check_schema(folder, card, skb.meta.name, skb.meta.schema_sha256)
@@ -90,11 +86,8 @@ def embed(folder: Path, skb: SKB, progress: Progress = no_progress) -> None:
     part.rename(done)
 
 
-def build_dense(kb: SkbKB, settings: Settings, options: DenseOptions) -> Dense | late.Late:  # noqa: ARG001
-    """See ``Dense`` and ``late``; no setting concerns them. Raises UsageError where nothing trained is named."""
+def build_dense(kb: SkbKB, settings: Settings, options: DenseOptions) -> Dense:  # noqa: ARG001
+    """See ``Dense``; no setting concerns it. Raises UsageError where nothing trained is named."""
     if not options.trained:
         raise UsageError("dense needs encoders: kbnav train dense makes them, --set trained=FOLDER names their folder")
-    folder = Path(options.trained)
-    if read_card(folder, "dense", "late").kind == "late":
-        return late.Late(kb, folder, options)
-    return Dense(kb, folder, options)
+    return Dense(kb, Path(options.trained), options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import string
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -44,35 +43,6 @@ def bi_encoder(base: str, device: str, *, two: bool, layers: int = 0, longest: i
         router = Router.for_query_document(query_modules=parts, document_modules=deepcopy(parts))
         model = SentenceTransformer(modules=[router], device=device)
     model.max_seq_length = min(longest, positions)
-    return model
-
-
-def late_encoder(base: str, device: str, *, width: int, layers: int = 0, longest: int, seed: int) -> Any:
-    """An encoder that gives each token a vector of ``width`` numbers, for late interaction (ColBERT).
-
-    Punctuation of documents has none. What makes the vectors of the base's states is drawn at random, by the seed; the
-    rest as ``bi_encoder``.
-    """
-    import torch
-    from sentence_transformers import MultiVectorEncoder, SentenceTransformer
-    from sentence_transformers.base.modules import Dense, Normalize
-    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
-
-    reader = _loaded(SentenceTransformer, base, device)[0]
-    keep_layers(reader.model, layers, base)
-    torch.manual_seed(seed)
-    narrowed = Dense(
-        reader.get_embedding_dimension(),
-        width,
-        bias=False,
-        activation_function=torch.nn.Identity(),
-        module_input_name="token_embeddings",
-    )
-    known = reader.tokenizer.get_vocab()
-    masked = MultiVectorMask([mark for mark in string.punctuation if mark in known])
-    unit = Normalize(module_input_name="token_embeddings")
-    model = MultiVectorEncoder(modules=[reader, narrowed, masked, unit], device=device)
-    model.max_seq_length = min(longest, reader.max_seq_length or longest)
     return model
 
 

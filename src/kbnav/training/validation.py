@@ -13,15 +13,12 @@ _PLACES = 100
 _NAMES = {"hit@1": "accuracy@1", "hit@5": "accuracy@5", "recall@20": "recall@20", "mrr": f"mrr@{_PLACES}"}
 
 
-def validation(examples: Sequence[Example], pool: Mapping[int, str], batch: int, kind: Any = None) -> Any:
-    """What a trainer asks for the scores: each question looks for its answers among the documents of the ``pool``.
-
-    ``kind`` is the evaluator of the library that does it; that of encoders with one vector a text by default.
-    """
+def validation(examples: Sequence[Example], pool: Mapping[int, str], batch: int) -> Any:
+    """What a trainer asks for the scores: each question looks for its answers among the documents of the ``pool``."""
     from sentence_transformers.base.evaluation import BaseEvaluator
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
-    inner = (kind or InformationRetrievalEvaluator)(
+    inner = InformationRetrievalEvaluator(
         {str(place): one.text for place, one in enumerate(examples)},
         {str(node): text for node, text in pool.items()},
         {str(place): {str(node) for node in one.answers if node in pool} for place, one in enumerate(examples)},

@@ -145,20 +145,11 @@ LongestOption = Annotated[
 def dense(
     learned: Learned,
     course: Course,
-    kind: Annotated[
-        str,
-        typer.Option(
-            "--kind", metavar="KIND", help="dense: a vector a text; late: a vector a token (late interaction)."
-        ),
-    ] = "dense",
     base: BaseOption = "roberta-base",
     layers: LayersOption = 0,
     shared: Annotated[
-        bool, typer.Option("--shared", help="One encoder for questions and documents, and not two; late has one.")
+        bool, typer.Option("--shared", help="One encoder for questions and documents, and not two.")
     ] = False,
-    width: Annotated[
-        int, typer.Option("--width", metavar="N", min=8, help="Of --kind late: numbers of a token's vector.")
-    ] = 128,
     negatives: Annotated[
         str,
         typer.Option(
@@ -181,15 +172,13 @@ def dense(
     as_json: JsonOption = False,
 ) -> None:
     """Train the dense retriever (STaRK): encoders of questions and documents. Killed, the same command goes on."""
-    from kbnav.training.dense import DenseOptions, read_kind, train_dense
+    from kbnav.training.dense import DenseOptions, train_dense
     from kbnav.training.negatives import read_sources
 
     def train(task: Task) -> Card | None:
         options = DenseOptions(
             base=base,
             layers=layers,
-            kind=read_kind(kind),
-            width=width,
             two=not shared,
             negatives=tuple(read_sources(negatives).items()),
             positives=positives,
@@ -344,7 +333,7 @@ def _print(out: Path, card: Card, as_json: bool) -> None:
         return
     questions = f"{len(card.training):,} questions, {card.epochs:g} epochs in {card.seconds:,.0f} s"
     print(f"{out}: {card.kind} trained on {questions}; the best after {card.best_epoch:g}")
-    among = f"among {card.pool:,} documents" if card.kind in ("dense", "late") else f"by the first {card.pool:,} nodes"
+    among = f"among {card.pool:,} documents" if card.kind == "dense" else f"by the first {card.pool:,} nodes"
     print(f"on {len(card.validation):,} validation questions {among}, before and after:")
     for name, value in card.after.items():
         print(f"  {name} {card.before[name]:.3f} {value:.3f}")
