@@ -16,8 +16,7 @@ from pydantic import Field
 from kbnav.answers.tables import Ranking
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.retrieval.build import build_stage
-from kbnav.retrieval.common import ComposedOptions
+from kbnav.retrieval.base import ComposedOptions, build_stage
 from kbnav.retrieval.rrf import RRF, RRFOptions
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings

@@ -20,7 +20,7 @@ from kbnav.programs.retriever import AgentRetriever
 from kbnav.programs.steps import curve
 from kbnav.programs.train import read_groups, read_steps
 from kbnav.programs.trials import KEPT, TrainingQuery
-from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.base import build_retriever
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings

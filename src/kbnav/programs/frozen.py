@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from kbnav.encoders.trained_card import Question, refuse_seen
+from kbnav.encoders.trained import Question, refuse_seen
 from kbnav.errors import DataError, UsageError
 from kbnav.programs.groups import Centroids
 from kbnav.programs.program import BadProgram, Parameter, Program

@@ -24,7 +24,7 @@ from kbnav.programs.groups import assign
 from kbnav.programs.open import Parts, bound_to, open_parts
 from kbnav.programs.trials import ranked
 from kbnav.prompts import prompt_hashes
-from kbnav.retrieval.common import NO_PROMPTS, RetrievalOptions, as_ranking, told
+from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, told
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 

@@ -14,15 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kbnav.encoders.trained_card import Card
-from kbnav.training.batches import Row, answer_free
-from kbnav.training.course import Schedule
-from kbnav.training.data import Documents, Split, draw_pool
-from kbnav.training.models import base_folder, bi_encoder, mini_batch, there_and_back, weights_sha256
-from kbnav.training.negatives import Miner, positives
-from kbnav.training.onnx import export_encoders
-from kbnav.training.task import Task, Told, Work
-from kbnav.training.validation import validation
+from kbnav.encoders.trained import Card
+from kbnav.training.data import Documents, Miner, Row, Split, answer_free, draw_pool, positives, validation
+from kbnav.training.models import base_folder, bi_encoder, export_encoders, mini_batch, there_and_back, weights_sha256
+from kbnav.training.task import Schedule, Task, Told, Work
 
 _PACKAGES = ("sentence-transformers", "torch", "transformers")
 _CHARACTERS = 16

@@ -19,13 +19,12 @@ from kbnav.apps.cli.help import Commands
 from kbnav.apps.cli.terminal import print_json
 
 if TYPE_CHECKING:
-    from kbnav.encoders.trained_card import Card
+    from kbnav.encoders.trained import Card
     from kbnav.evaluation.datasets import Dataset
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.settings.model import Settings
-    from kbnav.training.course import Point, Schedule
     from kbnav.training.data import Example, Split
-    from kbnav.training.task import Task
+    from kbnav.training.task import Point, Schedule, Task
 
 app = Commands("Train what retrieves: on questions with their answers, for one SKB.")
 
@@ -115,7 +114,7 @@ class Course:
         from dataclasses import asdict
 
         from kbnav.errors import UsageError
-        from kbnav.training.course import DTypeName, Schedule
+        from kbnav.training.task import DTypeName, Schedule
 
         if self.dtype not in get_args(DTypeName):
             raise UsageError(f"no type {self.dtype!r}; there are {', '.join(get_args(DTypeName))}")
@@ -172,8 +171,8 @@ def dense(
     as_json: JsonOption = False,
 ) -> None:
     """Train the dense retriever (STaRK): encoders of questions and documents. Killed, the same command goes on."""
+    from kbnav.training.data import read_sources
     from kbnav.training.dense import DenseOptions, train_dense
-    from kbnav.training.negatives import read_sources
 
     def train(task: Task) -> Card | None:
         options = DenseOptions(
@@ -298,7 +297,7 @@ def embed(
 
 
 def _embed(folder: Path, kb: SkbKB, progress: Progress) -> int:
-    from kbnav.retrieval.dense import embed as make
+    from kbnav.retrieval.documents import embed as make
 
     make(folder, kb.skb, progress)
     return kb.skb.meta.nodes

@@ -9,9 +9,7 @@ from pydantic import Field
 
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.calls import open_calls
-from kbnav.retrieval.base import Retriever
-from kbnav.retrieval.build import build_stage
-from kbnav.retrieval.common import ComposedOptions
+from kbnav.retrieval.base import ComposedOptions, Retriever, build_stage
 from kbnav.retrieval.expand.agr import AGR
 from kbnav.retrieval.expand.expansion import INITIAL, SAMPLES, TEMPERATURE, Combine, ExpandedRetriever
 from kbnav.retrieval.expand.hyde import HyDE

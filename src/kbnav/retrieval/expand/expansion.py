@@ -12,10 +12,9 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
-from kbnav.retrieval.base import Retriever
-from kbnav.retrieval.common import as_ranking, numbers, told
+from kbnav.retrieval.base import Retriever, as_ranking, numbers, told
+from kbnav.retrieval.documents import VSS
 from kbnav.retrieval.expand.replies import document
-from kbnav.retrieval.vss import VSS
 from kbnav.runs.trace import Observed, Trace
 
 Combine = Literal["join", "mean"]

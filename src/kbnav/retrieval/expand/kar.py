@@ -20,8 +20,7 @@ from kbnav.knowledge.skb.rendering import arrow
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.prompts import prompt_hashes, render
-from kbnav.retrieval.base import Retriever
-from kbnav.retrieval.common import Hits, numbers
+from kbnav.retrieval.base import Hits, Retriever, numbers
 from kbnav.retrieval.expand.documents import shown, structures
 from kbnav.retrieval.expand.expansion import SAMPLES, TEMPERATURE, Expansions, write_documents
 from kbnav.retrieval.expand.neighbours import Link, Scores, Surroundings

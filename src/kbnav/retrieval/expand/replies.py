@@ -12,7 +12,7 @@ from typing import Any
 
 from kbnav.knowledge.skb.documents import plain_text
 from kbnav.knowledge.skb.names import normalise
-from kbnav.retrieval.common import without_thought
+from kbnav.retrieval.base import without_thought
 
 _FENCED = re.compile(r"[^\n`]{0,80}\s*```[\w-]*\n?((?:(?!```).)*)(?:```\s*)?", re.DOTALL)
 """A reply that is one fence of code, with a line at most before it."""

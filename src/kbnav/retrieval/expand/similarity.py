@@ -13,7 +13,7 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.skb.graph import Nodes
 from kbnav.knowledge.skb.parts import TextSearch, VectorSearch
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.common import Hits
+from kbnav.retrieval.base import Hits
 from kbnav.retrieval.expand.neighbours import Scorer, Scores
 
 Place = tuple[Sequence[tuple[int, int]] | None, Collection[int] | None]
