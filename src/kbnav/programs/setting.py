@@ -9,7 +9,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.schema import TypeTuple
 from kbnav.programs.open import Parts
 from kbnav.programs.writer import Setting
-from kbnav.retrieval.expand.documents import structures
+from kbnav.retrieval.expansion import structures
 
 _TUPLES = 80
 """Relations that the writer is told of."""
