@@ -43,7 +43,7 @@ from kbnav.evaluation.runner import (
 from kbnav.evaluation.scoring import Scores, score_run
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
-from kbnav.knowledge.sparql.prefixes import entity_ids
+from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.models.prices import cost_of, known_prices, list_prices, price_of
 from kbnav.runs.journal import OpenJournal, json_line, write_whole
 from kbnav.runs.trajectory import Usage, to_json

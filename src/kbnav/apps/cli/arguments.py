@@ -133,7 +133,7 @@ class AskedOf(Asked):
     tools: ToolOption = None
     notes: Annotated[
         list[Path] | None,
-        typer.Option("--notes", metavar="FILE", help="Notes and examples of the KB (kbnav explore, kbnav learn)."),
+        typer.Option("--notes", metavar="FILE", help="Notes and examples of the KB (TOML)."),
     ] = None
     escalate: Annotated[
         str | None,
