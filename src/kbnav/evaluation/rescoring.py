@@ -213,7 +213,7 @@ def _asked(query: str, base: KnowledgeBase, patience: Patience) -> AnswerTable |
     except FATAL:
         raise
     except StopRun as error:
-        patience.heed(str(error))
+        patience.count(str(error))
         return None
-    patience.heed("")
+    patience.count("")
     return table
