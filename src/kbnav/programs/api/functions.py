@@ -18,7 +18,7 @@ from kbnav.errors import FATAL, BadArguments, Stopped, StopRun
 from kbnav.models.calls import ModelCalls
 from kbnav.programs.api.bounded import excess
 from kbnav.prompts import prompt_hashes, render
-from kbnav.retrieval.common import without_thought
+from kbnav.retrieval.base import without_thought
 from kbnav.retrieval.rerank import parse_score
 from kbnav.runs.trace import Trace
 
