@@ -22,8 +22,7 @@ from kbnav.errors import BadArguments, KbnavError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.cancellation import Brake
 from kbnav.retrieval.attempt import attempt
-from kbnav.retrieval.base import Retriever
-from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.base import Retriever, build_retriever
 from kbnav.runs.trajectory import Run, save_run, versions
 from kbnav.sessions.evidence import run_evidence
 from kbnav.sessions.session import ask, use
