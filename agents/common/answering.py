@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from kbnav.agents.common.state import LIMITS
+from kbnav.agents.common.state import LIMITS, State
 from kbnav.agents.common.writers import plain_answer
-from kbnav.agents.machine import State
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import StopRun, TellModel
 from kbnav.knowledge.absence import absence_of

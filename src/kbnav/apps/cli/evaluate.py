@@ -26,8 +26,8 @@ from kbnav.apps.cli.scores import show_comparison
 from kbnav.apps.cli.terminal import from_csv, print_json
 
 if TYPE_CHECKING:
-    from kbnav.evaluation.evaluate import Build, Plan
-    from kbnav.evaluation.runner import Ended
+    from kbnav.evaluation.evaluate import Plan
+    from kbnav.evaluation.runner import Build, Ended
     from kbnav.settings.model import Settings
 
 JobsOption = Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=256, help="Questions under way at once.")]
@@ -131,14 +131,14 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Ask every question of a dataset; run it again to go on after a kill, a limit or Ctrl-C."""
-    from kbnav.evaluation.evaluate import foretell_plan
+    from kbnav.evaluation.evaluate import estimate_plan
 
     plan = of.plan(dataset.name, of.settings(), of.system or "")
     if estimate:
-        print(foretell_plan(plan, out))
+        print(estimate_plan(plan, out))
         return
     if not as_json:
-        print(foretell_plan(plan, out), file=sys.stderr)
+        print(estimate_plan(plan, out), file=sys.stderr)
     with of.builder() as build:
         done = _run_one(plan, parts(without), out, build, quiet=as_json)
     if as_json:
