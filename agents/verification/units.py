@@ -71,6 +71,7 @@ def _compared(query: str, read: Query) -> Iterator[str]:
         if any(f"{name}(" in text.replace(" ", "") for name in ("SUM", "AVG", "MAX", "MIN")):
             yield from one.variables
     for element in read.where.elements:
-        if isinstance(element, Filter):
-            if any(token.text in _ORDERS for token in tokenize(element.expression.place.of(query))):
-                yield from element.expression.variables
+        if isinstance(element, Filter) and any(
+            token.text in _ORDERS for token in tokenize(element.expression.place.of(query))
+        ):
+            yield from element.expression.variables
