@@ -325,7 +325,7 @@ class _Writer:
     def _element(self, element: Element, statements: _Statements) -> Sequence[Line]:
         match element:
             case Triples(patterns=patterns):
-                return self._triples(patterns, statements)
+                return list(self._triples(patterns, statements))
             case Values():
                 return [self._values(element)]
             case Filter(expression=expression):
