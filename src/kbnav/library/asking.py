@@ -20,7 +20,7 @@ from kbnav.answers.tables import Absence
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.presentation import page_for, query_link
-from kbnav.knowledge.sparql.words.query import verbalize_answer
+from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.library.kb import KB
 from kbnav.library.kb import open as open_named
 from kbnav.models.cancellation import Brake
