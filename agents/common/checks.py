@@ -16,7 +16,7 @@ from kbnav.knowledge.base import KnowledgeBase, asked_by
 from kbnav.knowledge.sparql.rewriting import asked_limit, outer_limit
 from kbnav.knowledge.sparql.syntax import Filter, Path, Pattern, Query, Triples, Values, groups_of, parse_query
 from kbnav.knowledge.sparql.tokens import Token, tokenize
-from kbnav.knowledge.sparql.vocabulary import Vocabulary, entity_ids, vocabulary_of
+from kbnav.knowledge.sparql.vocabulary import Terms, Vocabulary, entity_ids, vocabulary_of
 from kbnav.runs.trajectory import Doubt, Kind, Outcome
 from kbnav.settings.systems import kb_kind
 from kbnav.tools.context import Context
