@@ -18,7 +18,7 @@ from kbnav.evaluation.evaluate import find_dataset
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
-from kbnav.models.standin import NAME, StandIn
+from kbnav.models.scripted import NAME, StandIn
 from kbnav.planning.base import Planner
 from kbnav.planning.evaluate import PlanScores, judge
 from kbnav.planning.in_context import InContext

@@ -28,7 +28,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.schema import read_meta
 from kbnav.models.calls import ModelCalls
-from kbnav.models.standin import NAME, StandIn
+from kbnav.models.scripted import NAME, StandIn
 from kbnav.planning.in_context import InContext
 from kbnav.settings.model import Settings
 
