@@ -221,7 +221,8 @@ class ModelCalls:
         key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
         about = (key, left_out, temperature, sample)
         if self._replies and (known := self._replies.get(key, sent)):
-            return _Answer(*known, True, *about)
+            reply, usage, seconds = known
+            return _Answer(reply, usage, seconds, True, *about)
         model = self._model if temperature == self._temperature else self._model.bind(temperature=temperature)
         with self._free:
             began = time.perf_counter()

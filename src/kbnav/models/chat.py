@@ -20,7 +20,6 @@ from kbnav.settings.model import OFFLINE, Settings
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel, LanguageModelInput
     from langchain_core.messages import AIMessage
-    from langchain_core.outputs import LLMResult
     from langchain_core.runnables import Runnable
 
 
@@ -122,23 +121,6 @@ def ask(model: BaseChatModel, prompt: str) -> tuple[str, Usage]:
 def is_cut_off(reply: AIMessage) -> bool:
     """Whether the endpoint ended the reply because it had become too long."""
     return reply.response_metadata.get("finish_reason") == "length"
-
-
-def invoke(self, prompt: str) -> AIMessage:
-        """One request."""
-        from langchain_core.messages import HumanMessage
-
-        return self._kept(self._model.generate([[HumanMessage(prompt)]], **self._options))
-
-    async def ainvoke(self, prompt: str, **options: Any) -> AIMessage:
-        """See ``invoke``."""
-        from langchain_core.messages import HumanMessage
-
-        return self._kept(await self._model.agenerate([[HumanMessage(prompt)]], **self._options, **options))
-
-    def _kept(self, result: LLMResult) -> AIMessage:
-        self.replies = [one.message for one in result.generations[0]]  # type: ignore[misc, union-attr]
-        return self.replies[0]
 
 
 def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMessage:
