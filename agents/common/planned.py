@@ -18,9 +18,9 @@ from kbnav.planning.planners import PlanOptions, open_planner
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import Step
 from kbnav.settings.model import Settings
-from kbnav.tools.observation import Context
-from kbnav.tools.planning import FROM_BEFORE, PathGiven
+from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
+from kbnav.tools.walking import FROM_BEFORE, PathGiven
 
 PLAN = "plan"
 NO_PLAN = "There is no plan (planner=none): trained=FOLDER gives one, or another planner."

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.agents.gog import gog_with
 from kbnav.agents.pasemiqa import pasemiqa_offline, pasemiqa_with
 from kbnav.agents.rog import rog_with
@@ -23,7 +23,7 @@ from kbnav.planning.ranker import Ranker, Training
 from kbnav.planning.training import Example
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
-from kbnav.tools.planning import BY_WORDS
+from kbnav.tools.walking import BY_WORDS
 from tests.agents.conftest import EDGES, NODES, opened
 from tests.agents.walkers import OWNED, Given, Script, settings
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.options import RogOptions
 from kbnav.agents.rog import rog_with, tokens, within
 from kbnav.errors import UsageError
