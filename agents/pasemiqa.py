@@ -16,7 +16,7 @@ from kbnav.agents.skb import skb_offline
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
-from kbnav.planning.base import Planner
+from kbnav.planning.paths import Planner
 from kbnav.settings.model import OFFLINE, Budget, Settings
 from kbnav.settings.options import read_options
 from kbnav.tools.context import Shown

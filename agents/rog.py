@@ -27,7 +27,7 @@ from kbnav.agents.common.walking import (
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.models.calls import BYTES_PER_TOKEN
-from kbnav.planning.base import Planner
+from kbnav.planning.paths import Planner
 from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, Step
 from kbnav.settings.model import Budget, Settings

@@ -7,8 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from kbnav.knowledge.skb.matching import Variant
-from kbnav.planning.open import Name
-from kbnav.planning.options import PlanOptions
+from kbnav.planning.planners import Name, PlanOptions
 from kbnav.settings.options import FromGold, Options
 
 SHORT = 21

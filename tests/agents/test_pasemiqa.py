@@ -17,11 +17,9 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.skb.build import Options
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.planning.base import Hop, PlannedPath
-from kbnav.planning.open import encoder_of
-from kbnav.planning.ranker import Ranker
-from kbnav.planning.schema import RelationPath
-from kbnav.planning.scorer import Training
+from kbnav.planning.paths import Hop, PlannedPath, RelationPath
+from kbnav.planning.planners import encoder_of
+from kbnav.planning.ranker import Ranker, Training
 from kbnav.planning.training import Example
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
