@@ -34,7 +34,7 @@ from kbnav.errors import Busy, DataError, KbnavError, LimitReached, NotOffered, 
 from kbnav.knowledge.service.watching import watched_by
 from kbnav.models.cancellation import ON_REQUEST, Brake
 from kbnav.models.prices import cost_of, price_of
-from kbnav.models.streaming import heard_by
+from kbnav.models.transport import heard_by
 from kbnav.retrieval.attempt import attempt as retrieve
 from kbnav.runs.trajectory import Attempt, Turn, Usage
 from kbnav.sessions.session import Chat, attempt
