@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kbnav.agents.offline.wikidata.question import Kind, read_question
+from kbnav.agents.offline.question import Kind, read_question
 from kbnav.answers.lexicon import Asks
 
 _MORE = {

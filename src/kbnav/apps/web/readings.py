@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kbnav.agents.offline.wikidata.evidence import Found
+from kbnav.agents.offline.wikidata import Found
 from kbnav.apps.web.service import Served
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.disambiguation import meanings, other_answers
