@@ -83,7 +83,6 @@ def test_a_shared_run_gives_away_no_id_of_its_owners(fresh_home: Path):
 
 
 def test_no_answer_of_the_chat_api_holds_live_markdown():
-    from kbnav.apps.web.routes.completions import _written
 
     answer = {"text": PICTURE, "note": "", "status": "answered", "query": "", "query_labelled": "", "result": None}
     written = _written(answer, None)

@@ -14,18 +14,18 @@ import pytest
 
 from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
 from kbnav.apps.web.downloads import Form, download, plain
-from kbnav.apps.web.results import Kept, result_of, table_result
+from kbnav.apps.web.results import StoredTable, result_of, table_result
 from tests.apps.web.test_results import integer, item, kept_of
 
 NASTY = ['=HYPERLINK("http://x","y")', "+1+1", "-2+3", "@SUM(A1)", "\tx", "-7", "+1.5e3", "plain", 'a"b,c', "x\ny", "Ω"]
 
 
-def table() -> Kept:
+def table() -> StoredTable:
     rows = tuple((Term("literal", text), integer(place), item(place + 1)) for place, text in enumerate(NASTY))
     return kept_of(table_result(AnswerTable(("text", "n", "who"), (*rows, (None, None, None)), labels={"Q1": "One"})))
 
 
-def written(result: Kept, form: Form, *, exact: bool = False) -> bytes:
+def written(result: StoredTable, form: Form, *, exact: bool = False) -> bytes:
     return b"".join(download(result, form, exact=exact))
 
 
@@ -91,7 +91,7 @@ def test_a_ranking_is_written_in_every_form(form: Form):
 @pytest.mark.slow
 def test_a_download_needs_no_more_memory_for_many_rows_than_for_few():
     part = next(table_result(AnswerTable(("n",), ((integer(7),),) * 200)).parts())
-    result = Kept(AnswerTable(("n",)), 100_000, lambda number: [(Term(*cell),) for (cell,) in json.loads(part)])
+    result = StoredTable(AnswerTable(("n",)), 100_000, lambda number: [(Term(*cell),) for (cell,) in json.loads(part)])
     for form in ("csv", "json"):
         tracemalloc.start()
         size = sum(map(len, download(result, form)))  # type: ignore[arg-type]

@@ -8,17 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
-from kbnav.apps.web.pictures import charts, events, points
 from kbnav.apps.web.results import (
     MOST_ROWS,
     PART,
-    Kept,
     Result,
     Row,
+    StoredTable,
     cell_data,
+    charts,
+    events,
     kept,
     matching,
     order,
+    points,
     position,
     result_of,
     table_result,
@@ -48,7 +50,7 @@ def no_page(entity: str) -> str:
     return f"/page/{entity}"
 
 
-def kept_of(result: Result) -> Kept:
+def kept_of(result: Result) -> StoredTable:
     """The result as it comes back from where it is kept."""
     parts = list(result.parts())
     document = json.loads(json.dumps(result.to_document()))

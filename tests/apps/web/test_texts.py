@@ -11,8 +11,7 @@ import pytest
 from starlette.datastructures import Headers
 
 import kbnav.apps.web
-from kbnav.apps.web.said import said
-from kbnav.apps.web.texts import OF_SERVER, Texts, books, language_of
+from kbnav.apps.web.rendering import OF_SERVER, Texts, books, language_of
 from tests.apps.web.parts import Server
 from tests.apps.web.test_page import MARIE, ask, open_steps, wait_for_the_end, write
 
