@@ -22,6 +22,7 @@ from kbnav.apps.web.routes.evaluation import judge_router as judge
 from kbnav.apps.web.routes.evaluation import view_router as view
 from kbnav.apps.web.routes.explore import explorer_of
 from kbnav.apps.web.routes.explore import router as explore
+from kbnav.apps.web.routes.pages import login_router
 from kbnav.apps.web.server import small_app
 from kbnav.apps.web.service import open_service
 from kbnav.evaluation.datasets import load_file
@@ -33,7 +34,12 @@ from tests.apps.web.parts import Served, Server, web_settings
 from tests.attack.test_doors import TOKENS
 from tests.attack.test_scripts import CORPUS
 
-KINDS = {"page": ROUTERS, "view": (doors, view), "collect": (doors, collect, explore), "judge": (doors, judge)}
+KINDS = {
+    "page": ROUTERS,
+    "view": (login_router, view),
+    "collect": (login_router, collect, explore),
+    "judge": (login_router, judge),
+}
 PROBES = {"/health", "/ready", "/metrics"}
 """Asked by the address; ``/metrics`` by a token of its own."""
 OPEN = (*PROBES, "/login", "/share/", "/api/shared/")

@@ -47,7 +47,7 @@ def shared_page(answers: Sequence[SharedAnswer], query_page: str = "") -> str:
     text: str = _template().render(
         title=answers[0].run.question,
         answers=[_view(one, query_page) for one in answers],
-        style=Markup(inside("kbnav.apps.web", "shared.css")),
+        style=Markup(inside("kbnav.apps", "shared.css")),
         most=ROWS,
     )
     return text
@@ -82,7 +82,7 @@ def _view(one: SharedAnswer, query_page: str) -> dict[str, object]:
 
 @cache
 def _template() -> Template:
-    return template("kbnav.apps.web", "shared.html", shorten=partial(shortened, width=CHARACTERS), arguments=_arguments)
+    return template("kbnav.apps", "shared.html", shorten=partial(shortened, width=CHARACTERS), arguments=_arguments)
 
 
 def _arguments(arguments: dict[str, Any]) -> list[tuple[str, str]]:

@@ -93,7 +93,7 @@ class Paused:
     """A database that waits, in a transaction and after its first statement, until it is told to go on."""
 
     def __init__(self, database: PostgresDatabase) -> None:
-        self.run, self.in_turn, self._database = database.run, database.in_turn, database
+        self.run, self._database = database.run, database
         self.waiting, self.go_on = Event(), Event()
 
     @contextmanager
