@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 from benchmarks.walkers import Entrant, build
 
-from kbnav.evaluation.synthesis.generate import synthesize
-from kbnav.evaluation.synthesis.sampling import Wanted
+from kbnav.evaluation.synthesis.sampling import Wanted, synthesize
 from kbnav.evaluation.synthesis.wording import load_wording
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.skb.build import Options

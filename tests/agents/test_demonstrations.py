@@ -13,7 +13,7 @@ from kbnav.agents.tog import tog_with
 from kbnav.errors import UsageError
 from kbnav.evaluation.evaluate import Plan, evaluate, find_dataset
 from kbnav.evaluation.records import read_records
-from kbnav.evaluation.systems import agent_system
+from kbnav.evaluation.runner import agent_system
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings

@@ -16,7 +16,7 @@ from kbnav.apps.cli import app
 from kbnav.apps.sharing import SharedAnswer, shared_page
 from kbnav.knowledge.evidence import Evidence, Provenance
 from kbnav.runs.trajectory import Call, Outcome, Run, Step
-from kbnav.sessions.citation import bibtex, citation
+from kbnav.sessions.evidence import bibtex, citation
 
 HOSTILE = """</script><script>alert(1)</script><img src=x onerror=alert(1)>"&'{{ 7*7 }}"""
 WD = "http://www.wikidata.org/entity/"

@@ -26,9 +26,8 @@ from kbnav.apps.web.routes.pages import login_router
 from kbnav.apps.web.server import small_app
 from kbnav.apps.web.service import open_service
 from kbnav.evaluation.datasets import load_file
-from kbnav.evaluation.following import Following
-from kbnav.evaluation.people.collecting import open_collection
-from kbnav.evaluation.people.judging import open_judging
+from kbnav.evaluation.human_evaluation import open_collection, open_judging
+from kbnav.evaluation.monitoring import Following
 from kbnav.settings.model import Settings
 from tests.apps.web.parts import Served, Server, web_settings
 from tests.attack.test_doors import TOKENS

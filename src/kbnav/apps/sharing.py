@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from kbnav.apps.absence_words import absence_text
 from kbnav.apps.console import labelled_query, spent_words
 from kbnav.apps.evidence import answer_table, closing_lines, row_lines
-from kbnav.evaluation.report.html_files import inside, shortened, template
+from kbnav.evaluation.report.page import inside, shortened, template
 from kbnav.knowledge.evidence import Provenance
-from kbnav.knowledge.sparql.words.query import answer_in_words
+from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.runs.trajectory import Run
-from kbnav.sessions.citation import asked_with, citation, knowledge_base, link_of
+from kbnav.sessions.evidence import asked_with, citation, knowledge_base, link_of
 from kbnav.tools.show import cell_text
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _view(one: SharedAnswer, query_page: str) -> dict[str, object]:
     columns, rows = table.columns, [[cell_text(cell, table, _CELL) for cell in row] for row in table.rows[:ROWS]]
     if table.boolean is not None:
         columns, rows = ("answer",), [["yes" if table.boolean else "no"]]
-    words = answer_in_words(outcome.query, outcome.table, run.language)
+    words = verbalize_answer(outcome.query, outcome.table, run.language)
     return {
         "run": run,
         "text": outcome.text or ("" if outcome.note else outcome.status),

@@ -14,7 +14,7 @@ from kbnav.apps.cli.terminal import print_json
 from kbnav.apps.cli.viewing import HostOption, PortOption, at, run_side
 
 if TYPE_CHECKING:
-    from kbnav.evaluation.people.judging import Rating
+    from kbnav.evaluation.human_evaluation import Rating
 
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="What is drawn for each person is drawn with it.")]
 
@@ -39,7 +39,7 @@ def collect(
     from kbnav.apps.web.server import small_app
     from kbnav.apps.web.service import open_service
     from kbnav.errors import UsageError
-    from kbnav.evaluation.people.collecting import open_collection
+    from kbnav.evaluation.human_evaluation import open_collection
     from kbnav.settings.systems import kb_kind
 
     settings = at(load(kb=kb, model="offline"), host, port)
@@ -78,7 +78,7 @@ def judge(
     from kbnav.apps.web.server import small_app
     from kbnav.errors import UsageError
     from kbnav.evaluation.evaluate import find_dataset
-    from kbnav.evaluation.people.judging import open_judging, read_ratings
+    from kbnav.evaluation.human_evaluation import open_judging, read_ratings
 
     if not only_rates:
         if not datasets:
@@ -92,15 +92,15 @@ def judge(
 
 
 def _print_rates(ratings: list[Rating], as_json: bool) -> None:
-    from kbnav.evaluation.people.judging import markdown, rates
+    from kbnav.evaluation.human_evaluation import rating_rates, ratings_markdown
 
-    rows = rates(ratings)
+    rows = rating_rates(ratings)
     if as_json:
         print_json(
             [{**asdict(row), "rates": {name: rate._asdict() for name, rate in row.rates.items()}} for row in rows]
         )
     elif rows:
-        print(markdown(rows), end="")
+        print(ratings_markdown(rows), end="")
     else:
         print("nothing was judged yet")
 
@@ -114,11 +114,11 @@ def pairs(
 ) -> None:
     """Put questions of people beside made ones that are like them, and say which words are whose (STaRK, Table 6)."""
     from kbnav.evaluation.evaluate import find_dataset
-    from kbnav.evaluation.people.pairs import compare, markdown
+    from kbnav.evaluation.human_evaluation import compare_questions, pairs_markdown
 
     folder = load(data=data).data
-    found = compare(find_dataset(human, folder), find_dataset(made, folder), count)
+    found = compare_questions(find_dataset(human, folder), find_dataset(made, folder), count)
     if as_json:
         print_json(asdict(found))
     else:
-        print(markdown(found), end="")
+        print(pairs_markdown(found), end="")

@@ -39,7 +39,7 @@ def serve(
 ) -> None:
     """Serve the chat page, its APIs and their description until interrupted (docs/serve.md)."""
     from kbnav.apps.web.server import serve as serve_web
-    from kbnav.evaluation.ablate import leave_out
+    from kbnav.evaluation.evaluate import leave_out
     from kbnav.settings.options import parse_set
 
     if chosen and len(system or ()) != 1:
@@ -64,7 +64,7 @@ def mcp(
     """Offer an agent's tools, and ask, to clients of the Model Context Protocol."""
     import asyncio
 
-    from kbnav.agents.common.choice import build_agent
+    from kbnav.agents.common.agent import build_agent
     from kbnav.apps.mcp import LocalBackend, build_server, http_app, offered_at, open_shared, run_stdio
     from kbnav.apps.secrets import secrets_of
     from kbnav.knowledge.open import open_kb

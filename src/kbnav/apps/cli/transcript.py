@@ -11,8 +11,8 @@ from kbnav.apps.sharing import SharedAnswer, shared_page
 from kbnav.errors import UsageError
 from kbnav.evaluation.markdown import table
 from kbnav.knowledge.evidence import Provenance
-from kbnav.knowledge.sparql.present import page_for, query_link
-from kbnav.knowledge.sparql.words.query import answer_in_words
+from kbnav.knowledge.sparql.presentation import page_for, query_link
+from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.runs.trajectory import Run
 from kbnav.tools.show import cell_text
 
@@ -63,7 +63,7 @@ def _markdown(run: Run, query_page: str) -> str:
     if outcome.table is not None and outcome.table.columns:
         rows = [[printable(cell_text(cell, outcome.table, 200)) for cell in row] for row in outcome.table.rows]
         parts.append(table(list(outcome.table.columns), rows).rstrip())
-    if words := answer_in_words(outcome.query, outcome.table, run.language):
+    if words := verbalize_answer(outcome.query, outcome.table, run.language):
         parts.append(f"```text\n{printable(words.text())}\n```")
     if outcome.query:
         parts.append(f"```sparql\n{labelled_query(run)}\n```")

@@ -29,7 +29,7 @@ def view(
     """Serve the runs of a folder live, as they go on: open questions, cost, the last step of each, single samples."""
     from kbnav.apps.web.routes.evaluation import view_router
     from kbnav.apps.web.server import small_app
-    from kbnav.evaluation.following import Following
+    from kbnav.evaluation.monitoring import Following
 
     settings = at(load(), host, port)
     following = Following(folder)

@@ -13,7 +13,7 @@ from kbnav.apps.console import call_data, run_record, step_data
 from kbnav.apps.web.results import Result, charts, events, points
 from kbnav.apps.web.service import Served
 from kbnav.errors import Stopped
-from kbnav.knowledge.sparql.present import page_for, query_link
+from kbnav.knowledge.sparql.presentation import page_for, query_link
 from kbnav.runs.trajectory import Attempt, Call, Run, Step
 from kbnav.sessions.disambiguation import meanings, other_answers
 

@@ -45,7 +45,7 @@ from kbnav.errors import Busy, DataError, KbnavError, LimitReached, NotOffered, 
 from kbnav.knowledge.service.watching import watched_by
 from kbnav.models.cancellation import ON_REQUEST, Brake
 from kbnav.models.prices import cost_of, price_of
-from kbnav.models.streaming import Draft, heard_by
+from kbnav.models.transport import Draft, heard_by
 from kbnav.retrieval.attempt import attempt as retrieve
 from kbnav.runs.trajectory import FINISH, Attempt, Run, Turn, Usage
 from kbnav.sessions.session import Chat, attempt
@@ -466,10 +466,9 @@ class RunQueue:
                 return retrieve(system, served.kb, settings, run.question, on_step=recorder.over, brake=brake)
             if not run.session:
                 return attempt(system, run.question, on_event=recorder, history=live.history, brake=brake)
-            # The run itself is kept here, and begun again where nothing of it is kept there.
-            chat = Chat(system, run.session, self._saver, begun=False)
-            begun = any(event.data["kind"] == "resumed" for event in live.events or ())
-            return chat.attempt_again(run.question, begun=begun, on_event=recorder, brake=brake)
+            chat = Chat(system, run.session, self._saver)
+            again = any(event.data["kind"] == "resumed" for event in live.events or ())
+            return chat.attempt(run.question, again=again, on_event=recorder, brake=brake)
 
     def _ended_as(self, live: _Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
         """Keep a run's record and its result; how it ended, and what the page shows of it."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kbnav.agents.common.demonstrations import Demonstration
-from kbnav.evaluation.synthesis.generate import synthesize
-from kbnav.evaluation.synthesis.records import Route, Synthesized
-from kbnav.evaluation.synthesis.sampling import Wanted
+from kbnav.evaluation.synthesis.sampling import Wanted, synthesize
+from kbnav.evaluation.synthesis.templates import Route, Synthesized
 from kbnav.knowledge.base import INVERSE
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.runs.trajectory import Fact

@@ -20,9 +20,8 @@ from kbnav.apps.web.routes.common import REFUSALS, Parts, PartsOf, VisitorOf, pa
 from kbnav.apps.web.routes.explore import SHOWN
 from kbnav.apps.web.service import Served
 from kbnav.errors import StopRun
-from kbnav.evaluation.following import Followed, Following
-from kbnav.evaluation.people.collecting import Collection
-from kbnav.evaluation.people.judging import ASPECTS, HIGHEST, LOWEST, Judging
+from kbnav.evaluation.human_evaluation import ASPECTS, HIGHEST, LOWEST, Collection, Judging
+from kbnav.evaluation.monitoring import Followed, Following
 from kbnav.evaluation.report.page import answer_table, gold_table, undeclared
 
 view_router = APIRouter(responses=REFUSALS, include_in_schema=False)

@@ -40,10 +40,9 @@ from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import Entity, asked_by
 from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Link, Provenance
 from kbnav.knowledge.skb.rdf import local_name
-from kbnav.knowledge.sparql.layout import formatted
-from kbnav.knowledge.sparql.prefixes import SKB_PREFIXES, STANDARD_PREFIXES, words_of
-from kbnav.knowledge.sparql.present import comment_labels
-from kbnav.knowledge.sparql.words.query import answer_in_words
+from kbnav.knowledge.sparql.presentation import comment_labels, formatted
+from kbnav.knowledge.sparql.verbalization import verbalize_answer
+from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, STANDARD_PREFIXES, words_of
 from kbnav.knowledge.wikidata.precision import date_precisions
 from kbnav.sessions.evidence import query_evidence, run_evidence
 from kbnav.settings.systems import kb_kind
@@ -186,7 +185,7 @@ def _run_query(
         nothing = absence_of(base, asked.query, table, asked.language)
     table = replace(table, labels={**table.labels, **labels})
     labelled = comment_labels(asked.query, table.labels)
-    words = answer_in_words(asked.query, table, asked.language)
+    words = verbalize_answer(asked.query, table, asked.language)
     result = table_result(table)
     session = run.session if run else ""
     head = StoredResult(unguessable("result"), owner, served.key, asked.language, session, result.to_document())
