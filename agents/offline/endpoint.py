@@ -16,9 +16,8 @@ from kbnav.agents.offline.policy import FITS, ROOM, KeylessPolicy, Plan, Turn, l
 from kbnav.agents.offline.question import Phrase, Question, read_question
 from kbnav.answers.language import fold, singular
 from kbnav.answers.relevance import relevance
-from kbnav.runs.trajectory import Step, Understood
-from kbnav.tools.observation import Context
-from kbnav.tools.toolbox import FINISH, QUERY
+from kbnav.runs.trajectory import FINISH, QUERY, Step, Understood
+from kbnav.tools.context import Context
 
 _SEARCHES, _SECOND_SEARCHES, _ANCHORS, _LIMIT = 5, 3, 3, 40
 _ID = r"(?:<[^<>\s]+>|[A-Za-z][\w-]*:[^\s()]+)"

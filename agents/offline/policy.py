@@ -7,16 +7,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kbnav.agents.common.losses import settled
+from kbnav.agents.common.answering import settled
 from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.agents.offline.question import Question
 from kbnav.answers.language import fold
 from kbnav.answers.lexicon import lexicon
 from kbnav.answers.relevance import words
-from kbnav.runs.trajectory import Call, Step, Understood
-from kbnav.tools.observation import Context
-from kbnav.tools.several import alone, within
-from kbnav.tools.toolbox import FINISH, Toolbox
+from kbnav.runs.trajectory import FINISH, Call, Step, Understood
+from kbnav.tools.context import Context
+from kbnav.tools.toolbox import Toolbox, alone, within
 
 Wanted = tuple[str, str, dict[str, Any]]
 """Tool, thought and arguments of a call."""

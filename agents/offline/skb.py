@@ -17,10 +17,10 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.question_paths import Path, Paths, Step, leftover
 from kbnav.knowledge.skb.question_reading import Mention, Reading, one_is_asked, read
 from kbnav.knowledge.skb.rdf import local_name, local_names
+from kbnav.runs.trajectory import FINISH, QUERY, Understood
 from kbnav.runs.trajectory import Step as Taken
-from kbnav.runs.trajectory import Understood
-from kbnav.tools.observation import Context
-from kbnav.tools.toolbox import FINISH, QUERY, Toolbox
+from kbnav.tools.context import Context
+from kbnav.tools.toolbox import Toolbox
 
 ANSWERS = 20
 _SEARCHES = 4

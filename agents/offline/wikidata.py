@@ -32,6 +32,7 @@ from kbnav.answers.language import fold
 from kbnav.answers.lexicon import lexicon, reads, why_unread
 from kbnav.answers.relevance import fit, relevance, words
 from kbnav.errors import KbnavError
+from kbnav.knowledge.sparql.verbalization import Line, verbalize
 from kbnav.knowledge.sparql.vocabulary import (
     FEMALE,
     INSTANCE_OF,
@@ -44,11 +45,9 @@ from kbnav.knowledge.sparql.vocabulary import (
     entity_ids,
     text_literal,
 )
-from kbnav.knowledge.sparql.words.conditions import Line
-from kbnav.knowledge.sparql.words.query import verbalize
-from kbnav.runs.trajectory import Step, Turn, Understood
-from kbnav.tools.observation import Context
-from kbnav.tools.toolbox import FINISH, QUERY, Toolbox
+from kbnav.runs.trajectory import FINISH, QUERY, Step, Turn, Understood
+from kbnav.tools.context import Context
+from kbnav.tools.toolbox import Toolbox
 
 _SEARCHES, _SECOND_SEARCHES, _TARGETS, _QUERIES, _RELATIONS = 4, 2, 3, 8, 3
 _ENOUGH = 0.35
