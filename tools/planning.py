@@ -12,9 +12,8 @@ from typing import Any
 from kbnav.errors import BadArguments
 from kbnav.knowledge.base import INVERSE, Capability
 from kbnav.knowledge.skb.graph import Hop
-from kbnav.knowledge.skb.instances import WALKED, Instances, instances
-from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.relations import RelationNames
+from kbnav.knowledge.skb.kb import RelationNames, SkbKB
+from kbnav.knowledge.skb.search import WALKED, Instances, instances
 from kbnav.runs.trajectory import Fact
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import cut

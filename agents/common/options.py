@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from kbnav.agents.common.demonstrations import DemonstratedOptions
 from kbnav.agents.common.scores import Pruning
-from kbnav.knowledge.skb.matching import Variant
+from kbnav.knowledge.skb.names import Variant
 from kbnav.planning.open import Name
 from kbnav.planning.options import PlanOptions
 from kbnav.settings.options import FromGold, Options

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from kbnav.agents.common.walking import call_for
 from kbnav.agents.machine import Policy, Reply, State
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant, unmatched_names
-from kbnav.knowledge.skb.names import normalise
+from kbnav.knowledge.skb.names import NEAREST, MatchedNode, NodeMatcher, Variant, normalise, unmatched_names
 from kbnav.planning.base import Plan, PlannedPath, Planner
 from kbnav.planning.open import open_planner
 from kbnav.planning.options import PlanOptions
@@ -144,9 +143,9 @@ def _otherwise(nodes: Sequence[MatchedNode]) -> list[str]:
     for node in nodes:
         first.setdefault(node.end, node)
     return [
-        f"“{node.text}” is taken for {node.name} ({node.id})."
+        f"“{node.text}” is taken for {node.label} ({node.id})."
         for node in first.values()
-        if node.text and normalise(node.text) != normalise(node.name)
+        if node.text and normalise(node.text) != normalise(node.label)
     ]
 
 

@@ -12,7 +12,7 @@ from kbnav.agents.common.writers import plain_ranking
 from kbnav.agents.machine import State
 from kbnav.answers.tables import Absence, Ranked, Ranking
 from kbnav.knowledge.base import Entity
-from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
+from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.runs.trajectory import Call, Outcome, Status, Step, Turn, Usage
 from kbnav.tools.observation import Context
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kbnav.errors import DataError
-from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.names import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.base import Hop
 from kbnav.planning.schema import TEXT_PATH, PathSchema, RelationPath

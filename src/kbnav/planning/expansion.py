@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from kbnav.knowledge.skb.graph import Nodes
+from kbnav.knowledge.skb.graph import NodeNumbers
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.base import Plan, PlannedPath
 from kbnav.planning.schema import graph_hops
@@ -16,7 +16,7 @@ MOST_REACHED = 10_000
 """Nodes that are followed of each hop of a path: hubs lead to a large part of the graph."""
 
 
-def reached(skb: SKB, path: PlannedPath, nodes: Sequence[str], limit: int = MOST_REACHED) -> Nodes:
+def reached(skb: SKB, path: PlannedPath, nodes: Sequence[str], limit: int = MOST_REACHED) -> NodeNumbers:
     """The nodes that a path leads to from any of some nodes, by number, each once, ascending; none for ``text``.
 
     Nodes of another type than the path's first are passed over. Raises UnknownId.

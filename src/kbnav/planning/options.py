@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
-from kbnav.knowledge.skb.matching import NEAREST, Variant
+from kbnav.knowledge.skb.names import NEAREST, Variant
 from kbnav.planning.open import Name
 from kbnav.settings.options import Options
 

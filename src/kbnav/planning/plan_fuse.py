@@ -17,8 +17,8 @@ from pydantic import Field
 from kbnav.answers.tables import Ranking
 from kbnav.encoders.trained_card import refuse_seen
 from kbnav.errors import UsageError
-from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.planning.base import Plan
 from kbnav.planning.fuse.clauses import Clause
 from kbnav.planning.fuse.evidence import Gatherer

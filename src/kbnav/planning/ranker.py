@@ -16,7 +16,7 @@ import numpy as np
 
 from kbnav.encoders import Encoder, Vectors
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.matching import Variant
+from kbnav.knowledge.skb.names import Variant
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.base import Hop, Plan, PlannedPath
 from kbnav.planning.saved import describe, fits, read_description, write_description

@@ -8,7 +8,7 @@ from typing import Any
 
 from kbnav.encoders import Encoder
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.matching import Variant
+from kbnav.knowledge.skb.names import Variant
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.schema import PathSchema
 

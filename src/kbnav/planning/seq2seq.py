@@ -48,7 +48,7 @@ from kbnav.planning.seq2seq_training import (
 )
 
 if TYPE_CHECKING:
-    from kbnav.knowledge.skb.matching import Variant
+    from kbnav.knowledge.skb.names import Variant
     from kbnav.planning.training import Example
     from kbnav.runs.trace import Trace
 

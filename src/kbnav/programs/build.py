@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.names import NodeMatcher
 from kbnav.knowledge.skb.question_reading import read
 from kbnav.models.prices import cost_of, price_of
 from kbnav.planning.training import Asked, examples

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kbnav.errors import DataError
 from kbnav.evaluation.metrics.ranking import ranking_scores, ranks_in_lists
-from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
+from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.programs.candidates import FirstStage, oracle_recall
 from kbnav.programs.trials import KEPT, TrainingQuery
 from kbnav.runs.journal import write_whole

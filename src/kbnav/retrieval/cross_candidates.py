@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.retrieval.base import Retriever
 from kbnav.retrieval.build import build_retriever
 from kbnav.retrieval.common import numbers

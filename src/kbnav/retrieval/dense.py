@@ -11,7 +11,7 @@ from kbnav.encoders import Encoder
 from kbnav.encoders.trained import Trained
 from kbnav.encoders.trained_card import check_schema, read_card, refuse_seen
 from kbnav.errors import UsageError
-from kbnav.knowledge.skb import embedding, vectors
+from kbnav.knowledge.skb import vectors
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.schema import Progress, no_progress
@@ -77,7 +77,7 @@ def embed(folder: Path, skb: SKB, progress: Progress = no_progress) -> None:
     check_schema(folder, card, skb.meta.name, skb.meta.schema_sha256)
     part, done = folder / _PART, folder / VECTORS
     part.mkdir(exist_ok=True)
-    embedding.build(
+    vectors.build(
         lambda: indexed_texts(skb, relations=card.relations),
         part,
         type_start=skb.meta.type_start,

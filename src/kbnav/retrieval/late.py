@@ -22,7 +22,7 @@ from kbnav.encoders import Vectors
 from kbnav.encoders.trained import Late as LateEncoder
 from kbnav.encoders.trained_card import check_schema, refuse_seen
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.arrays import load
+from kbnav.knowledge.skb.files import load
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.schema import Progress, no_progress

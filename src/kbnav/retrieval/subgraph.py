@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from kbnav.encoders import Vectors
 from kbnav.knowledge.skb.graph import WAYS, Graph
-from kbnav.knowledge.skb.matching import NodeMatcher
-from kbnav.knowledge.skb.parts import VectorSearch
+from kbnav.knowledge.skb.names import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.retrieval.cross_candidates import Found
 
 MOST_NODES, HOPS = 200, 1

@@ -8,7 +8,7 @@ from kbnav.answers.tables import Ranking
 from kbnav.encoders import Vectors, Windowed
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.parts import VectorSearch
+from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.retrieval.common import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges, told
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings

@@ -13,7 +13,7 @@ from itertools import chain, islice
 
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.names import NodeMatcher
 from kbnav.planning.base import PlannedPath
 from kbnav.planning.expansion import reached
 from kbnav.planning.training import Asked, made_from

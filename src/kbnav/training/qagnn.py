@@ -15,8 +15,8 @@ import numpy as np
 
 from kbnav.encoders.trained_card import Card
 from kbnav.errors import UsageError
-from kbnav.knowledge.skb.parts import VectorSearch
 from kbnav.knowledge.skb.schema import Progress
+from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.retrieval.cross_candidates import PER_SYSTEM, SYSTEMS, Candidates, Found
 from kbnav.retrieval.cross_model import Scores
 from kbnav.retrieval.qagnn import WEIGHTS, tensors

@@ -10,12 +10,12 @@ from typing import Any
 from kbnav.apps.web.results import Kept
 from kbnav.apps.web.store import StoredEvent, StoredRun
 from kbnav.knowledge.base import Value
-from kbnav.knowledge.skb.exploring import Explorer, Ways
+from kbnav.knowledge.skb.exploring import Explorer, ShortestPaths
 from kbnav.knowledge.skb.question_reading import read
 from kbnav.tools.show import cut
 
 WAYS = 3
-"""Ways that are told from each node that the question names."""
+"""Paths that are shown from each node that the question names."""
 ROWS = 10_000
 """Rows of a table in which the node is looked for."""
 _WIDTH = 200
@@ -49,7 +49,7 @@ class Why:
     query: str
     steps: tuple[Seen, ...]
     sentence: str
-    named: tuple[tuple[Value, Ways], ...]
+    named: tuple[tuple[Value, ShortestPaths], ...]
 
 
 def why(

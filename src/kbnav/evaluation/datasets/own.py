@@ -12,7 +12,7 @@ from kbnav.evaluation.datasets.question import Question
 from kbnav.evaluation.datasets.records import File, Record, kind
 from kbnav.evaluation.datasets.wikidata import ENTITY
 from kbnav.knowledge.skb.importers.files import cells
-from kbnav.knowledge.skb.records import MEMORY, Losses
+from kbnav.knowledge.skb.schema import MEMORY, Losses
 
 ENTITY_ID = re.compile(r"(?:wd:)?[QPL][1-9]\d*")
 _XSD = "http://www.w3.org/2001/XMLSchema#"

@@ -12,8 +12,8 @@ from kbnav.evaluation.synthesis.lexicon import Lexicon
 from kbnav.evaluation.synthesis.phrases import Reworded, is_content, is_literal, phrases, reword
 from kbnav.evaluation.synthesis.requirements import Requirement
 from kbnav.evaluation.synthesis.texts import Numbers, Texts
-from kbnav.knowledge.skb.parts import NAME_WEIGHT, TextSearch
 from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.text import NAME_WEIGHT, TextSearch
 
 MOST_ANSWERS = 20
 MARGIN, FACTOR = 2, 2

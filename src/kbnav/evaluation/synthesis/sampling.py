@@ -29,8 +29,8 @@ from kbnav.evaluation.synthesis.templates import (
 from kbnav.evaluation.synthesis.texts import text_fields
 from kbnav.evaluation.synthesis.wording import Wording
 from kbnav.knowledge.skb.names import NameIndex, normalise
-from kbnav.knowledge.skb.parts import TextSearch
 from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.text import TextSearch
 
 SHAPES: Mapping[str, float] = {"1": 3, "2": 3, "1&1": 3, "2&1": 1, "1&2": 1, "2=1": 1, "1=2": 1}
 """How often a shape is sampled, beside the others that the templates have; shapes not named here count 1."""

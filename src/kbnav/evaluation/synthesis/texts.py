@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kbnav.evaluation.synthesis.lexicon import Lexicon
-from kbnav.knowledge.skb.parts import TextSearch
 from kbnav.knowledge.skb.rendering import indexed_text
 from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.text import TextSearch
 
 Numbers = npt.NDArray[np.int32]
 

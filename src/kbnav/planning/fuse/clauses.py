@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.names import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 
 BEFORE, BEHIND = 6, 4

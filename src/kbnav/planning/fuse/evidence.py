@@ -12,9 +12,10 @@ import numpy.typing as npt
 from kbnav.encoders import encode_queries
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.matching import NodeMatcher
-from kbnav.knowledge.skb.parts import TextSearch, VectorSearch
+from kbnav.knowledge.skb.names import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.text import TextSearch
+from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.planning.base import Plan, Planner
 from kbnav.planning.expansion import reached
 from kbnav.planning.fuse.clauses import Clause, clauses, unnamed

@@ -11,7 +11,7 @@ import numpy as np
 
 from kbnav.encoders import Encoder
 from kbnav.errors import UsageError
-from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.names import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.base import PlannedPath
 from kbnav.planning.expansion import reached

@@ -9,7 +9,7 @@ import numpy as np
 
 from kbnav.errors import UnknownId
 from kbnav.knowledge.base import INVERSE, Direction
-from kbnav.knowledge.skb.graph import WAYS, Hop, Nodes
+from kbnav.knowledge.skb.graph import WAYS, Hop, NodeNumbers
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rendering import get_doc_info, get_rel_info
 from kbnav.programs.api.source import NotHere, bounded
@@ -141,7 +141,7 @@ class SkbSource:
         number = self._kb.relations.number(relation.removeprefix(INVERSE))
         return Hop(number, _TURNED[direction] if relation.startswith(INVERSE) else direction)
 
-    def _ids(self, nodes: Nodes) -> list[str]:
+    def _ids(self, nodes: NodeNumbers) -> list[str]:
         return [self._skb.id(number) for number in nodes.tolist()]
 
     def _ranges(self, node_type: str) -> list[tuple[int, int]] | None:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from kbnav.knowledge.skb.documents import is_empty
+from kbnav.knowledge.skb.nodes import is_empty
 from kbnav.knowledge.skb.rendering import field_names, get_doc_info, indexed_text
 from kbnav.knowledge.skb.store import SKB
 

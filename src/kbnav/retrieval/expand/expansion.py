@@ -9,7 +9,7 @@ import numpy as np
 
 from kbnav.answers.tables import Ranking
 from kbnav.errors import UsageError
-from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
+from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.retrieval.base import Retriever

@@ -14,9 +14,9 @@ import numpy as np
 
 from kbnav.answers.relevance import relevance
 from kbnav.knowledge.base import Direction
-from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.graph import WAYS
 from kbnav.knowledge.skb.rendering import arrow
+from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.prompts import prompt_hashes, render

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kbnav.knowledge.skb.graph import WAYS, Graph, Hop, Nodes
+from kbnav.knowledge.skb.graph import WAYS, Graph, Hop, NodeNumbers
 
 Scores = npt.NDArray[np.float32]
-Scorer = Callable[[Nodes], Scores]
+Scorer = Callable[[NodeNumbers], Scores]
 """How well nodes [n] fit the query, shape [n]."""
 
 _NAMED = 300
@@ -92,7 +92,7 @@ class Surroundings:
         return Chosen(tuple(triples), len(found), cut)
 
     def _weighed(
-        self, node: int, found: Nodes, scores: Scores, distance: npt.NDArray[np.int8], likely: Scores, k: int
+        self, node: int, found: NodeNumbers, scores: Scores, distance: npt.NDArray[np.int8], likely: Scores, k: int
     ) -> list[Triple]:
         """See the module: similarity, hubs on the way, and the relation that leads to a neighbour."""
         cost = self._costs(node, distance)
@@ -120,7 +120,7 @@ class Surroundings:
                     cost[near[distance[near] == hop]] = through[place]
         return cost
 
-    def _toll(self, nodes: Nodes) -> Scores:
+    def _toll(self, nodes: NodeNumbers) -> Scores:
         """Logarithm of what a way through these nodes is divided by."""
         toll: Scores = np.log1p(np.log10(np.maximum(self._degrees[nodes], 1))).astype(np.float32)
         return toll
@@ -139,7 +139,7 @@ class Surroundings:
             distance[level] = hop
         return distance, cut
 
-    def _affordable(self, level: Nodes, scorer: Scorer) -> Nodes:
+    def _affordable(self, level: NodeNumbers, scorer: Scorer) -> NodeNumbers:
         """The nodes whose edges are followed: all, or those that fit best, at least one."""
         if int(self._degrees[level].sum()) <= self._edges:
             return level

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from kbnav.knowledge.skb.documents import plain_text
 from kbnav.knowledge.skb.names import normalise
+from kbnav.knowledge.skb.nodes import plain_text
 from kbnav.retrieval.common import without_thought
 
 _FENCED = re.compile(r"[^\n`]{0,80}\s*```[\w-]*\n?((?:(?!```).)*)(?:```\s*)?", re.DOTALL)

@@ -10,9 +10,10 @@ import numpy as np
 
 from kbnav.answers.relevance import relevance
 from kbnav.errors import UsageError
-from kbnav.knowledge.skb.graph import Nodes
-from kbnav.knowledge.skb.parts import TextSearch, VectorSearch
+from kbnav.knowledge.skb.graph import NodeNumbers
 from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.text import TextSearch
+from kbnav.knowledge.skb.vectors import VectorSearch
 from kbnav.retrieval.common import Hits
 from kbnav.retrieval.expand.neighbours import Scorer, Scores
 
@@ -56,7 +57,7 @@ class Meaning:
         """See ``Similarity``. Names that no query met before are encoded: slow behind hubs, and kept in memory."""
         vector = self._index.embed(query)
 
-        def score(nodes: Nodes) -> Scores:
+        def score(nodes: NodeNumbers) -> Scores:
             with self._lock:
                 new = nodes[self._named[nodes] < 0]
                 if len(new):

@@ -16,7 +16,7 @@ from kbnav.apps.web.security import Visitor
 from kbnav.apps.web.service import Served
 from kbnav.apps.web.why import Why, why
 from kbnav.errors import NotOffered
-from kbnav.knowledge.skb.exploring import Explorer, Listed
+from kbnav.knowledge.skb.exploring import Explorer, NodePage
 from kbnav.knowledge.skb.kb import as_skb
 
 router = APIRouter(include_in_schema=False)
@@ -114,7 +114,7 @@ def _neighbors(request: Request, served: Served, node: str, relation: str, start
     return _listed(request, served, listed, start, node=value, relation=relation)
 
 
-def _listed(request: Request, served: Served, listed: Listed, start: int, **of: Any) -> Response:
+def _listed(request: Request, served: Served, listed: NodePage, start: int, **of: Any) -> Response:
     about = {"kind": "", "node": None, "relation": "", **of}
     address = request.url.include_query_params
     earlier = address(start=max(0, start - PAGE)).query if start else ""
