@@ -18,7 +18,7 @@ from kbnav.knowledge.skb.kb import RelationNames, SkbKB, as_skb
 from kbnav.knowledge.skb.names import NodeMatcher, unmatched_names
 from kbnav.knowledge.skb.rendering import excerpt
 from kbnav.knowledge.skb.store import SKB
-from kbnav.tools.observation import Context, Observation, Shown
+from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import Toolbox
 

@@ -12,7 +12,7 @@ from kbnav.answers.tables import AnswerTable, Ranking, Term
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo, read_saved_run
-from kbnav.evaluation.report.side_by_side import (
+from kbnav.evaluation.report.text import (
     by_key,
     grouped,
     groups_markdown,

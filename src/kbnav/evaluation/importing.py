@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from kbnav.answers.tables import AnswerTable
-from kbnav.errors import UsageError
-from kbnav.evaluation.datasets import Dataset
+from kbnav.answers.tables import AnswerTable, Ranking
+from kbnav.errors import FATAL, StopRun, TellModel, UsageError
+from kbnav.evaluation import gold as golden
+from kbnav.evaluation.datasets import Dataset, Question
+from kbnav.evaluation.datasets.formats import cell_values, plain_answers, plain_table, table_records
 from kbnav.evaluation.datasets.records import File, Record
 from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
-from kbnav.evaluation.runner import begin_run
+from kbnav.evaluation.runner import Patience, begin_run, kb_state, side_by_side
+from kbnav.knowledge.base import KnowledgeBase
 from kbnav.runs.journal import open_journal
-from kbnav.runs.trajectory import Call, Outcome, Run, Step
-from kbnav.tools.toolbox import FINISH, QUERY
+from kbnav.runs.trajectory import FINISH, QUERY, Call, Outcome, Run, Step
+from kbnav.settings.plugins import did_you_mean
 
 _TOOLS: Mapping[str, tuple[str, str]] = {
     "search_wikidata": ("search_entities", "query"),
@@ -101,3 +105,194 @@ def _steps(record: Record) -> Iterator[Step]:
         result = results.get((action["action_argument"] or "").strip()) if tool == QUERY else None
         rows = None if result is None else 1 if isinstance(result, bool) else len(result)
         yield Step(number, call, action.get("observation") or "", tool != QUERY or rows is not None, rows)
+
+
+_GIVEN = ("sparql", "answers", "nodes")
+NAMES = {
+    "id": ("id", "question_id", "qid", "uid"),
+    "question": ("question", "utterance"),
+    "sparql": ("sparql", "predicted_sparql"),
+    "answers": ("answers", "answer", "predicted_answers"),
+    "nodes": ("nodes", "ranking"),
+}
+"""What the columns of a table of predictions may be called."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What came of a table of predictions."""
+
+    info: RunInfo
+    predicted: int
+    failed: int
+    """Queries that the knowledge base refused or did not answer in time; they score 0."""
+
+
+def import_table(
+    predictions: Path,
+    dataset: Dataset,
+    out: Path,
+    *,
+    system: str,
+    kb: KnowledgeBase | None = None,
+    gold: Path | None = None,
+    language: str = "en",
+    jobs: int = 1,
+) -> Imported:
+    """A run from the predictions of another system, scored and compared as any run of kbnav is.
+
+    ``predictions`` is CSV, TSV, JSON lines or a JSON list, of one question each: its ``id``, or its text as
+    ``question``; and ``sparql``, which is executed on ``kb``, or ``answers`` (ids or names, SPARQL JSON bindings, a
+    truth value), or ``nodes`` of an SKB, best first. A question of the dataset without a prediction belongs to the run,
+    unanswered. Gold answers are those stored, those of the frozen file ``gold``, or what gold queries give on ``kb``.
+
+    Raises UsageError, DataError, and StopRun where the knowledge base is down.
+    """
+    found = _by_question_predictions(predictions, dataset)
+    if kb is None and any(map(_query, found.values())):
+        raise UsageError(f"{predictions} has queries: name by --kb what they are asked of")
+    info = RunInfo(
+        system=system,
+        model="",
+        dataset=dataset.name,
+        dataset_sha256=dataset.sha256,
+        questions=tuple(question.id for question in dataset.questions),
+        language=language,
+        gold_sha256=golden.file_sha256(golden.gold_file(gold, dataset.name)) if gold else "",
+        kb=kb_state(kb) if kb else {},
+        origin=predictions.name,
+    )
+    if (out / QUESTIONS).exists() and (out / QUESTIONS).stat().st_size:
+        raise UsageError(f"{out} holds questions already; choose another folder")
+    questions = [question for question in dataset.questions if question.id in found]
+    stated = {one.id: _stated(found[one.id], ranked=bool(one.nodes)) for one in questions if not _query(found[one.id])}
+    _write_gold(dataset, out, gold, kb, language, jobs)
+    begin_run(out, info)
+
+    def outcome_of(question: Question) -> tuple[Outcome, bool]:
+        if kb is None or question.id in stated:
+            return stated[question.id], False
+        return _executed(_query(found[question.id]), kb)
+
+    failed, patience = 0, Patience()
+    with open_journal(out / QUESTIONS) as journal:
+        work = side_by_side(questions, outcome_of, jobs=jobs, stopped=lambda: False)
+        for question, future in work:
+            outcome, down = future.result()
+            patience.count(outcome.note if down else "")
+            error = "QueryFailed" if outcome.status == "failed" else ""
+            failed += bool(error)
+            run = Run("", question.text(language), system, "", language, (), (), outcome)
+            journal.append(QuestionRecord(question.id, run, error))
+    return Imported(info, len(questions), failed)
+
+
+def is_table(predictions: Path) -> bool:
+    """Whether a file is a table of predictions, and not a recording that SPINACH's authors publish."""
+    if _suffix(predictions) != ".json":
+        return True
+    records = File.open(predictions).json()
+    return not (isinstance(records, list) and records and "predicted_answer_tuple" in (records[0] or {}))
+
+
+def _suffix(path: Path) -> str:
+    return Path(path.stem).suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
+
+
+def _by_question_predictions(path: Path, dataset: Dataset) -> dict[str, Record]:
+    """The predictions by the id of their question. Raises UsageError, DataError."""
+    file, suffix = File.open(path), _suffix(path)
+    if suffix in (".csv", ".tsv"):
+        records = list(table_records(file))
+    elif suffix in (".jsonl", ".ndjson"):
+        records = list(file.json_lines())
+    elif suffix == ".json":
+        records = list(file.records(file.json()))
+    else:
+        raise UsageError(f"{path}: predictions are .csv, .tsv, .jsonl or .json, also with .gz")
+    if not records:
+        raise file.error("no predictions")
+    ids = {question.id for question in dataset.questions}
+    texts = {" ".join(text.split()): one.id for one in dataset.questions for text in one.texts.values()}
+    found: dict[str, Record] = {}
+    for record in records:
+        if not any(_value(record, name) is not None for name in _GIVEN):
+            raise record.error(f"a prediction has one of {', '.join(_GIVEN)}; it has {', '.join(record.value)}")
+        name, text = str(_value(record, "id") or "").strip(), " ".join(str(_value(record, "question") or "").split())
+        place = name if name in ids else texts.get(text, "")
+        if not place:
+            raise record.error(f"{dataset.name} has no question {name or text!r}{did_you_mean(name, ids)}")
+        if place in found:
+            raise record.error(f"question {place} was predicted before")
+        found[place] = record
+    return found
+
+
+def _value(record: Record, name: str) -> object:
+    return next((record.value[one] for one in NAMES[name] if record.value.get(one) is not None), None)
+
+
+def _query(record: Record) -> str:
+    return str(_value(record, "sparql") or "").strip()
+
+
+def _executed(query: str, kb: KnowledgeBase) -> tuple[Outcome, bool]:
+    """What a query gives; the second value says whether the service, and not the query, was at fault."""
+    try:
+        table = kb.execute_query(query)
+    except TellModel as error:
+        return Outcome("failed", "error", query=query, note=f"{type(error).__name__}: {error}"), False
+    except FATAL:
+        raise
+    except StopRun as error:
+        return Outcome("failed", "error", query=query, note=f"{type(error).__name__}: {error}"), True
+    return Outcome("answered", "finish", query=query, table=table), False
+
+
+def _stated(record: Record, *, ranked: bool) -> Outcome:
+    """Answers or nodes that the record names itself; ``ranked``: answers are nodes, best first. Raises DataError."""
+    nodes = _values(record, "nodes") or (_values(record, "answers") if ranked else ())
+    if nodes:
+        scored = ((str(node), -float(place)) for place, node in enumerate(dict.fromkeys(nodes)))
+        return Outcome("answered", "finish", ranking=Ranking.from_scores(scored))
+    answers = _value(record, "answers")
+    if isinstance(answers, bool) or (isinstance(answers, str) and answers.strip().lower() in ("true", "false")):
+        return Outcome("answered", "finish", table=AnswerTable(boolean=str(answers).strip().lower() == "true"))
+    if isinstance(answers, dict):
+        return Outcome("answered", "finish", table=record.table(answers))
+    if isinstance(answers, list) and answers and isinstance(answers[0], dict):
+        return Outcome("answered", "finish", table=record.rows(answers))
+    plain = _values(record, "answers")
+    if not plain:
+        return Outcome("no answer", "finish", table=AnswerTable(("answer",), ()))
+    return Outcome("answered", "finish", table=plain_table(plain))
+
+
+def _values(record: Record, name: str) -> Sequence[str | int | float]:
+    column = next((one for one in NAMES[name] if record.value.get(one) is not None), "")
+    given = record.value.get(column)
+    if isinstance(given, list):
+        return plain_answers(record, given) or ()
+    return cell_values(record, column) if column else ()
+
+
+def _write_gold(
+    dataset: Dataset, out: Path, gold: Path | None, kb: KnowledgeBase | None, language: str, jobs: int
+) -> None:
+    """The gold answers of every question into the folder of the run. Raises UsageError where some need a KB."""
+    if gold:
+        head, answers = golden.take_gold(dataset, dataset.questions, golden.gold_file(gold, dataset.name))
+        with open_journal(out / GOLD) as journal:
+            journal.append(head)
+            for answer in answers.values():
+                journal.append(answer)
+    elif kb:
+        golden.collect_gold(dataset, dataset.questions, kb, out / GOLD, stored=True, language=language, jobs=jobs)
+    else:
+        asking = [one.id for one in dataset.questions if not one.nodes and one.answers is None and one.query.strip()]
+        if asking:
+            raise UsageError(f"the gold of {asking[0]} is a query: give --gold, or --kb to run it on")
+        with open_journal(out / GOLD) as journal:
+            journal.append(GoldInfo(dataset.name, dataset.sha256))
+            for one in dataset.questions:
+                journal.append(GoldAnswer(one.id, one.text(language), "stored", one.query, one.answers, one.nodes))

@@ -9,7 +9,7 @@ from typing import Literal
 
 from kbnav.answers.tables import AnswerTable, Ranking
 from kbnav.errors import DataError, UsageError
-from kbnav.evaluation.datasets.stark import HUMAN_LEFT_OUT, is_human
+from kbnav.evaluation.datasets.formats import HUMAN_LEFT_OUT, is_human
 from kbnav.evaluation.metrics import (
     SET_METRIC,
     STARK_METRICS,

@@ -16,8 +16,7 @@ from kbnav.encoders import Encoder, Vectors
 from kbnav.errors import KbnavError, ServiceError, UsageError
 from kbnav.knowledge.skb.build import Options, Texts, build
 from kbnav.knowledge.skb.on_ray import Encoding, Rendering
-from kbnav.knowledge.skb.schema import NodeText
-from kbnav.knowledge.skb.store import RELATIONAL_VECTORS, VECTORS
+from kbnav.knowledge.skb.schema import RELATIONAL_VECTORS, VECTORS, NodeText
 from kbnav.knowledge.skb.vectors import WINDOW, Made, Window
 from tests.knowledge.skb.sources import small
 from tests.knowledge.skb.test_vectors import Letters

@@ -17,7 +17,7 @@ from kbnav.apps.cli.terminal import from_csv, print_json
 if TYPE_CHECKING:
     from kbnav.evaluation.records import SavedRun
     from kbnav.evaluation.report import Report
-    from kbnav.evaluation.report.side_by_side import Grouped
+    from kbnav.evaluation.report.text import Grouped
     from kbnav.runs.trajectory import Run
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
@@ -61,13 +61,13 @@ def score(
     """Score a run anew from its recordings, and write scores.json beside them."""
     from kbnav.apps.eval_console import print_scores
     from kbnav.evaluation.evaluate import score_folder
-    from kbnav.evaluation.labelled import by_labels
     from kbnav.evaluation.records import read_saved_run
+    from kbnav.evaluation.rescoring import by_labels
     from kbnav.runs.trajectory import to_json
 
     run = read_saved_run(folder)
     if copy:
-        from kbnav.evaluation.copies import checked_on_copy
+        from kbnav.evaluation.rescoring import checked_on_copy
 
         if by == "labels" or compat:
             raise typer.BadParameter("--copy compares the results of queries: leave out --by and --stark-compat")
@@ -88,7 +88,7 @@ def score(
 def _prepared(compat: bool, kb: str | None) -> Callable[[SavedRun], SavedRun]:
     """What makes a run ready to be scored. Raises UsageError."""
     from kbnav.errors import UsageError
-    from kbnav.evaluation.compat import stark_compat
+    from kbnav.evaluation.rescoring import stark_compat
 
     if kb and not compat:
         raise UsageError("--kb goes with --stark-compat, which ranks the candidates of an SKB")
@@ -128,7 +128,7 @@ class Kinds:
         """A table for each key. Raises UsageError, DataError."""
         from kbnav.errors import UsageError
         from kbnav.evaluation.evaluate import find_dataset
-        from kbnav.evaluation.report.side_by_side import grouped
+        from kbnav.evaluation.report.text import grouped
 
         if self.dataset and not self.by:
             raise UsageError("--dataset goes with --by")
@@ -256,8 +256,7 @@ def import_(
 ) -> None:
     """Make a run of what another program answered, to be scored and compared."""
     from kbnav.evaluation.evaluate import find_dataset
-    from kbnav.evaluation.importing import import_spinach
-    from kbnav.evaluation.predictions import import_table, is_table
+    from kbnav.evaluation.importing import import_spinach, import_table, is_table
     from kbnav.knowledge.open import open_kb
 
     settings = load(data=data, kb=kb)

@@ -1,8 +1,7 @@
 """Benchmark datasets, each read from its published file format, with licence and citation."""
 
-from kbnav.evaluation.datasets.load import ALIASES, FORMATS, NAMES, load_dataset, load_file, load_stark
-from kbnav.evaluation.datasets.question import Dataset, Question, Source
-from kbnav.evaluation.datasets.sources import SOURCES
+from kbnav.evaluation.datasets.catalogue import ALIASES, FORMATS, NAMES, SOURCES, load_dataset, load_file, load_stark
+from kbnav.evaluation.datasets.records import Dataset, Question, Source
 
 __all__ = [
     "ALIASES",

@@ -1,6 +1,5 @@
 """Metrics of answer tables and of rankings."""
 
-from kbnav.evaluation.metrics.answers import QaldMacro, grasp_f1, qald_macro
 from kbnav.evaluation.metrics.ranking import (
     SET_METRIC,
     STARK_METRICS,
@@ -11,8 +10,16 @@ from kbnav.evaluation.metrics.ranking import (
     ranks_in_scores,
     set_f1,
 )
-from kbnav.evaluation.metrics.rows import Answer, RowMajor, row_major
-from kbnav.evaluation.metrics.text2sparql import Text2Sparql, text2sparql_scores
+from kbnav.evaluation.metrics.tables import (
+    Answer,
+    QaldMacro,
+    RowMajor,
+    Text2Sparql,
+    grasp_f1,
+    qald_macro,
+    row_major,
+    text2sparql_scores,
+)
 
 __all__ = [
     "SET_METRIC",

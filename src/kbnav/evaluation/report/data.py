@@ -2,22 +2,274 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from statistics import fmean
 from types import MappingProxyType
 
-from kbnav.errors import UsageError
+from kbnav.answers.tables import AnswerTable, Cell, Ranking
+from kbnav.errors import DataError, QuerySyntaxError, UsageError
+from kbnav.evaluation.dataset_stats import query_shape
 from kbnav.evaluation.metrics.statistics import Interval, Spread
 from kbnav.evaluation.records import GoldAnswer, QuestionRecord, RunInfo, SavedRun, read_saved_run
-from kbnav.evaluation.report.classes import error_class
-from kbnav.evaluation.report.groups import Case, GroupMeans, by_group, case
-from kbnav.evaluation.report.sheet import Labelled, labels_of
 from kbnav.evaluation.scoring import Comparison, Scores, compare_runs, intervals, main_metric, score_run
-from kbnav.runs.trajectory import Usage
+from kbnav.runs.journal import write_whole
+from kbnav.runs.trajectory import Run, Usage
+
+CLASSES: Mapping[str, str] = MappingProxyType(
+    {
+        "missing": "not reached",
+        "no gold": "there is no gold answer to compare with",
+        "right": "every row right (EM, or a right node in the first place)",
+        "failed": "ended by an error",
+        "out of budget": "ended by the budget, before the agent said it was done",
+        "no answer": "gave up, or refused",
+        "other kind": "rows where a truth value is asked for, or the reverse",
+        "no rows": "the final query has no rows, the gold one has",
+        "other properties": "the query lacks a property of the gold query",
+        "extra properties": "the query has all gold properties, and others",
+        "other query": "the same properties, put together in another way; or one query cannot be read",
+        "ranked low": "a right node, but not in the first place",
+        "not found": "no right node in the ranking",
+    }
+)
+"""Every class with what it means; a question is in the first one that fits."""
+
+
+def error_class(record: QuestionRecord | None, gold: GoldAnswer | None, values: Mapping[str, float] | None) -> str:
+    """The class, a key of CLASSES, of one question; ``values`` are its scores by metric, None without gold answer."""
+    if record is None:
+        return "missing"
+    if gold is None or values is None:
+        return "no gold"
+    if values.get("em", values.get("hit@1")) == 1:
+        return "right"
+    outcome = record.run.outcome
+    if outcome.status == "failed":
+        return "failed"
+    if outcome.stop in ("step budget", "action budget", "time limit", "cost limit"):
+        return "out of budget"
+    if outcome.table is None and outcome.ranking is None:
+        return "no answer"
+    if gold.nodes:
+        return "ranked low" if values.get("mrr", 0.0) > 0 else "not found"
+    return _class_of_table(record, gold)
+
+
+def _class_of_table(record: QuestionRecord, gold: GoldAnswer) -> str:
+    table, wanted = record.run.outcome.table, gold.table
+    if table is None or wanted is None:
+        return "no answer"
+    if (table.boolean is None) != (wanted.boolean is None):
+        return "other kind"
+    if not len(table) and len(wanted):
+        return "no rows"
+    try:
+        used, needed = query_shape(record.run.outcome.query).properties, query_shape(gold.query).properties
+    except QuerySyntaxError:
+        return "other query"
+    if needed - used:
+        return "other properties"
+    return "extra properties" if used - needed else "other query"
+
+
+ROUTE, PROGRAM = "route", "program"
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class GroupMeans:
+    """One group of a run: its questions that have a gold answer, and the means of their metrics.
+
+    On ``failed`` of them its program failed, so that the first stage's ranking stands.
+    """
+
+    group: str
+    questions: int
+    failed: int
+    means: Mapping[str, float]
+
+
+def by_group(results: Sequence[tuple[QuestionRecord, Mapping[str, float]]]) -> tuple[GroupMeans, ...]:
+    """Records with their metrics by the group that a query was put into; nothing for systems without groups."""
+    groups: dict[str, list[tuple[Run, Mapping[str, float]]]] = {}
+    for record, values in results:
+        if (name := group_of(record.run)) is not None:
+            groups.setdefault(name, []).append((record.run, values))
+    return tuple(
+        GroupMeans(
+            name,
+            len(found),
+            sum(_failed(run) for run, _ in found),
+            {metric: fmean(values[metric] for _, values in found) for metric in found[0][1]},
+        )
+        for name, found in sorted(groups.items())
+    )
+
+
+def group_of(run: Run) -> str | None:
+    """The group that a query was put into, with its pattern."""
+    return next((step.observation for step in run.path if step.call.tool == ROUTE), None)
+
+
+def _failed(run: Run) -> bool:
+    return any(step.call.tool == PROGRAM and not step.ok for step in run.path)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A question as a case study (Agent Retriever, Figure 5): what two runs rank first, right nodes marked."""
+
+    id: str
+    question: str
+    other: str
+    name: str
+    first: tuple[str, ...]
+    """What the other run ranks first, a line a node; right ones begin with *."""
+    second: tuple[str, ...]
+    did: tuple[str, ...]
+    """The steps of routing and of the program."""
+
+
+def case(
+    gold: GoldAnswer, other: tuple[str, QuestionRecord], programs: tuple[str, QuestionRecord], question: str
+) -> Case:
+    """One question in two runs, each with its name."""
+    steps = [step for step in programs[1].run.path if step.call.tool in (ROUTE, PROGRAM)]
+    return Case(
+        gold.id,
+        question,
+        other[0],
+        programs[0],
+        _lines(other[1], gold.nodes),
+        _lines(programs[1], gold.nodes),
+        tuple(f"{step.call.tool}: {line}" for step in steps for line in step.observation.splitlines()),
+    )
+
+
+def _lines(record: QuestionRecord, right: Sequence[str]) -> tuple[str, ...]:
+    ranking = record.run.outcome.ranking
+    return tuple(
+        f"{'*' if node.id in right else ' '} {place}. {node.label} ({node.id})"
+        for place, node in enumerate(ranking.nodes[:_SHOWN] if ranking else (), 1)
+    )
+
+
+SHEET = "errors.csv"
+"""The sheet's name in the folder of its run, where reports look for it."""
+LABELS: Mapping[str, str] = {
+    "property": "a property was not found, or used wrongly (40 % in the paper)",
+    "complex query": "the query that is needed was not managed (30 %)",
+    "exploration": "too little was looked at before the budget ended (15 %)",
+    "extra clause": "the question was read with a condition that it does not have (10 %)",
+    "format": "right, but for the form of the answer (5 %)",
+}
+"""The paper's labels, which the sheet proposes; any other may be written."""
+COLUMNS = ("id", "question", "score", "class", "gold", "answer", "gold query", "query", "label", "remark")
+_SHOWN_sheet = 10
+"""Rows of an answer that the sheet shows."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A question of the sheet: its automatic class, and the label that a person gave it, empty where none did yet."""
+
+    id: str
+    kind: str
+    label: str
+
+
+def write_sheet(run: SavedRun, path: Path, *, below: float = 0.05, count: int = 20, seed: int = 1) -> tuple[int, int]:
+    """Draw questions whose main score is less than ``below`` and write them as CSV, in the run's order.
+
+    Gives back how many were drawn, of how many. Raises UsageError where the file holds labels already, or no question
+    is wrong enough.
+    """
+    if path.exists() and any(one.label for one in read_sheet(path)):
+        raise UsageError(f"{path} holds labels; name another file with --out, or move it away")
+    scores = score_run(run)
+    metric = main_metric(scores.metrics)
+    wrong = [one for one in scores.questions if one.values[metric] < below and one.id in run.records]
+    if not wrong:
+        raise UsageError(f"no question that was answered has {metric} below {below}")
+    drawn = {one.id for one in Random(seed).sample(wrong, min(count, len(wrong)))}
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for one in wrong:
+        if one.id in drawn:
+            record, gold = run.records[one.id], run.gold[one.id]
+            line = _line(record, gold, one.values[metric], error_class(record, gold, one.values))
+            writer.writerow({name: _harmless(text) for name, text in line.items()})
+    write_whole(path, out.getvalue())
+    return len(drawn), len(wrong)
+
+
+def _line(record: QuestionRecord, gold: GoldAnswer, score: float, kind: str) -> dict[str, str]:
+    outcome = record.run.outcome
+    return {
+        "id": record.id,
+        "question": record.run.question,
+        "score": f"{score:.4f}",
+        "class": kind,
+        "gold": _table(gold.table) if gold.table is not None else "; ".join(gold.nodes[:_SHOWN_sheet]),
+        "answer": _table(outcome.table) if outcome.table is not None else _ranking(outcome.ranking),
+        "gold query": gold.query,
+        "query": outcome.query,
+        "label": "",
+        "remark": "",
+    }
+
+
+def _table(table: AnswerTable | None) -> str:
+    if table is None:
+        return ""
+    if table.boolean is not None:
+        return str(table.boolean).lower()
+    rows = [" | ".join(_cell(cell, table) for cell in row) for row in table.rows[:_SHOWN_sheet]]
+    return "\n".join([*rows, *([f"… {len(table) - _SHOWN_sheet} more rows"] if len(table) > _SHOWN_sheet else [])])
+
+
+def _cell(cell: Cell, table: AnswerTable) -> str:
+    if cell is None:
+        return ""
+    name, label = table.entity(cell), table.label(cell)
+    return (f"{label} ({name})" if label else name) if name else cell.value
+
+
+def _ranking(ranking: Ranking | None) -> str:
+    nodes = ranking.nodes[:_SHOWN_sheet] if ranking else ()
+    return "; ".join(f"{node.label} ({node.id})" if node.label else node.id for node in nodes)
+
+
+def _harmless(text: str) -> str:
+    """Text that a spreadsheet does not take for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
+def read_sheet(path: Path) -> list[Labelled]:
+    """The labels of a sheet. Raises UsageError where it cannot be read, DataError where it is none."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"{path}: cannot be read: {error}") from error
+    if rows and not {"id", "class", "label"} <= rows[0].keys():
+        raise DataError(f"{path}: a sheet of errors has the columns id, class and label")
+    return [Labelled(row["id"], row["class"], " ".join((row["label"] or "").split()).casefold()) for row in rows]
+
+
+def labels_of(folder: Path) -> list[Labelled]:
+    """The labels given by hand to a run's errors; none where it has no sheet. Raises as ``read_sheet`` does."""
+    path = folder / SHEET
+    return [one for one in read_sheet(path) if one.label] if path.exists() else []
+
 
 ACTION_BINS = ((0, 2), (3, 5), (6, 8), (9, 11), (12, 14), (15, 15), (16, 20), (21, 30))
 """Numbers of actions shown together: SPINACH's (Table 5), and those its agent does not come to."""

@@ -13,21 +13,43 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from importlib import resources
+from typing import TYPE_CHECKING, Any
 
 from kbnav.answers.tables import AnswerTable, Cell, Ranking
 from kbnav.evaluation.records import GoldAnswer
-from kbnav.evaluation.report.classes import CLASSES
-from kbnav.evaluation.report.data import QuestionResult, Report, metric_name
-from kbnav.evaluation.report.html_files import inside, shortened, template
-from kbnav.evaluation.report.side_by_side import Grouped
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
+from kbnav.evaluation.report.data import CLASSES, QuestionResult, Report, metric_name
+from kbnav.evaluation.report.text import Grouped
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 from kbnav.runs.trajectory import Run
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
     from kbnav.runs.trajectory import Outcome
+
+
+def template(package: str, name: str, **filters: Callable[..., Any]) -> Template:
+    """A template of a package's folder ``templates``; values are escaped, and one that is not given is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader(package), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= filters
+    return environment.get_template(name)
+
+
+@cache
+def inside(package: str, name: str) -> str:
+    """A file of the same folder, such as a style sheet, to be put into a page."""
+    return (resources.files(package) / "templates" / name).read_text(encoding="utf-8")
+
+
+def shortened(text: str, width: int) -> str:
+    """A text of ``width`` characters at most, and how many more it has."""
+    return text if len(text) <= width else f"{text[:width]}… ({len(text) - width:,} more characters)"
+
 
 ROWS = 50
 """Rows of a table that are shown."""
