@@ -432,7 +432,7 @@ def _ends(kb: SkbKB, path: PathFrom) -> NodeNumbers:
 
 
 def _by_fit(kb: SkbKB, nodes: Sequence[int], question: str) -> list[int]:
-    """NodeNumbers in the order of their fit: those whose names and documents have the question's words, then by links."""
+    """Nodes in the order of their fit: those whose names and documents have the question's words, then by links."""
     linked = sorted(nodes, key=lambda node: -kb.skb.graph.degree(node))
     few = linked[:_RANKED]
     if len(few) <= _SHOWN:
