@@ -26,11 +26,11 @@ from kbnav.tools.walking import described
 from kbnav.tools.wikidata import run_query
 
 _MOST = 50
-"""NodeNumbers that one call may ask for."""
+"""Nodes that one call may ask for."""
 _DOCUMENT = 2_000
 """Characters of a document that are shown."""
 _BATCH, _FEW = 10, 5
-"""NodeNumbers that a batched call shows, and links that it shows of each node, or of each of its relations."""
+"""Nodes that a batched call shows, and links that it shows of each node, or of each of its relations."""
 _RELATIONS, _LIKE = 60, 20
 """Relations of one node that are listed, and relations that a search by words shows."""
 _SHORT = 300
@@ -292,12 +292,12 @@ def _shortened(entry: Entry) -> Entry:
 _PATHS, _LONGEST, _NODES = 6, 4, 50
 """Paths of a call, relations of a path, nodes of a call."""
 _COUNTED = 100_000
-"""NodeNumbers whose links are counted, to see those with the most first."""
+"""Nodes whose links are counted, to see those with the most first."""
 _REACHED = 1_000_000
-"""NodeNumbers that one hop reaches at most."""
+"""Nodes that one hop reaches at most."""
 _SHOWN = 20
 _RANKED = 500
-"""NodeNumbers whose documents are compared with the question; of more, those with the most links."""
+"""Nodes whose documents are compared with the question; of more, those with the most links."""
 _FIELD = 200
 """Characters of a field that are shown."""
 

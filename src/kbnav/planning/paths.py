@@ -346,7 +346,7 @@ def _said(hops: Sequence[Hop]) -> str:
 
 
 MOST_REACHED = 10_000
-"""NodeNumbers that are followed of each hop of a path: hubs lead to a large part of the graph."""
+"""Nodes that are followed of each hop of a path: hubs lead to a large part of the graph."""
 
 
 def reached(skb: SKB, path: PlannedPath, nodes: Sequence[str], limit: int = MOST_REACHED) -> NodeNumbers:

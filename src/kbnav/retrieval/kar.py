@@ -68,13 +68,13 @@ QUERY = "the query itself"
 _EXAMPLES = 3
 """Names of each type that the model is told before it says what a query names."""
 _NAMESAKES = 200
-"""NodeNumbers of one name that are told apart by their documents."""
+"""Nodes of one name that are told apart by their documents."""
 _NAMED = 300
 """Neighbours, beside the direct ones, whose relations are compared with the query: those best without that."""
 EDGES = 200_000
 """Edges that one hop follows. Behind a hub there may be millions, to most of the graph."""
 _WORD_HITS = 20_000
-"""NodeNumbers that BM25 scores for a query; those behind them count as not similar."""
+"""Nodes that BM25 scores for a query; those behind them count as not similar."""
 
 
 class KAROptions(SampledOptions):
