@@ -187,7 +187,7 @@ def _ranking_values(
     else:
         ranks = ranks_in_lists([ranking.ids if ranking else [] for ranking in rankings], answers)
     scores = ranking_scores(ranks).values
-    values = [{name: float(scores[name][index]) for name in metrics if name in scores} for index in range(len(gold))]
+    values = [{name: scores[name][index] for name in metrics if name in scores} for index in range(len(gold))]
     if SET_METRIC in metrics:
         for own, ranking, one in zip(values, rankings, gold, strict=True):
             own[SET_METRIC] = set_f1([node.id for node in ranking.chosen] if ranking else [], one.nodes)
