@@ -5,27 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.answering import RankingWriter, write_ranking_plainly
 from kbnav.agents.common.demonstrations import open_demonstrations
 from kbnav.agents.common.options import PasemiqaOptions
 from kbnav.agents.common.planned import Planless, Planned, open_planned
 from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.schema import Schema
 from kbnav.agents.common.walking import ANSWERS, PROMPTS, WalkEnding, need_all_tools, open_walking_models
-from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
 from kbnav.agents.skb import skb_offline
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
-from kbnav.planning.base import Planner
+from kbnav.planning.paths import Planner
 from kbnav.settings.model import OFFLINE, Budget, Settings
 from kbnav.settings.options import read_options
-from kbnav.tools.observation import Shown
-from kbnav.tools.planning import PlanningTools, TextQuery
+from kbnav.tools.context import Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.relations import find_relations
-from kbnav.tools.skb import finish
+from kbnav.tools.skb import find_relations, finish
 from kbnav.tools.toolbox import Toolbox
-from kbnav.tools.walking import Ask, WalkingTools
+from kbnav.tools.walking import Ask, PlanningTools, TextQuery, WalkingTools
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -19,10 +19,9 @@ from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.models.standin import NAME, StandIn
-from kbnav.planning.base import Planner
 from kbnav.planning.evaluate import PlanScores, judge
-from kbnav.planning.in_context import InContext
-from kbnav.planning.open import encoder_of, open_planner
+from kbnav.planning.paths import Planner
+from kbnav.planning.planners import InContext, encoder_of, open_planner
 from kbnav.planning.ranker import Ranker
 from kbnav.planning.training import Asked, Weighing, examples, made_from
 

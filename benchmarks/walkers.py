@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.walking import asker
 from kbnav.agents.gog import gog_with
 from kbnav.agents.pasemiqa import pasemiqa_with
@@ -29,7 +29,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.schema import read_meta
 from kbnav.models.calls import ModelCalls
 from kbnav.models.standin import NAME, StandIn
-from kbnav.planning.in_context import InContext
+from kbnav.planning.planners import InContext
 from kbnav.settings.model import Settings
 
 METRICS = ("hit@1", "hit@5", "recall@20", "mrr", "f1")

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import load_dataset
 from kbnav.evaluation.metrics import AnswerRanks, ranking_scores, ranks_in_lists
-from kbnav.training.candidates import Listed, means
-from kbnav.training.data import Example
+from kbnav.training.data import Example, Listed, means
 
 ALL = ("hit@1", "hit@3", "recall@3", "mrr")
 

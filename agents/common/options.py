@@ -7,10 +7,8 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from kbnav.agents.common.demonstrations import DemonstratedOptions
-from kbnav.agents.common.scores import Pruning
 from kbnav.knowledge.skb.matching import Variant
-from kbnav.planning.open import Name
-from kbnav.planning.options import PlanOptions
+from kbnav.planning.planners import Name, PlanOptions
 from kbnav.settings.options import FromGold, Options
 
 SHORT = 21
@@ -76,7 +74,7 @@ class TogOptions(DemonstratedOptions):
     """Links that a path has at most."""
     width: int = Field(default=3, ge=1, le=10)
     """Entities that the beam keeps."""
-    prune: Pruning = "model"
+    prune: Literal["model", "bm25", "embedding"] = "model"
     """What scores relations and links."""
     matching: Variant = "hybrid"
     """How the nodes that the question names are found."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.agents.gog import gog_with
 from kbnav.agents.pasemiqa import pasemiqa_offline, pasemiqa_with
 from kbnav.agents.rog import rog_with
@@ -17,15 +17,13 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.skb.build import Options
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.planning.base import Hop, PlannedPath
-from kbnav.planning.open import encoder_of
-from kbnav.planning.ranker import Ranker
-from kbnav.planning.schema import RelationPath
-from kbnav.planning.scorer import Training
+from kbnav.planning.paths import Hop, PlannedPath, RelationPath
+from kbnav.planning.planners import encoder_of
+from kbnav.planning.ranker import Ranker, Training
 from kbnav.planning.training import Example
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
-from kbnav.tools.planning import BY_WORDS
+from kbnav.tools.walking import BY_WORDS
 from tests.agents.conftest import EDGES, NODES, opened
 from tests.agents.walkers import OWNED, Given, Script, settings
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.options import RogOptions
 from kbnav.agents.rog import rog_with, tokens, within
 from kbnav.errors import UsageError
-from kbnav.planning.base import Hop, PlannedPath
+from kbnav.planning.paths import Hop, PlannedPath
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import ask
 from kbnav.settings.options import read_options

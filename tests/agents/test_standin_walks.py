@@ -11,7 +11,7 @@ from kbnav.agents.rog import rog_with
 from kbnav.agents.tog import tog_with
 from kbnav.models.calls import ModelCalls
 from kbnav.models.standin import NAME, StandIn, answer
-from kbnav.planning.in_context import InContext
+from kbnav.planning.planners import InContext
 from kbnav.prompts import render
 from kbnav.sessions.session import ask
 from tests.agents.walkers import OWNED, OWNED_IN, Given, settings

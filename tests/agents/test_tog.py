@@ -10,15 +10,23 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage
 
-from kbnav.agents.common.beam import Weighed, best_links, best_of_each, fresh, tied
-from kbnav.agents.common.choice import build_agent
-from kbnav.agents.common.scores import bm25_scores, embedding_scores, read_scores
+from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.walking import answer_lines, known_nodes
-from kbnav.agents.tog import tog_with
+from kbnav.agents.tog import (
+    Weighed,
+    best_links,
+    best_of_each,
+    bm25_scores,
+    embedding_scores,
+    read_scores,
+    tied,
+    tog_with,
+)
 from kbnav.errors import ServiceError, UsageError
 from kbnav.models.scripted import ScriptedModel
 from kbnav.runs.trajectory import Fact, Run, load_run
 from kbnav.sessions.session import Chat, ask, attempt, sqlite_sessions
+from kbnav.tools.walking import fresh
 from tests.agents.walkers import Script, by_calls, settings
 
 QUESTION = "In which town are the houses of Ann Reed?"

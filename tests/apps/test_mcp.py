@@ -21,7 +21,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import SecretStr
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.apps.mcp import ASK, RETRIEVE, OwnDesk, build_server, http_app
 from kbnav.apps.secrets import secrets_of
 from kbnav.apps.web.database import open_sqlite

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from mcp.client.client import Client
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.apps.bot.wikitext import Style, reply_text
 from kbnav.apps.mcp import OwnDesk, build_server
 from kbnav.apps.secrets import secrets_of

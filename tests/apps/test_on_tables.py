@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from mcp.client.client import Client
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.apps.mcp import OwnDesk, build_server
 from kbnav.apps.secrets import secrets_of
 from kbnav.knowledge.bundled import bundled_skb

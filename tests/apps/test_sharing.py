@@ -20,7 +20,7 @@ from kbnav.apps.sharing.crate import METADATA, Told, crate, metadata
 from kbnav.apps.sharing.page import page
 from kbnav.knowledge.evidence import Evidence, Provenance
 from kbnav.runs.trajectory import Call, Outcome, Run, Step, load_run
-from kbnav.sessions.citation import bibtex, citation
+from kbnav.sessions.evidence import bibtex, citation
 
 HOSTILE = """</script><script>alert(1)</script><img src=x onerror=alert(1)>"&'{{ 7*7 }}"""
 WD = "http://www.wikidata.org/entity/"

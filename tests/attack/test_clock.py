@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.apps.bot.ledger import Ledger
 from kbnav.apps.bot.talk import Question
 from kbnav.apps.web.database import open_sqlite

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.machine import start
+from kbnav.agents.common.state import start
 from kbnav.agents.offline.wikidata.evidence import Evidence, read_entry, read_neighbors, read_search
 from kbnav.agents.offline.wikidata.policy import OfflinePolicy
 from kbnav.agents.offline.wikidata.question import read_question
@@ -24,7 +24,7 @@ from kbnav.knowledge.open import open_kb
 from kbnav.runs.trajectory import Call, Run, Step, Turn
 from kbnav.sessions.session import ask
 from kbnav.settings.model import load_settings
-from kbnav.tools.observation import Shown
+from kbnav.tools.context import Shown
 from kbnav.tools.show import entry_text, neighborhood_text, search_text
 
 QUESTIONS = json.loads((Path(__file__).parents[1] / "data" / "mini_questions.json").read_text(encoding="utf-8"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kbnav.encoders.trained_card import kept
+from kbnav.encoders.trained import kept
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.programs.first_stage import TrainingQuery, bound_to, open_parts
 from kbnav.programs.groups import Centroids

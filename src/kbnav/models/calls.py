@@ -7,7 +7,7 @@ import json
 import threading
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import asdict, dataclass
@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 
 from kbnav.errors import FATAL, Stopped, StopRun, UsageError
 from kbnav.models.chat import REPLAY, Several, check_key, invoke, open_chat_model, usage_of
-from kbnav.models.reply_cache import Blobs
+from kbnav.runs.database import keep, spared
 from kbnav.runs.journal import unpacked
 from kbnav.runs.trace import Observed, Trace
 from kbnav.runs.trajectory import Usage
@@ -28,6 +28,43 @@ from kbnav.settings.model import OFFLINE, Settings
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
+
+
+_TABLES = ("CREATE TABLE IF NOT EXISTS blob (key TEXT PRIMARY KEY, body BYTEA NOT NULL)",)
+_AT_ONCE = 500  # keys of one query, below what SQLite allows
+
+
+class Blobs:
+    """A SQLite file or PostgreSQL database, safe for threads and processes. What is stored first under a key stays."""
+
+    def __init__(self, place: Path | str, holds: str) -> None:
+        """In a file, or the database of a URL; ``holds`` says what is kept, in the message of a failure.
+
+        Raises UsageError where it cannot be kept there.
+        """
+        self._unkept: list[str] = []
+        self._kept = keep(place, holds, _TABLES)
+
+    def get(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """The bytes of those keys that are there."""
+        found: dict[str, bytes] = {}
+        with self._kept.transaction() as run:
+            for first in range(0, len(keys), _AT_ONCE):
+                some = keys[first : first + _AT_ONCE]
+                marks = ",".join("?" * len(some))
+                found.update(run(f"SELECT key, body FROM blob WHERE key IN ({marks})", some))
+        return found
+
+    def put(self, bodies: Mapping[str, bytes], *, replace: bool = False) -> None:
+        """Store bytes under keys that have none yet, or ``replace`` what they have.
+
+        That they cannot be stored is told in the log, the first time.
+        """
+        then = "UPDATE SET body = excluded.body" if replace else "NOTHING"
+        with spared(self._unkept), self._kept.transaction() as run:
+            for key, body in bodies.items():
+                run(f"INSERT INTO blob VALUES (?, ?) ON CONFLICT (key) DO {then}", (key, body))
+
 
 FILE = "model-replies.sqlite"
 BYTES_PER_TOKEN = 3

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
 from kbnav.models.cancellation import current_brake
 from kbnav.models.transport import MIB, bare, clients, out_of_bounds
-from kbnav.runs.tracing import span, tokens
+from kbnav.runs.trace import span, tokens
 from kbnav.runs.trajectory import Usage, load_run
 from kbnav.settings.model import OFFLINE, Settings
 

@@ -18,7 +18,7 @@ from kbnav.programs.first_stage import KEPT, TrainingQuery, oracle_recall
 from kbnav.programs.retriever import AgentRetriever, read_frozen
 from kbnav.programs.steps import curve
 from kbnav.programs.train import read_groups, read_steps
-from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.base import build_retriever
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kbnav.answers.tables import Ranking
-from kbnav.encoders.trained_card import Question, refuse_seen
+from kbnav.encoders.trained import Question, refuse_seen
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.programs.first_stage import SIZE, Parts, bound_to, open_parts
@@ -27,7 +27,7 @@ from kbnav.programs.groups import Centroids, assign
 from kbnav.programs.program import BadProgram, Parameter, Program
 from kbnav.programs.steps import ranked
 from kbnav.prompts import prompt_hashes
-from kbnav.retrieval.common import NO_PROMPTS, RetrievalOptions, as_ranking, told
+from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, told
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings

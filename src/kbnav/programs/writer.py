@@ -17,7 +17,7 @@ from kbnav.programs.first_stage import Parts, TrainingQuery
 from kbnav.programs.program import BadProgram, Parameter, Problem, Program
 from kbnav.programs.steps import Action, History, Trial, Verdict
 from kbnav.prompts import prompt_hashes, render
-from kbnav.retrieval.expand.documents import structures
+from kbnav.retrieval.expansion import structures
 from kbnav.runs.trace import Trace
 
 THRESHOLD = 0.5

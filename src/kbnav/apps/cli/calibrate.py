@@ -29,7 +29,7 @@ def calibrate(
     """
     from dataclasses import asdict
 
-    from kbnav.agents.verification.calibration import write_calibration
+    from kbnav.agents.common.confidence import write_calibration
     from kbnav.evaluation.calibration import calibrate as learn
     from kbnav.evaluation.calibration import write_reliability
     from kbnav.evaluation.records import read_saved_run

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.matching import Variant
     from kbnav.knowledge.skb.store import SKB
     from kbnav.planning.evaluate import PlanScores
-    from kbnav.planning.seq2seq_training import Epoch, Schedule
+    from kbnav.planning.seq2seq import Epoch, Schedule
     from kbnav.planning.training import Asked
     from kbnav.settings.model import Settings
 
@@ -111,7 +111,7 @@ class Seq2SeqOptions:
     def schedule(self, seed: int) -> Schedule:
         """How to train. Raises UsageError for a type that there is not."""
         from kbnav.errors import UsageError
-        from kbnav.planning.seq2seq_training import DType, Schedule
+        from kbnav.planning.seq2seq import DType, Schedule
 
         if self.dtype is not None and self.dtype not in get_args(DType):
             raise UsageError(f"no type {self.dtype!r}; there are {', '.join(get_args(DType))}")
@@ -146,7 +146,7 @@ def train(
 ) -> None:
     """Learn from questions and their gold nodes which relation paths lead from what is named to the answer."""
     from kbnav.knowledge.skb.matching import NodeMatcher
-    from kbnav.planning.open import encoder_of
+    from kbnav.planning.planners import encoder_of
     from kbnav.planning.training import examples
 
     settings = load(kb=kb, data=data)
@@ -157,8 +157,7 @@ def train(
         cut = 0
         if planner is Trainable.ranker:
             seq2seq.refuse()
-            from kbnav.planning.ranker import Ranker
-            from kbnav.planning.scorer import Training
+            from kbnav.planning.ranker import Ranker, Training
 
             Ranker.train(skb, encoder_of(skb), found, Training(seed=seed)).save(out, matching.value)
         else:
@@ -208,8 +207,7 @@ def evaluate(
     from kbnav.knowledge.skb.matching import NodeMatcher
     from kbnav.models.calls import open_calls
     from kbnav.planning.evaluate import judge
-    from kbnav.planning.open import open_planner, trained_for
-    from kbnav.planning.saved import read_description
+    from kbnav.planning.planners import open_planner, read_description, trained_for
     from kbnav.planning.training import examples
 
     settings = load(kb=kb, data=data, model=model, base_url=base_url)

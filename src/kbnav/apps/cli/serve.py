@@ -64,7 +64,7 @@ def mcp(
     """Offer an agent's tools, and ask, to clients of the Model Context Protocol."""
     import asyncio
 
-    from kbnav.agents.common.choice import build_agent
+    from kbnav.agents.common.agent import build_agent
     from kbnav.apps.mcp import OwnDesk, build_server, http_app, run_stdio
     from kbnav.apps.secrets import secrets_of
     from kbnav.apps.web.desk import offered_at, open_desk

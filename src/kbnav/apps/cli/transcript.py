@@ -14,7 +14,7 @@ from kbnav.errors import UsageError
 from kbnav.evaluation.markdown import table
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.presentation import page_for, query_link
-from kbnav.knowledge.sparql.words.query import verbalize_answer
+from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.runs.trajectory import Run
 from kbnav.tools.show import cell_text
 

@@ -17,7 +17,7 @@ from typing import Any
 from kbnav.apps.evidence import answer_table, evidence_data
 from kbnav.knowledge.evidence import Provenance
 from kbnav.runs.trajectory import Run, to_json
-from kbnav.sessions.citation import asked_with, citation, knowledge_base, link_of, version_of
+from kbnav.sessions.evidence import asked_with, citation, knowledge_base, link_of, version_of
 
 METADATA = "ro-crate-metadata.json"
 _CONTEXT = ["https://w3id.org/ro/crate/1.1/context", {"prov": "http://www.w3.org/ns/prov#"}]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kbnav.apps.secrets import Secrets
-from kbnav.models.streaming import Draft
+from kbnav.models.transport import Draft
 from kbnav.runs.trajectory import FINISH
 
 EVERY = 0.08
@@ -28,7 +28,7 @@ class Writing:
         """How many events were stored."""
 
     def hear(self, draft: Draft) -> None:
-        """Take what has come; a ``kbnav.models.streaming.Listener``."""
+        """Take what has come; a ``kbnav.models.transport.Listener``."""
         self._draft = draft
         self.version += 1
         self._tell()
