@@ -29,10 +29,10 @@ def view(
     """Serve the runs of a folder live, as they go on: open questions, cost, the last step of each, single samples."""
     from kbnav.apps.web.routes.view import router
     from kbnav.apps.web.side import side_app
-    from kbnav.evaluation.monitoring import Following
+    from kbnav.evaluation.monitoring import Monitor
 
     settings = at(load(), host, port)
-    following = Following(folder)
+    following = Monitor(folder)
     run_side(settings, lambda: side_app(settings, [router], following=following), "Runs")
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kbnav.errors import UsageError
+from kbnav.settings.plugins import needs
 
 _BLOCK = 5_000_000  # numbers drawn at a time, to bound memory
 
@@ -108,8 +109,8 @@ def mcnemar_power(effect: float, disagreement: float, questions: int, *, alpha: 
     ``disagreement`` is the share of questions that exactly one of the two systems gets right; it is at least the
     effect. Summed over all numbers of disagreements and of wins among them. Raises UsageError.
     """
-    from scipy.stats import binom
-
+    with needs("eval", "the power of a test"):
+        from scipy.stats import binom
     if not 0 <= effect <= disagreement <= 1 or questions < 1:
         raise UsageError("need 0 <= effect <= disagreement <= 1 and at least one question")
     if not disagreement:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbnav.answers.tables import XSD_STRING, AnswerTable
+from kbnav.settings.plugins import needs
 
 Binding = Mapping[str, Mapping[str, str]]
 Answer = AnswerTable | Sequence[Binding] | bool | None
@@ -331,8 +332,12 @@ def _linear_program(
 
 
 def _scipy(module: str) -> Any:
-    """A part of SciPy, imported where tables are partly right: most scores do without, and it takes long."""
-    return importlib.import_module(f"scipy.{module}")
+    """A part of SciPy, imported where tables are partly right: most scores do without, and it takes long.
+
+    Raises UsageError where it is not installed.
+    """
+    with needs("eval", "the score of a table that is partly right"):
+        return importlib.import_module(f"scipy.{module}")
 
 
 @dataclass(frozen=True)

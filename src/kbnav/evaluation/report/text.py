@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from kbnav.answers.tables import AnswerTable
+from kbnav.answers.tables import AnswerTable, markdown_table, markdown_text
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import Dataset, Question
-from kbnav.evaluation.markdown import plain, table
 from kbnav.evaluation.metrics.statistics import Interval, Spread
 from kbnav.evaluation.records import GoldAnswer, SavedRun
 from kbnav.evaluation.report.data import Bin, Case, HandLabel, Report, RunReport, metric_name
@@ -97,7 +96,7 @@ def systems_markdown(systems: Systems) -> str:
         for dataset, cell in row.items()
     ]
     cost = ["System", "Dataset", "Questions", "Seconds", "$ a question", "Metric", "Points a $", "Points a second"]
-    return table(head, rows) + "\n" + table(cost, took)
+    return markdown_table(head, rows) + "\n" + markdown_table(cost, took)
 
 
 def systems_records(systems: Systems) -> list[dict[str, Any]]:
@@ -178,7 +177,9 @@ def by_key(runs: Mapping[str, SavedRun], dataset: Dataset, key: str) -> list[Gro
 def groups_markdown(found: Grouped) -> str:
     """A row a group, a column a run."""
     head = [found.key, "Questions", *(f"{name} {metric_name(metric)}" for name, metric in found.metrics.items())]
-    return table(head, [[one.value, one.questions, *map(_percent, one.means.values())] for one in found.groups])
+    return markdown_table(
+        head, [[one.value, one.questions, *map(_percent, one.means.values())] for one in found.groups]
+    )
 
 
 def value_of(question: Question, gold: GoldAnswer | None, key: str) -> str:
@@ -252,11 +253,11 @@ def markdown_report(report: Report, by: Sequence[Grouped] = ()) -> str:
     """Scores, comparisons, ``by`` groups, distributions and classes as Markdown tables; scores in percent."""
     parts = ["## Scores\n\n" + _scores(report)]
     if report.against:
-        parts.append(f"## Compared with {plain(report.runs[0].name)}\n\n" + _against(report))
-    parts += [f"## By {plain(one.key)}\n\n{groups_markdown(one)}" for one in by]
+        parts.append(f"## Compared with {markdown_text(report.runs[0].name)}\n\n" + _against(report))
+    parts += [f"## By {markdown_text(one.key)}\n\n{groups_markdown(one)}" for one in by]
     parts += [_case(one) for one in report.cases]
     for run in report.runs:
-        parts.append(f"## {plain(run.name)}\n\n" + "\n".join(_distributions(run)))
+        parts.append(f"## {markdown_text(run.name)}\n\n" + "\n".join(_distributions(run)))
     return "\n".join(parts)
 
 
@@ -289,8 +290,8 @@ def _scores(report: Report) -> str:
         took = (run.seconds.text(), cost, points)
         rows.append((run.name, run.info.called, run.info.model, run.info.dataset, *counts, *means, *took))
     head = ("Run", "System", "Model", "Dataset", "Questions", "Reached")
-    made = table((*head, *map(metric_name, metrics), "Seconds", "Cost, $", "Points a $"), rows)
-    notes = [f"- {plain(run.name)}: {note}\n" for run in report.runs for note in run.scores.notes()]
+    made = markdown_table((*head, *map(metric_name, metrics), "Seconds", "Cost, $", "Points a $"), rows)
+    notes = [f"- {markdown_text(run.name)}: {note}\n" for run in report.runs for note in run.scores.notes()]
     return "\n".join([made, "".join(notes)]) if notes else made
 
 
@@ -305,7 +306,7 @@ def _against(report: Report) -> str:
             rows.append(
                 (one.name, one.comparison.questions, metric_name(metric.metric), difference, f"{metric.test.p:.4f}")
             )
-    return table(("Run", "Questions", "Metric", "Difference", "p"), rows)
+    return markdown_table(("Run", "Questions", "Metric", "Difference", "p"), rows)
 
 
 def _case(case: Case) -> str:
@@ -313,7 +314,7 @@ def _case(case: Case) -> str:
     lines = [f"{case.id}: {case.question}", "", f"{case.other} ranks first:", *case.first]
     lines += ["", f"{case.name} ranks first:", *case.second, "", *case.did]
     shown = "\n".join("    " + " ".join(line.splitlines()) for line in lines)
-    return f"## Where {plain(case.name)} gains most over {plain(case.other)}\n\n{shown}\n"
+    return f"## Where {markdown_text(case.name)} gains most over {markdown_text(case.other)}\n\n{shown}\n"
 
 
 def _distributions(run: RunReport) -> Iterator[str]:
@@ -322,15 +323,15 @@ def _distributions(run: RunReport) -> Iterator[str]:
     yield _bins("Class", run.kinds, run.metric)
     if run.labels:
         labels = [(one.label, one.count, f"{one.share:.1%}", kinds_text(one)) for one in run.labels]
-        yield table(("Label given by hand", "Questions", "Share", "Automatic classes"), labels)
+        yield markdown_table(("Label given by hand", "Questions", "Share", "Automatic classes"), labels)
     if run.groups:
         head = ("Group", "Questions", "Failed", *map(metric_name, run.groups[0].means))
         scores = [[f"{100 * value:.1f}" for value in one.means.values()] for one in run.groups]
         counts = [(one.group, one.questions, one.failed) for one in run.groups]
-        yield table(head, [(*count, *values) for count, values in zip(counts, scores, strict=True)])
+        yield markdown_table(head, [(*count, *values) for count, values in zip(counts, scores, strict=True)])
     if run.tools:
         rows = [(use.tool, use.calls, use.errors, use.dropped, use.questions) for use in run.tools]
-        yield table(("Tool", "Calls", "Errors", "Rolled back", "Questions"), rows)
+        yield markdown_table(("Tool", "Calls", "Errors", "Rolled back", "Questions"), rows)
     if run.prompt_tokens:
         yield _bins("Tokens in", run.prompt_tokens, run.metric)
         yield _bins("Tokens out", run.completion_tokens, run.metric)
@@ -347,7 +348,7 @@ def _bins(head: str, bins: Sequence[Bin], metric: str) -> str:
         (one.label, one.count, f"{one.share:.1%}", "–" if one.score is None else f"{100 * one.score:.1f}")
         for one in bins
     ]
-    return table((head, "Questions", "Share", metric_name(metric)), rows)
+    return markdown_table((head, "Questions", "Share", metric_name(metric)), rows)
 
 
 def _interval(interval: Interval) -> str:

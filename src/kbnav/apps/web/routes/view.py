@@ -12,15 +12,15 @@ from fastapi.responses import Response
 from kbnav.apps.web.rendering import page
 from kbnav.apps.web.routes.common import REFUSALS, PartsOf, VisitorOf
 from kbnav.errors import StopRun
-from kbnav.evaluation.monitoring import Followed, Following, Sample
+from kbnav.evaluation.monitoring import Monitor, MonitoredRun, Sample
 from kbnav.evaluation.report.page import answer_table, gold_table, undeclared
 
 router = APIRouter(responses=REFUSALS, include_in_schema=False)
 Name = Annotated[str, Query(max_length=1000)]
 
 
-def _run(request: Request, name: str) -> Followed:
-    following: Following = request.app.state.following
+def _run(request: Request, name: str) -> MonitoredRun:
+    following: Monitor = request.app.state.following
     found = following.runs().get(name)
     if found is None:
         raise HTTPException(404, f"no run {name!r}")
@@ -91,7 +91,7 @@ def one_run(request: Request, visitor: VisitorOf, name: Name, after: int = 0) ->
     }
 
 
-def _told(name: str, followed: Followed) -> dict[str, Any]:
+def _told(name: str, followed: MonitoredRun) -> dict[str, Any]:
     """Sums over what was answered."""
     info, samples, going = followed.info, followed.samples(), followed.open
     done = len(samples)
