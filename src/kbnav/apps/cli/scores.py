@@ -155,8 +155,8 @@ def report(
 
     if evidence and not html:
         raise typer.BadParameter("--evidence goes with --html")
-    runs = reports.load_runs(folders, _prepared(compat, kb))
-    found, by = reports.build_report(runs.runs, runs.labels), kinds.of(runs.runs)
+    runs, labels = reports.load_runs(folders, _prepared(compat, kb))
+    found, by = reports.build_report(runs, labels), kinds.of(runs)
     files: dict[Path, Callable[[Any], str]] = {}
     if html:
         files[html] = partial(_html, by=by, evidence=evidence)
