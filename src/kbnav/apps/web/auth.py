@@ -1,4 +1,4 @@
-"""Who may come in, and by which door: names, origins, sizes, identities, and the headers that every answer carries."""
+"""Who may come in: names, origins, sizes, identities, and the headers that every answer carries."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from kbnav.apps.web.metrics import Metrics, Uncounted
+from kbnav.apps.web.metrics import Metrics
 from kbnav.apps.web.rendering import refusal
+from kbnav.apps.web.store import Logouts, logouts_in_memory
 from kbnav.errors import UsageError
 from kbnav.settings.model import Web
 
@@ -103,8 +105,8 @@ def content_policy(tiles: str, pictures: Sequence[str] = ()) -> str:
 class Identities:
     """Tells visitors apart: by a proxy's header, a token, the cookie of a login, or the cookie of a browser."""
 
-    def __init__(self, web: Web, over: Over) -> None:
-        self._over = over
+    def __init__(self, web: Web, logouts: Logouts) -> None:
+        self._logouts = logouts
         self._header, self._proxies = web.proxy_header, frozenset(web.proxy_addresses)
         self._tokens = {name: token.get_secret_value().encode() for name, token in web.tokens.items()}
         self.closed = bool(self._tokens or self._header)
@@ -129,12 +131,12 @@ class Identities:
 
     def cookie_of(self, name: str, login: str = "") -> str:
         """What a browser keeps after a login; useless once the token has changed, or after a logout."""
-        said = f"{name.encode().hex()}.{login or secrets.token_urlsafe(18)}"
-        return f"{said}.{hmac.new(self._tokens[name], said.encode(), 'sha256').hexdigest()}"
+        signed = f"{name.encode().hex()}.{login or secrets.token_urlsafe(18)}"
+        return f"{signed}.{hmac.new(self._tokens[name], signed.encode(), 'sha256').hexdigest()}"
 
     def _by_cookie(self, cookie: str) -> str:
         login = cookie.split(".")[1] if cookie.count(".") == 2 else ""
-        if not login or self._over.has(cookie_key(cookie)):
+        if not login or self._logouts.has(cookie_key(cookie)):
             return ""
         matches = [name for name in self._tokens if hmac.compare_digest(self.cookie_of(name, login), cookie)]
         return matches[0] if matches else ""
@@ -143,38 +145,11 @@ class Identities:
         """Take back what the browser kept: a copy of its cookie opens nothing any more."""
         cookie = _cookie(headers)
         if self._by_cookie(cookie):
-            self._over.add(cookie_key(cookie))
+            self._logouts.add(cookie_key(cookie))
 
     def is_proxy(self, client: str) -> bool:
         """Whether an address is that of the proxy."""
         return client in self._proxies
-
-
-class Over(Protocol):
-    """Logins that were taken back."""
-
-    def add(self, key: str) -> None:
-        """Keep one."""
-        ...
-
-    def has(self, key: str) -> bool:
-        """Whether it is one."""
-        ...
-
-
-class OverHere:
-    """Kept by this process alone."""
-
-    def __init__(self) -> None:
-        self._keys: set[str] = set()
-
-    def add(self, key: str) -> None:
-        """As the protocol says."""
-        self._keys.add(key)
-
-    def has(self, key: str) -> bool:
-        """As the protocol says."""
-        return key in self._keys
 
 
 def cookie_key(cookie: str) -> str:
@@ -192,7 +167,7 @@ def _user_name(given: Sequence[str]) -> str:
     return name if name.isprintable() and "\xa0" not in name else ""
 
 
-class Wrong:
+class WrongTokens:
     """Wrong tokens: each one more from an address makes it wait longer, up to ``MOST_WAIT`` seconds."""
 
     def __init__(self) -> None:
@@ -202,6 +177,11 @@ class Wrong:
         """Seconds that an address must wait before another try."""
         tries, last = self._since.get(client, (0, 0.0))
         return max(0.0, last + min(MOST_WAIT, 0.1 * 2**tries) - time.monotonic()) if tries >= FREE_TRIES else 0.0
+
+    def check(self, client: str) -> None:
+        """Raise HTTPException where an address must wait."""
+        if wait := self.wait(client):
+            raise HTTPException(429, f"too many wrong tokens; try again in {wait:.0f} s")
 
     def count(self, client: str) -> None:
         """Another wrong one."""
@@ -235,14 +215,14 @@ def cookie_header(value: str, *, secure: bool) -> str:
 class Gate:
     """The ASGI middleware in front of everything."""
 
-    def __init__(self, app: ASGIApp, web: Web, over: Over | None = None, metrics: Metrics | None = None) -> None:
+    def __init__(self, app: ASGIApp, web: Web, logouts: Logouts | None = None, metrics: Metrics | None = None) -> None:
         self._app = app
-        self._wrong = Wrong()
+        self._wrong = WrongTokens()
         self._names = _LOOPBACK_NAMES | {name.casefold() for name in web.hosts}
         self._public = {name.casefold() for name in web.hosts}
-        self._identities = Identities(web, over or OverHere())
+        self._identities = Identities(web, logouts or logouts_in_memory())
         self._policy = content_policy(web.tiles, web.images)
-        self._metrics = metrics or Uncounted()
+        self._metrics = metrics or Metrics()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on with ``scope["state"]["visitor"]`` set."""
@@ -280,8 +260,8 @@ class Gate:
         path = getattr(route, "path", "-")  # the address itself may hold ids and questions
         method, seconds = scope["method"], time.monotonic() - began
         self._metrics.request(method, path, status, seconds)
-        said = {"method": method, "route": path, "status": status, "ms": round(1e3 * seconds)}
-        _LOG.info("%s %s %d %d ms", *said.values(), extra={"request": said})
+        fields = {"method": method, "route": path, "status": status, "ms": round(1e3 * seconds)}
+        _LOG.info("%s %s %d %d ms", *fields.values(), extra={"request": fields})
 
     def _visit(self, scope: Scope) -> tuple[Visitor | None, Response | None]:
         """Who comes, and the answer to those who may not come in."""
