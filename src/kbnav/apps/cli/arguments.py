@@ -174,14 +174,17 @@ class AskedWithout(AskedOf):
 
     def settings(self, **more: object) -> Settings:
         """The settings under these options and ``more``. Raises UsageError."""
-        from kbnav.evaluation.evaluate import leave_out
-
         chosen = {"by": self.verify, "min_confidence": self.min_confidence}
         checks = {name: value for name, value in chosen.items() if value is not None}
         limits = {"dollars": self.max_dollars, "seconds": self.max_seconds}
         budget = {name: value for name, value in limits.items() if value is not None}
         own = {name: group for name, group in (("checks", checks), ("budget", budget)) if group}
-        return leave_out(super().settings(**own | more), parts(self.without))
+        settings = super().settings(**own | more)
+        if not self.without:
+            return settings
+        from kbnav.evaluation.evaluate import leave_out
+
+        return leave_out(settings, parts(self.without))
 
 
 def parts(without: list[str] | None) -> list[str]:
