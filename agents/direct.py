@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.state import Reply, State
 from kbnav.agents.common.walking import (
     WalkEnding,
     answer_lines,
@@ -15,7 +16,6 @@ from kbnav.agents.common.walking import (
     open_walking_models,
 )
 from kbnav.agents.common.writers import write_ranking_plainly
-from kbnav.agents.machine import Reply, State
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.prompts import render
 from kbnav.settings.model import Settings

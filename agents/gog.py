@@ -17,9 +17,9 @@ from kbnav.agents.common.planned import Planned, open_match
 from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.ranking import looked_at, named_by
 from kbnav.agents.common.schema import Schema
+from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.agents.common.walking import ANSWERS, PROMPTS, WalkEnding, call_for, describer, open_walking_models
 from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
-from kbnav.agents.machine import Policy, Reply, State
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.runs.trajectory import Call, Step, Turn

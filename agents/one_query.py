@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.common.options import OneQueryOptions
+from kbnav.agents.common.state import Reply, State
 from kbnav.agents.common.walking import Wanted, asked, call_for, fixed_agent, open_walking_models
 from kbnav.agents.common.writers import write_plainly
-from kbnav.agents.machine import Reply, State
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.prompts import render
 from kbnav.settings.model import Settings

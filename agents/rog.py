@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.options import RogOptions
 from kbnav.agents.common.planned import Planned, open_planned, planned, planned_starts
+from kbnav.agents.common.state import Reply, State
 from kbnav.agents.common.walking import (
     PROMPTS,
     WalkEnding,
@@ -23,7 +24,6 @@ from kbnav.agents.common.walking import (
     room,
 )
 from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
-from kbnav.agents.machine import Reply, State
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.models.calls import BYTES_PER_TOKEN

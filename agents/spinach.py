@@ -16,8 +16,8 @@ from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.common.critic import ModelCritic
 from kbnav.agents.common.policy import ChatPolicy
+from kbnav.agents.common.state import Policy
 from kbnav.agents.common.writers import ModelWriter, write_plainly
-from kbnav.agents.machine import Policy
 from kbnav.answers.language import question_language
 from kbnav.errors import KbnavError, UsageError
 from kbnav.knowledge.base import Joint, KnowledgeBase, is_mirror

@@ -31,6 +31,7 @@ from kbnav.agents.common.demonstrations import Demonstrations, open_demonstratio
 from kbnav.agents.common.options import TogOptions
 from kbnav.agents.common.planned import PLAN, Planned, open_match
 from kbnav.agents.common.scores import bm25_scores, embedding_scores, read_scores
+from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.agents.common.walking import (
     FREE,
     PROMPTS,
@@ -49,7 +50,6 @@ from kbnav.agents.common.walking import (
     room,
 )
 from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
-from kbnav.agents.machine import Policy, Reply, State
 from kbnav.answers.relevance import relevance
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase

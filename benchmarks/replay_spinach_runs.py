@@ -23,7 +23,7 @@ from kbnav.agents.common.answering import QueryEnding, Writer
 from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.writers import write_plainly
 from kbnav.answers.tables import AnswerTable
-from kbnav.knowledge.sparql.limits import drop_probe_limit
+from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Run, Usage
 from kbnav.sessions.session import ask

@@ -17,7 +17,7 @@ from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.scoring import score_run
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
-from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.base import build_retriever
 from kbnav.settings import systems
 from kbnav.settings.model import Settings
 from tests.conftest import ROOT

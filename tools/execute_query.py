@@ -10,10 +10,8 @@ from kbnav.answers.relevance import relevance, words
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import TellModel
 from kbnav.knowledge.base import is_mirror
-from kbnav.knowledge.sparql.diagnose import diagnose_empty, says_nothing
-from kbnav.knowledge.sparql.pitfalls import lost_values
-from kbnav.knowledge.sparql.prefixes import entity_ids
-from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, vocabulary_of
+from kbnav.knowledge.sparql.diagnose import diagnose_empty, lost_values, says_nothing
+from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, vocabulary_of
 from kbnav.runs.trajectory import Call, Step
 from kbnav.tools.observation import Context, Observation
 from kbnav.tools.show import table_text

@@ -8,7 +8,6 @@ prompt. Each says where it is from and of which day.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -32,7 +31,7 @@ class Note(BaseModel):
     about: str = Field(min_length=1)
     text: str = Field(min_length=1, max_length=500)
     source: str = ""
-    """What it was learnt from, such as ``kbnav explore --kb mini``."""
+    """Where it is from, such as a person or a run."""
     made: str = ""
     """The day, as ``2026-01-31``."""
     accepted: str = ""
@@ -110,21 +109,6 @@ def read_notes(paths: Iterable[Path]) -> Notes:
         if told:
             raise UsageError(f"notes: {path}: it has {', '.join(told)}; there are [[note]] and [[example]]")
     return Notes(tuple(notes), tuple(examples))
-
-
-def write_notes(found: Notes, path: Path) -> None:
-    """As TOML, one table a note or example. Raises UsageError where it cannot be written."""
-    parts = [_table("note", one) for one in found.notes] + [_table("example", one) for one in found.examples]
-    try:
-        path.write_text("\n".join(parts), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
-
-
-def _table(kind: str, one: BaseModel) -> str:
-    # A JSON string is a TOML string too, but for DEL, which no text of ours has.
-    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in one.model_dump().items() if value]
-    return "\n".join([f"[[{kind}]]", *lines, ""])
 
 
 def _place(about: str, text: str) -> int:

@@ -10,8 +10,7 @@ from functools import cache
 
 from kbnav.answers.tables import ENTITY_IRI, AnswerTable, Cell, Ranking
 from kbnav.knowledge.base import Entity, Entry, Example, Neighborhood, SearchResult, Statement, Value
-from kbnav.knowledge.sparql.prefixes import shortened
-from kbnav.knowledge.sparql.vocabulary import wikibase_prefixes
+from kbnav.knowledge.sparql.vocabulary import shortened, wikibase_prefixes
 from kbnav.tools.observation import Shown
 
 _COLUMNS = 20

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.demonstrations import Demonstrations
 from kbnav.agents.common.objecting import Critic
-from kbnav.agents.machine import Ending, Machine, Policy, RunContext, State
-from kbnav.knowledge.base import KnowledgeBase, is_mirror
+from kbnav.agents.common.state import Ending, Policy, State
+from kbnav.agents.machine import Machine, RunContext
+from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.service.metering import Meter, metered
 from kbnav.models.prices import price_of
 from kbnav.prompts import prompt_hashes
-from kbnav.settings.model import OFFLINE, Settings
+from kbnav.settings.model import Settings
 from kbnav.tools.notes import Notes
 from kbnav.tools.observation import Context, Pruner, Shown
 from kbnav.tools.prune import prune_by_ranking
@@ -68,7 +69,7 @@ class Agent:
 
     @property
     def machine(self) -> Machine:
-        """The agent's nodes and rules, to be run as a graph or by themselves."""
+        """The agent's nodes and rules."""
         settings = self.settings
         price = price_of(settings, self.model)
         return Machine(self.policy, self.toolbox, self.ending, settings.budget, settings.checks, self.critic, price)
@@ -82,11 +83,12 @@ class Agent:
         return RunContext(
             Context(kb, question, language, self.prune, self.shown, meter=meter, given=given, notes=self.notes),
             until=until,
-            at_hand=self.model == OFFLINE and is_mirror(self.kb.state()),
         )
 
-    def graph(self, checkpointer: BaseCheckpointSaver[Any]) -> CompiledStateGraph[State, RunContext, State, State]:
-        """The machine as a graph whose states are kept; made once, because that takes as long as an easy question."""
+    def graph(
+        self, checkpointer: BaseCheckpointSaver[Any] | None = None
+    ) -> CompiledStateGraph[State, RunContext, State, State]:
+        """The machine as a graph; made once, because that takes as long as an easy question."""
         if checkpointer not in self._graphs:
             self._graphs[checkpointer] = self.machine.graph(checkpointer)
         return self._graphs[checkpointer]  # type: ignore[no-any-return]

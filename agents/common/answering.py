@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from kbnav.agents.common.state import LIMITS
+from kbnav.agents.common.state import LIMITS, State
 from kbnav.agents.common.writers import plain_answer
-from kbnav.agents.machine import State
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import StopRun, TellModel
 from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import Joint, KnowledgeBase, Shaped, asked_by
-from kbnav.knowledge.sparql.limits import drop_probe_limit
-from kbnav.knowledge.sparql.prefixes import entity_ids
+from kbnav.knowledge.sparql.rewriting import drop_probe_limit
+from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.runs.trajectory import Call, Outcome, Status, Step, Turn, Usage
 from kbnav.tools.observation import Context
 from kbnav.tools.toolbox import QUERY

@@ -9,7 +9,7 @@ from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.common.doubting import doubts_of
 from kbnav.agents.common.objecting import objection, said_against
 from kbnav.agents.common.state import State
-from kbnav.knowledge.sparql.present import comment_labels
+from kbnav.knowledge.sparql.presentation import comment_labels
 from kbnav.prompts import render
 from kbnav.runs.trajectory import Outcome, Usage
 from kbnav.runs.warnings import Doubt

@@ -8,8 +8,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.agents.common.walking import call_for
-from kbnav.agents.machine import Policy, Reply, State
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant, unmatched_names
 from kbnav.knowledge.skb.names import normalise

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kbnav.agents.common.answering import Writer
-from kbnav.agents.common.state import LIMITS
+from kbnav.agents.common.state import LIMITS, State
 from kbnav.agents.common.writers import plain_ranking
-from kbnav.agents.machine import State
 from kbnav.answers.tables import Absence, Ranked, Ranking
 from kbnav.knowledge.base import Entity
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion

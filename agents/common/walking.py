@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.ranking import BEST_EFFORT, Describe, RankingEnding, best_supported, named_by
-from kbnav.agents.machine import Ending, Policy, Reply, State
-from kbnav.agents.machine import room as room_left
+from kbnav.agents.common.state import Ending, Policy, Reply, State
+from kbnav.agents.common.state import room as room_left
 from kbnav.answers.tables import AnswerTable, Basis, Ranked, Ranking, Term
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Entity, KnowledgeBase

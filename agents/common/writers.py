@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.beam import facts_for
-from kbnav.agents.machine import State
+from kbnav.agents.common.state import State
 from kbnav.answers.tables import AnswerTable, Cell, Ranking
-from kbnav.knowledge.sparql.present import comment_labels
+from kbnav.knowledge.sparql.presentation import comment_labels
 from kbnav.models.streaming import asking_for
 from kbnav.prompts import render
 from kbnav.runs.trajectory import Outcome, Usage

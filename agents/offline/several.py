@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kbnav.agents.machine import Policy, Reply, State
+from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.runs.trajectory import Call, Step
 from kbnav.tools.observation import Context
 from kbnav.tools.several import alone, within

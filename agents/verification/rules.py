@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from kbnav.agents.verification.wanted import Wanted, read_wanted
 from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.errors import QuerySyntaxError
-from kbnav.knowledge.sparql.limits import asked_limit, outer_limit
-from kbnav.knowledge.sparql.prefixes import entity_ids
-from kbnav.knowledge.sparql.reading import parse_query
-from kbnav.knowledge.sparql.syntax import Path, Pattern, Query, Triples, Values, groups_of
+from kbnav.knowledge.sparql.rewriting import asked_limit, outer_limit
+from kbnav.knowledge.sparql.syntax import Path, Pattern, Query, Triples, Values, groups_of, parse_query
 from kbnav.knowledge.sparql.tokens import Token, tokenize
+from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.runs.warnings import Doubt, Kind
 
 _DATED = re.compile(r"\d{4}")

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from kbnav.errors import KbnavError
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.sparql.reading import parse_query
-from kbnav.knowledge.sparql.syntax import Filter, Path, Pattern, Query, Triples
+from kbnav.knowledge.sparql.syntax import Filter, Path, Pattern, Query, Triples, parse_query
 from kbnav.knowledge.sparql.tokens import tokenize
 from kbnav.knowledge.sparql.vocabulary import Vocabulary, vocabulary_of
 from kbnav.knowledge.sparql.words.languages import phrases_of

@@ -29,7 +29,7 @@ from kbnav.apps.web.desk import DATABASE, open_desk
 from kbnav.apps.web.store import Store
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.programs.candidates import FirstStage
+from kbnav.programs.first_stage import FirstStage
 from kbnav.settings.model import Price, Settings
 from kbnav.settings.systems import find
 from tests.apps.web.parts import Explorer, served_process, until, web_settings

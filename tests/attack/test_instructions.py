@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from kbnav.agents.machine import start
+from kbnav.agents.common.state import start
 from kbnav.models.scripted import says
 from kbnav.prompts import FOLDER, render
 from kbnav.runs.trajectory import Call, Step

@@ -15,8 +15,8 @@ from kbnav.knowledge.skb.export import export_rdf
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
 from kbnav.knowledge.sparql.rewriting import prepare
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 from kbnav.settings.model import Settings, SparqlSource
 from tests.engines.engines import oxigraph, virtuoso
 

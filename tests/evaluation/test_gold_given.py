@@ -15,7 +15,8 @@ from kbnav.agents.tog import tog_with
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.cli import main
 from kbnav.errors import UsageError
-from kbnav.evaluation.evaluate import Plan, evaluate, find_dataset, given_of_gold, score_folder
+from kbnav.evaluation.evaluate import Plan, evaluate, find_dataset, score_folder
+from kbnav.evaluation.gold import given_of_gold
 from kbnav.evaluation.records import GoldAnswer, SavedRun, read_saved_run
 from kbnav.evaluation.report import load_report, markdown_report, summary_csv
 from kbnav.evaluation.rescoring import by_labels, normalised

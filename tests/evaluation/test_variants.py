@@ -13,7 +13,7 @@ from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import Question
 from kbnav.evaluation.variants import Graph, Opaque, changed, empty, silenced, swapped, write
 from kbnav.knowledge.serving.rdf import RdfServer
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 from tests.apps.parts import Cli
 
 NAMES = ["Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gert", "Hana", "Ivo", "Jule", "Kim", "Lea"]

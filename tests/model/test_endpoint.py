@@ -13,7 +13,7 @@ import pytest
 
 from kbnav.agents.common.choice import build_agent
 from kbnav.agents.common.policy import ChatPolicy, parse_calls
-from kbnav.agents.machine import start
+from kbnav.agents.common.state import start
 from kbnav.errors import PromptTooLong, ServiceError, Stopped
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.cancellation import Brake

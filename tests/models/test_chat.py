@@ -12,7 +12,7 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 
 from kbnav.agents.common.policy import ChatPolicy
-from kbnav.agents.machine import start
+from kbnav.agents.common.state import start
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
 from kbnav.models.cancellation import Brake
 from kbnav.models.chat import ask, open_chat_model

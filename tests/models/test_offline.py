@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.machine import start
+from kbnav.agents.common.state import start
 from kbnav.agents.offline.wikidata.evidence import Evidence, read_entry, read_neighbors, read_search
 from kbnav.agents.offline.wikidata.policy import OfflinePolicy
 from kbnav.agents.offline.wikidata.question import read_question

@@ -12,7 +12,7 @@ from benchmarks.skb_metapaths import TEMPLATES, Edges, questions
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbnav.agents.machine import start
+from kbnav.agents.common.state import start
 from kbnav.agents.skb import skb_offline
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource

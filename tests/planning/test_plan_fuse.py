@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnav.encoders.trained_card import MODEL, Card, digests, kept
+from kbnav.encoders.trained import MODEL, Card, digests, kept
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
@@ -28,8 +28,7 @@ from kbnav.planning.fuse.weighing import Candidates, Weights, fit
 from kbnav.planning.plan_fuse import PlanFuse, PlanFuseOptions
 from kbnav.planning.schema import PathSchema
 from kbnav.planning.training import Asked, made_from
-from kbnav.retrieval.base import refuse_seen
-from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.base import build_retriever, refuse_seen
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 from tests.apps.parts import Cli

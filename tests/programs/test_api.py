@@ -15,8 +15,7 @@ from kbnav.models.calls import ModelCalls, Replies
 from kbnav.models.scripted import ScriptedModel
 from kbnav.programs.api import Api, ApiLimits, OutOfCalls
 from kbnav.programs.api.bounded import MOST_ITEMS
-from kbnav.programs.api.functions import MOST_PHRASE
-from kbnav.programs.api.language import OverLimit
+from kbnav.programs.api.functions import MOST_PHRASE, OverLimit
 from kbnav.programs.api.source import MOST_TEXT
 from kbnav.programs.program import Program
 

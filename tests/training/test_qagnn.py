@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from kbnav.encoders.trained_card import read_card
+from kbnav.encoders.trained import read_card
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
@@ -23,15 +23,14 @@ from kbnav.planning.fuse.reading import open_reader
 from kbnav.planning.fuse.saved import save
 from kbnav.planning.fuse.training import train as train_fuse
 from kbnav.planning.training import Asked
-from kbnav.retrieval.build import build_retriever
-from kbnav.retrieval.cross_candidates import Found
-from kbnav.retrieval.qagnn import tensors
+from kbnav.retrieval.base import build_retriever
+from kbnav.retrieval.cross import Found
+from kbnav.retrieval.qagnn import Builder, tensors, together
 from kbnav.retrieval.qagnn_model import Network, Sizes
-from kbnav.retrieval.subgraph import Builder, together
 from kbnav.settings.model import Settings
-from kbnav.training.course import Schedule
 from kbnav.training.data import Split, examples, split
 from kbnav.training.qagnn import QAGNNOptions, train_qagnn
+from kbnav.training.task import Schedule
 from tests.trained.halls import DOORS, halls, names
 from tests.training.parts import goes_on_after_a_kill, refuses_seen, task
 

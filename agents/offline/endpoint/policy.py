@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kbnav.agents.machine import Reply, State
+from kbnav.agents.common.state import Reply, State
 from kbnav.agents.offline.endpoint.coverage import QUANTITIES, Joined
 from kbnav.agents.offline.endpoint.joining import Link, best, links, measure_probe, measured, member, pattern, probe
 from kbnav.agents.offline.endpoint.reading import Anchor, Reading, Seen, read, words_apart

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kbnav.agents.common.planned import planned
+from kbnav.agents.common.state import Reply, State
 from kbnav.agents.common.walking import call_for, room
-from kbnav.agents.machine import Reply, State
 from kbnav.agents.rog import FOLLOW, TEXT_SEARCH, followed, retrieval
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.kb import SkbKB

@@ -10,7 +10,7 @@ from itertools import combinations, product
 from typing import Any
 
 from kbnav.agents.common.losses import settled
-from kbnav.agents.machine import Reply, State
+from kbnav.agents.common.state import Reply, State
 from kbnav.agents.offline.skb.coverage import lost_words, names_nowhere, smaller, understood
 from kbnav.agents.offline.skb.ways import way_to
 from kbnav.answers.lexicon import why_unread

@@ -9,9 +9,9 @@ from kbnav.agents.offline.wikidata.hypotheses import Reading
 from kbnav.answers.language import fold
 from kbnav.answers.lexicon import lexicon, reads
 from kbnav.answers.relevance import relevance, words
-from kbnav.knowledge.sparql.prefixes import entity_ids
+from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.knowledge.sparql.words.conditions import Line
-from kbnav.knowledge.sparql.words.query import query_in_words
+from kbnav.knowledge.sparql.words.query import verbalize
 
 MOST_UNUSED = 2
 """Words that say something and are left out, of a question that is answered all the same; one less where a link that
@@ -101,7 +101,7 @@ def unnamed(reading: Reading, query: str) -> list[str]:
 
 def read_as(reading: Reading, query: str, language: str, labels: Mapping[str, str]) -> str:
     """How a query reads the question: its conditions in words, on one line; ``labels`` are those not seen."""
-    told = query_in_words(query, {**labels, **_names(reading)}, language, reading.words)
+    told = verbalize(query, {**labels, **_names(reading)}, language, reading.words)
     head, *more = told.lines
     return "; ".join(_on_one_line(line) for line in (*head.inner, *more))
 

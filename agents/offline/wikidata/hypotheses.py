@@ -20,13 +20,13 @@ from kbnav.agents.offline.wikidata.linking import (
 from kbnav.agents.offline.wikidata.question import Phrase, Question
 from kbnav.answers.language import fold
 from kbnav.answers.relevance import fit
-from kbnav.knowledge.sparql.prefixes import text_literal
 from kbnav.knowledge.sparql.vocabulary import (
     INSTANCE_OF,
     OCCUPATION,
     SUBCLASS_OF,
     WIKIDATA_VOCABULARY,
     Vocabulary,
+    text_literal,
 )
 from kbnav.runs.trajectory import Turn
 

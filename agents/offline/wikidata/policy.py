@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from kbnav.agents.common.losses import settled
-from kbnav.agents.machine import Reply, State
+from kbnav.agents.common.state import Reply, State
 from kbnav.agents.offline.wikidata.coverage import leaves_too_much, read_as, simpler, unnamed, unused
 from kbnav.agents.offline.wikidata.evidence import Evidence
 from kbnav.agents.offline.wikidata.hypotheses import SURE, Focus, Hypothesis, Reading

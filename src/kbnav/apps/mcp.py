@@ -22,12 +22,12 @@ from kbnav.errors import BadArguments, KbnavError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.cancellation import Brake
 from kbnav.retrieval.attempt import attempt
-from kbnav.retrieval.base import Retriever
-from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.base import Retriever, build_retriever
 from kbnav.runs.trajectory import Run, save_run, versions
 from kbnav.sessions.evidence import run_evidence
 from kbnav.sessions.session import ask, use
 from kbnav.settings.model import Settings, Web
+from kbnav.settings.plugins import needs
 from kbnav.settings.systems import SystemEntry, systems
 
 if TYPE_CHECKING:
@@ -149,8 +149,9 @@ def build_server(desk: Desk, hide: Secrets) -> Server[Any]:
 
     Nothing that ``hide`` knows is in what it says.
     """
-    from mcp.server.lowlevel import Server
-    from mcp_types import ListToolsResult
+    with needs("mcp", "kbnav mcp"):
+        from mcp.server.lowlevel import Server
+        from mcp_types import ListToolsResult
 
     agent = desk.agent
 

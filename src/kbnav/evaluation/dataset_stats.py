@@ -21,9 +21,6 @@ from typing import NamedTuple
 from kbnav.errors import QuerySyntaxError, UsageError
 from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.evaluation.markdown import table
-from kbnav.knowledge.sparql.labels import LABEL_SERVICE
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES, declared_prefixes, entity_tokens, expand
-from kbnav.knowledge.sparql.reading import parse_query
 from kbnav.knowledge.sparql.syntax import (
     Bind,
     Element,
@@ -38,9 +35,11 @@ from kbnav.knowledge.sparql.syntax import (
     Triples,
     Values,
     is_variable,
+    parse_query,
 )
 from kbnav.knowledge.sparql.syntax import Path as PropertyPath
 from kbnav.knowledge.sparql.tokens import Token, tokenize
+from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, STANDARD_PREFIXES, declared_prefixes, entity_tokens, expand
 from kbnav.runs.journal import write_whole
 
 _BLANKS = {"variable": "?", "number": "0", "string": '""', "blank": "_:", "subquery": "%"}

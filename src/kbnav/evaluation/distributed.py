@@ -1,15 +1,10 @@
-"""A run that is in PostgreSQL as well as in its folder, so that another machine can go on with it.
-
-The database has the lines of the run's journals, and ``run.json``, under the folder's path as it was given. Whoever
-runs or goes on with it holds a lock there. A line is in the database before it is in the file; when the run is taken up
-again, the one that has less gets what the other has.
-"""
+"""Beyond one machine: a run's journal in PostgreSQL, and its questions asked by the workers of a Ray cluster."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -17,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kbnav.errors import DataError, UsageError
-from kbnav.evaluation.evaluate import Build
 from kbnav.evaluation.records import GOLD, INFO, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
-from kbnav.evaluation.runner import System, build_system
+from kbnav.evaluation.runner import Build, StepListener, System, build_system
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.ray_cluster import connected, share_of
@@ -41,21 +35,23 @@ from kbnav.settings.model import Settings
 if TYPE_CHECKING:
     from psycopg import Connection
 
-
-_JOURNALS = (GOLD, QUESTIONS)
 _KINDS: Mapping[str, Any] = {INFO: RunInfo, GOLD: GoldInfo | GoldAnswer, QUESTIONS: QuestionRecord}
 _AT_ONCE = 16
-"""Lines that are read at once."""
+"""Lines that are read from the database at once."""
 _TABLE = """CREATE TABLE IF NOT EXISTS eval_journal (
     run text, file text, number bigint, line bytea NOT NULL, PRIMARY KEY (run, file, number))"""
+_SELECT = """SELECT number, octet_length(line), CASE WHEN octet_length(line) <= ? THEN line END FROM eval_journal
+    WHERE run = ? AND file = ? AND number >= ? ORDER BY number LIMIT ?"""
 
 
 @contextmanager
 def shared_run(url: str, folder: Path) -> Iterator[OpenJournal]:
-    """Take up the run of a folder from a database, and keep there what is appended to its journals.
+    """Take up the run of a folder from a database, and write there what is appended to its journals.
 
-    Without a URL the run is in its folder alone. Raises UsageError where another process has the run, or where folder
-    and database have different ones.
+    The database has the lines of the journals and ``run.json`` under the folder's path as it was given. A line is in
+    the database before it is in the file; the one that has less gets what the other has. Without a URL the run is in
+    its folder alone. Raises UsageError where another process has the run, or where folder and database have different
+    ones.
     """
     if not url:
         yield open_journal
@@ -67,15 +63,17 @@ def shared_run(url: str, folder: Path) -> Iterator[OpenJournal]:
             with alone(pool), pool.connection() as connection:
                 execute(connection, _TABLE)
             with pool.connection() as connection:
-                shared = _Shared(connection, folder)
+                shared = _SharedRun(connection, folder)
                 shared.take_up()
                 yield shared.open
         except Error as error:
-            said = f"the database of journal failed: {type(error).__name__}"
-            raise UsageError(f"{said}; what was answered is kept, and the same command goes on") from error
+            raise UsageError(
+                f"the database of journal failed: {type(error).__name__}; what was answered is kept, and the same "
+                "command goes on"
+            ) from error
 
 
-class _Shared:
+class _SharedRun:
     """The run, over the connection that holds its lock: with the lock, the right to write is lost."""
 
     def __init__(self, connection: Connection[Any], folder: Path) -> None:
@@ -87,86 +85,82 @@ class _Shared:
         """Make the folder what it was where the run was left."""
         known, path = list(self._lines(INFO)), self._folder / INFO
         if known and not path.exists():
-            self._sound(INFO, 0, known[0])
+            self._check(INFO, 0, known[0])
             write_whole(path, known[0].decode())
-        self._same_run(known)
-        for name in _JOURNALS:
+        self._check_same_run(known)
+        for name in (GOLD, QUESTIONS):
             if (self._folder / name).exists() or any(self._lines(name)):
                 with open_journal(self._folder / name) as journal:
                     self._level(journal, name)
 
     @contextmanager
     def open(self, path: Path) -> Iterator[Appending]:
-        """See ``open_journal``."""
+        """As ``open_journal``, for a journal in both places."""
         if path.name == QUESTIONS:  # the run has begun: its questions and gold answers are settled
-            self._begin()
+            known = list(self._lines(INFO))
+            self._check_same_run(known)
+            with self._connection.transaction(), open_journal(self._folder / GOLD) as gold:
+                self._level(gold, GOLD)
+                if not known:
+                    self.insert(INFO, 0, (self._folder / INFO).read_bytes())
         with open_journal(path) as journal:
-            yield _Both(self, journal, path.name, self._level(journal, path.name))
+            yield _SharedJournal(self, journal, path.name, self._level(journal, path.name))
 
-    def _begin(self) -> None:
-        known = list(self._lines(INFO))
-        self._same_run(known)
-        with self._connection.transaction(), open_journal(self._folder / GOLD) as gold:
-            self._level(gold, GOLD)
-            if not known:
-                self.keep(INFO, 0, (self._folder / INFO).read_bytes())
-
-    def _same_run(self, known: Sequence[bytes]) -> None:
-        path = self._folder / INFO
-        if known and path.exists() and path.read_bytes() != known[0]:
-            raise self._differs(INFO)
+    def insert(self, name: str, number: int, line: bytes) -> None:
+        """Raises ``psycopg.Error``, also where another process, to which the lock went, has written that line."""
+        execute(self._connection, "INSERT INTO eval_journal VALUES (?, ?, ?, ?)", [self._run, name, number, line])
 
     def _level(self, journal: Journal, name: str) -> int:
         """Give each what only the other has; returns how many lines there are."""
         count = 0
         for line, kept in zip_longest(whole_lines(self._folder / name), self._lines(name)):
             if line is None:
-                self._sound(name, count, kept)
+                self._check(name, count, kept)
                 journal.append_line(kept)
             elif kept is None:
-                self.keep(name, count, line)
+                self.insert(name, count, line)
             elif line != kept:
                 raise self._differs(name)
             count += 1
         return count
 
-    def _sound(self, name: str, number: int, line: bytes) -> None:
+    def _check_same_run(self, known: list[bytes]) -> None:
+        path = self._folder / INFO
+        if known and path.exists() and path.read_bytes() != known[0]:
+            raise self._differs(INFO)
+
+    def _check(self, name: str, number: int, line: bytes) -> None:
         """Raise DataError where a line of the database is none that a run has written."""
-        where = f"{self._run} in the database of journal: {name}: record {number + 1}"
-        read_record(line, _KINDS[name], where)
+        read_record(line, _KINDS[name], self._where(name, number))
         if name != INFO and line.find(b"\n") != len(line) - 1:
-            raise DataError(f"{where}: it is not one line")
+            raise DataError(f"{self._where(name, number)}: it is not one line")
+
+    def _where(self, name: str, number: int) -> str:
+        return f"{self._run} in the database of journal: {name}: record {number + 1}"
 
     def _differs(self, name: str) -> UsageError:
-        said = f"{self._folder / name} is not that of the run of this name in the database of journal"
-        return UsageError(f"{said}; choose another folder")
+        path = self._folder / name
+        return UsageError(
+            f"{path} is not that of the run of this name in the database of journal; choose another folder"
+        )
 
     def _lines(self, name: str) -> Iterator[bytes]:
-        """The lines from the first on, a few at a time. Raises DataError where one is missing, or fills any memory."""
-        asked = (
-            "SELECT number, octet_length(line), CASE WHEN octet_length(line) <= ? THEN line END FROM eval_journal "
-            "WHERE run = ? AND file = ? AND number >= ? ORDER BY number LIMIT ?"
-        )
+        """The lines in order, a few at a time. Raises DataError where one is missing, or would fill the memory."""
         count = 0
-        while rows := execute(self._connection, asked, [LARGEST, self._run, name, count, _AT_ONCE]):
+        while rows := execute(self._connection, _SELECT, [LARGEST, self._run, name, count, _AT_ONCE]):
             for number, size, line in rows:
                 if number != count or line is None:
                     what = f"it has {size} bytes" if number == count else "it is missing"
-                    where = f"{self._run} in the database of journal: {name}: record {count + 1}"
-                    raise DataError(f"{where}: {what}")
+                    raise DataError(f"{self._where(name, count)}: {what}")
                 yield bytes(line)
                 count += 1
 
-    def keep(self, name: str, number: int, line: bytes) -> None:
-        """Raises ``psycopg.Error``, also where somebody else, to whom the lock went, has written that line."""
-        execute(self._connection, "INSERT INTO eval_journal VALUES (?, ?, ?, ?)", [self._run, name, number, line])
-
 
 @dataclass
-class _Both:
+class _SharedJournal:
     """A journal in its file and in the database."""
 
-    shared: _Shared
+    run: _SharedRun
     journal: Journal
     name: str
     lines: int
@@ -174,33 +168,30 @@ class _Both:
     def append(self, value: Any) -> None:
         """See ``Appending``."""
         line = json_line(value)
-        self.shared.keep(self.name, self.lines, line)
+        self.run.insert(self.name, self.lines, line)
         self.lines += 1
         self.journal.append_line(line)
 
 
 class Worker:
-    """One process of the cluster."""
+    """One process of the cluster, with the knowledge base and the system open for itself."""
 
     def __init__(self, name: str, settings: Settings, left_out: list[tuple[str, str]]) -> None:
         """``left_out`` are the questions that must not be among the examples in prompts."""
         self._open = ExitStack()
-        kb = self._open.enter_context(open_kb(settings))
-        self._system = build_system(name, kb, settings)
+        self._system = build_system(name, self._open.enter_context(open_kb(settings)), settings)
         self._system.leave_out(left_out)
 
-    def ask(self, question: str, given: Mapping[str, str] | None) -> Attempt | Exception:
+    def ask(self, question: str, given: Mapping[str, str]) -> Attempt | Exception:
         """An answer, or what asking for it raised, which Ray would wrap."""
         try:
-            if given is None or self._system.ask_given is None:
-                return self._system.ask(question)
-            return self._system.ask_given(question, given)
+            return self._system.ask(question, given, lambda call, step: None)  # noqa: ARG005
         except Exception as error:  # noqa: BLE001 - raised again where the answer is waited for
             return error
 
 
-class Workers:
-    """Workers, each of which has a share of the questions under way; threads share it.
+class _Workers:
+    """Workers that share the questions under way; threads share it.
 
     They are started when the first question is asked. One that is killed is started again, and its questions are asked
     once more, each once.
@@ -208,8 +199,12 @@ class Workers:
 
     def __init__(self, ray: Any, count: int, share: float, at_once: int, name: str, settings: Settings) -> None:
         """``count`` workers, each with a ``share`` of a processor and at ``at_once`` questions at most."""
-        self._ray, self._count, self._share, self._at_once, self._name = ray, count, share, at_once, name
-        self._settings = _anywhere(settings)
+        kind = ray.remote(num_cpus=share, max_restarts=-1, max_task_retries=1)(Worker)
+        self._ray, self._count, self._kind = ray, count, kind.options(max_concurrency=at_once)
+        # With whole paths: a worker is not started where this process was.
+        kb = str(Path(settings.kb).resolve()) if os.path.exists(settings.kb) else settings.kb  # noqa: PTH110 - or a URL
+        paths = {"kb": kb, "home": settings.home.resolve(), "data": settings.data.resolve()}
+        self._name, self._settings = name, settings.model_copy(update=paths)
         self._left_out: list[tuple[str, str]] = []
         self._lock = threading.Lock()
         self._under_way: dict[Any, int] = {}
@@ -218,29 +213,22 @@ class Workers:
         """Have questions left out of the examples in prompts."""
         self._left_out.extend(questions)
 
-    def ask(self, question: str, given: Mapping[str, str] | None = None) -> Attempt:
+    def ask(self, question: str, given: Mapping[str, str], on_step: StepListener) -> Attempt:  # noqa: ARG002
         """The answer of the worker with least to do. Raises as the system, and RayError where a worker died twice."""
-        worker = self._least_busy()
+        with self._lock:
+            if not self._under_way:
+                started = (self._kind.remote(self._name, self._settings, self._left_out) for _ in range(self._count))
+                self._under_way = dict.fromkeys(started, 0)
+            worker = min(self._under_way, key=lambda one: self._under_way[one])
+            self._under_way[worker] += 1
         try:
-            answer = self._ray.get(worker.ask.remote(question, given))
+            answer: Attempt | Exception = self._ray.get(worker.ask.remote(question, given))
         finally:
             with self._lock:
                 self._under_way[worker] -= 1
         if isinstance(answer, Exception):
             raise answer
-        attempt: Attempt = answer
-        return attempt
-
-    def _least_busy(self) -> Any:
-        with self._lock:
-            if not self._under_way:
-                kind = self._ray.remote(num_cpus=self._share, max_restarts=-1, max_task_retries=1)(Worker)
-                kind = kind.options(max_concurrency=self._at_once)
-                told = (self._name, self._settings, self._left_out)
-                self._under_way = {kind.remote(*told): 0 for _ in range(self._count)}
-            worker = min(self._under_way, key=lambda one: self._under_way[one])
-            self._under_way[worker] += 1
-            return worker
+        return answer
 
     def close(self) -> None:
         """End the workers."""
@@ -253,7 +241,8 @@ def on_ray(jobs: int, workers: int | None = None) -> Iterator[Build]:
     """What builds systems whose questions a cluster answers: that of ``RAY_ADDRESS``, or one on this machine.
 
     Of ``jobs`` questions at once, each of ``workers`` has an equal share; as many as the cluster has processors unless
-    that is given. Raises as ``connected``.
+    that is given. The journal and the limits of cost and time stay with this process; what the workers ask of live
+    services is limited together where the setting ``shared`` is set. Raises as ``connected``.
     """
     with ExitStack() as stack:
         ray = stack.enter_context(connected("--on ray"))
@@ -261,7 +250,7 @@ def on_ray(jobs: int, workers: int | None = None) -> Iterator[Build]:
 
         def build(name: str, kb: KnowledgeBase, settings: Settings) -> System:
             here = build_system(name, kb, settings)
-            there = Workers(ray, count, share, -(-jobs // count), name, settings)
+            there = _Workers(ray, count, share, -(-jobs // count), name, settings)
             stack.callback(there.close)
 
             def leave_out(questions: Iterable[tuple[str, str]]) -> None:
@@ -269,18 +258,6 @@ def on_ray(jobs: int, workers: int | None = None) -> Iterator[Build]:
                 here.leave_out(named)
                 there.leave_out(named)
 
-            return replace(
-                here,
-                ask=there.ask,
-                ask_given=there.ask if here.ask_given else None,
-                watched=None,
-                leave_out=leave_out,
-            )
+            return replace(here, ask=there.ask, leave_out=leave_out)
 
         yield build
-
-
-def _anywhere(settings: Settings) -> Settings:
-    """The settings with whole paths: a worker is not started where this process was."""
-    kb = str(Path(settings.kb).resolve()) if os.path.exists(settings.kb) else settings.kb  # noqa: PTH110 - it may be a URL
-    return settings.model_copy(update={"kb": kb, "home": settings.home.resolve(), "data": settings.data.resolve()})

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kbnav.errors import FATAL, DataError, StopRun, TellModel, UsageError
+from kbnav.errors import FATAL, DataError, QuerySyntaxError, StopRun, TellModel, UsageError
 from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.evaluation.records import GoldAnswer, GoldInfo, read_gold
 from kbnav.evaluation.runner import Patience, kb_state, side_by_side
 from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.runs.journal import OpenJournal, open_journal
+from kbnav.settings.options import GIVEN, FromGold
 from kbnav.settings.systems import KBKind, kb_kind
 
 Listener = Callable[[int, int], None]
-"""Hears how many gold answers there are, and of how many."""
+"""Gets how many gold answers there are, and of how many."""
+TOPICS = 20
+"""Entities that are drawn from a gold answer at most, as in the paper."""
 
 
 def collect_gold(
@@ -64,7 +69,7 @@ def collect_gold(
             journal.append(answer)
             if listener:
                 listener(done_before + number, len(questions))
-            patience.heed(answer.error if down else "")
+            patience.count(answer.error if down else "")
     return {question.id: known[question.id] for question in questions if question.id in known}
 
 
@@ -174,3 +179,35 @@ def _ask(question: Question, kb: KnowledgeBase, language: str) -> tuple[GoldAnsw
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def given_of_gold(
+    what: FromGold, answers: Sequence[GoldAnswer], kb: KnowledgeBase, seed: int = 0
+) -> Mapping[str, Mapping[str, str]]:
+    """What a baseline is given of gold answers, where its options say so (SPINACH, section 5.3).
+
+    By question, entities of its gold query, or some of its gold answer drawn with ``seed``: English labels by id, empty
+    where there is none. A question whose gold has no entity, such as one for a number, gets none.
+
+    Raises UsageError where no question has any: there is nothing to measure then.
+    """
+    found = {one.id: _query_entities(one) if what == "entities" else _drawn_entities(one, seed) for one in answers}
+    ids = list(dict.fromkeys(each for own in found.values() for each in own))
+    if not ids:
+        raise UsageError(f"no question has {GIVEN[what]} to give")
+    labels = kb.labels(ids, language="en")
+    return {name: {each: labels.get(each, "") for each in own} for name, own in found.items()}
+
+
+def _query_entities(answer: GoldAnswer) -> list[str]:
+    """What a named entity disambiguation would find: items and lexemes; the properties stay to be found."""
+    try:
+        return [one for one in entity_ids(answer.query) if not one.startswith("P")]
+    except QuerySyntaxError:
+        return []
+
+
+def _drawn_entities(answer: GoldAnswer, seed: int) -> list[str]:
+    cells = (cell for row in (answer.table.rows if answer.table else ()) for cell in row)
+    ids = list(dict.fromkeys([*answer.nodes, *(cell.entity_id for cell in cells if cell and cell.entity_id)]))
+    return random.Random(f"{seed} {answer.id}").sample(ids, min(TOPICS, len(ids)))

@@ -180,7 +180,7 @@ def import_table(
         work = side_by_side(questions, outcome_of, jobs=jobs, stopped=lambda: False)
         for question, future in work:
             outcome, down = future.result()
-            patience.heed(outcome.note if down else "")
+            patience.count(outcome.note if down else "")
             error = "QueryFailed" if outcome.status == "failed" else ""
             failed += bool(error)
             run = Run("", question.text(language), system, "", language, (), (), outcome)

@@ -11,9 +11,9 @@ from typing import Any
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.common.ranking import RankingEnding
+from kbnav.agents.common.state import Ending, Reply, State, room
 from kbnav.agents.common.walking import LABEL, WalkEnding
 from kbnav.agents.gog import GENERATE, TRIED, GogEnding
-from kbnav.agents.machine import Ending, Reply, State, room
 from kbnav.agents.pasemiqa import rounds_budget
 from kbnav.agents.spinach import paper_budget
 from kbnav.answers.tables import AnswerTable

@@ -22,7 +22,7 @@ from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.serving.rdf import RdfServer, is_rdf
 from kbnav.knowledge.skb.kb import as_skb
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.common import RetrievalOptions, candidate_ranges
+from kbnav.retrieval.base import RetrievalOptions, candidate_ranges
 from kbnav.runs.journal import write_whole
 from kbnav.settings.model import Settings
 
@@ -213,7 +213,7 @@ def _asked(query: str, base: KnowledgeBase, patience: Patience) -> AnswerTable |
     except FATAL:
         raise
     except StopRun as error:
-        patience.heed(str(error))
+        patience.count(str(error))
         return None
-    patience.heed("")
+    patience.count("")
     return table

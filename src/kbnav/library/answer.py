@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kbnav.answers.tables import Absence
 from kbnav.knowledge.evidence import Provenance
-from kbnav.knowledge.sparql.present import page_for, query_link
-from kbnav.knowledge.sparql.words.query import answer_in_words
+from kbnav.knowledge.sparql.presentation import page_for, query_link
+from kbnav.knowledge.sparql.words.query import verbalize_answer
 from kbnav.runs.trajectory import Run, Status, Step, Turn
 from kbnav.runs.warnings import Confidence, Doubt
 from kbnav.sessions.citation import citation
@@ -84,7 +84,7 @@ class Answer:
     def query_words(self) -> str:
         """What the query asks, in plain words (English, German or French); empty where there is none."""
         outcome = self.run.outcome
-        words = answer_in_words(outcome.query, outcome.table, self.run.language)
+        words = verbalize_answer(outcome.query, outcome.table, self.run.language)
         return words.text() if words else ""
 
     @property

@@ -13,13 +13,13 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 
-from kbnav.agents.machine import RunContext, State, Update, start, step_limit
+from kbnav.agents.common.state import State, Update, start, step_limit
+from kbnav.agents.machine import RunContext
 from kbnav.answers.question import checked_question
 from kbnav.errors import ServiceError
 from kbnav.library.asking import AnyKB, How
 from kbnav.runs.trajectory import new_id
-from kbnav.sessions.running import language_of
-from kbnav.sessions.session import serializer, turns_of
+from kbnav.sessions.session import language_of, serializer, turns_of
 from kbnav.settings.model import Settings
 
 if TYPE_CHECKING:

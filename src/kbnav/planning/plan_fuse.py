@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field
 
 from kbnav.answers.tables import Ranking
-from kbnav.encoders.trained_card import refuse_seen
+from kbnav.encoders.trained import refuse_seen
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.kb import SkbKB
@@ -23,7 +23,7 @@ from kbnav.planning.base import Plan
 from kbnav.planning.fuse.clauses import Clause
 from kbnav.planning.fuse.evidence import Gatherer
 from kbnav.planning.fuse.saved import load
-from kbnav.retrieval.common import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, told
+from kbnav.retrieval.base import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, told
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 

@@ -20,7 +20,7 @@ from kbnav.planning.base import Plan, Planner
 from kbnav.planning.expansion import answers
 from kbnav.planning.open import Name, open_planner
 from kbnav.planning.options import PlanOptions
-from kbnav.retrieval.common import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges
+from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 

@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbnav.encoders.trained_card import check_files
+from kbnav.encoders.trained import check_files
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.base import TEXT, Hop, Plan

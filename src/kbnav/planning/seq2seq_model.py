@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbnav.encoders.trained_card import digests
+from kbnav.encoders.trained import digests
 from kbnav.errors import UsageError
 from kbnav.planning.path_text import BETWEEN, CLOSE, OPEN, path_text
 from kbnav.planning.saved import write_description

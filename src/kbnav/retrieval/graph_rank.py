@@ -28,7 +28,7 @@ from kbnav.knowledge.skb.parts import TextSearch, VectorSearch
 from kbnav.knowledge.skb.question_paths import Path, Paths, Step, leftover
 from kbnav.knowledge.skb.question_reading import Mention, Reading, read
 from kbnav.knowledge.skb.schema import LSA
-from kbnav.retrieval.common import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, told
+from kbnav.retrieval.base import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, told
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kbnav.knowledge.sparql.present import page_for, query_link
+from kbnav.knowledge.sparql.presentation import page_for, query_link
 from kbnav.runs.trajectory import Run
 from kbnav.settings.model import OFFLINE
 

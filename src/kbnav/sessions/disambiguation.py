@@ -19,7 +19,7 @@ from kbnav.errors import ServiceError, TellModel
 from kbnav.knowledge.base import Entity, KnowledgeBase, asked_by
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.sparql.diagnose import says_nothing
-from kbnav.knowledge.sparql.prefixes import entity_ids
+from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.runs.trajectory import Run
 
 MOST_TRIED = 3

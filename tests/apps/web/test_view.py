@@ -17,7 +17,7 @@ from kbnav.apps.web.routes.view import router
 from kbnav.apps.web.side import side_app
 from kbnav.errors import ServiceError
 from kbnav.evaluation.monitoring import Followed, Following
-from kbnav.evaluation.runner import LIVE, System, Tell, run_questions, under_way
+from kbnav.evaluation.runner import LIVE, StepListener, System, run_questions, under_way
 from kbnav.runs.trajectory import Attempt, Call, Step
 from tests.apps.web.parts import Served, until, web_settings
 from tests.apps.web.test_accessibility import faults, look  # noqa: F401 - a fixture
@@ -37,9 +37,9 @@ class Held:
         self.at, self.go_on = threading.Semaphore(0), threading.Semaphore(0)
 
     def system(self) -> System:
-        return System("held", "m", lambda question: self.ask(question, {}, lambda call, step: None), watched=self.ask)
+        return System("held", "m", self.ask)
 
-    def ask(self, question: str, given: Mapping[str, str], tell: Tell) -> Attempt:
+    def ask(self, question: str, given: Mapping[str, str], tell: StepListener) -> Attempt:
         call = Call("search_entities", {"query": question}, f"What is {HOSTILE}?")
         tell(call, None)
         tell(call, Step(1, call, f"nothing for {question}"))

@@ -8,12 +8,10 @@ import pyoxigraph as ox
 import pytest
 
 from kbnav.errors import TellModel
-from kbnav.knowledge.sparql.aliases import expand_aliases
-from kbnav.knowledge.sparql.check import check
-from kbnav.knowledge.sparql.labels import LABEL_SERVICE, rewrite_label_service
-from kbnav.knowledge.sparql.parser import parse_error
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
+from kbnav.knowledge.sparql.check import check, expand_aliases, parse_error
+from kbnav.knowledge.sparql.rewriting import rewrite_label_service
 from kbnav.knowledge.sparql.tokens import tokenize
+from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, STANDARD_PREFIXES
 
 from . import real
 

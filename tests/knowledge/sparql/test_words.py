@@ -9,11 +9,10 @@ import pytest
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QuerySyntaxError
-from kbnav.knowledge.sparql.prefixes import entity_ids
 from kbnav.knowledge.sparql.tokens import tokenize
-from kbnav.knowledge.sparql.vocabulary import Vocabulary, wikibase_prefixes
+from kbnav.knowledge.sparql.vocabulary import Vocabulary, entity_ids, wikibase_prefixes
 from kbnav.knowledge.sparql.words.languages import LANGUAGES, phrases_of, templates
-from kbnav.knowledge.sparql.words.query import answer_in_words, query_in_words
+from kbnav.knowledge.sparql.words.query import verbalize, verbalize_answer
 from tests.knowledge.sparql.real import examples
 
 LABELS = {
@@ -25,7 +24,7 @@ LABELS = {
 
 
 def said(query: str, language: str = "en") -> list[str]:
-    return query_in_words(query, LABELS, language).text().split("\n")
+    return verbalize(query, LABELS, language).text().split("\n")
 
 
 def test_a_query_is_told_condition_by_condition():
@@ -152,26 +151,26 @@ def test_direct_instances_are_told_from_those_of_subclasses():
 def test_what_is_called_otherwise_on_another_wikibase_is_told_the_same():
     base = "https://kb.example/entity/"
     own = Vocabulary(base, wikibase_prefixes(base), ids={"P31": "P1", "P279": "P2"})
-    text = query_in_words("SELECT ?x { ?x wdt:P1/wdt:P2* wd:Q9 }", {"Q9": "river"}, "en", own).text()
+    text = verbalize("SELECT ?x { ?x wdt:P1/wdt:P2* wd:Q9 }", {"Q9": "river"}, "en", own).text()
     assert "[x] is an instance of river or of a subclass of it" in text
     table = AnswerTable(labels={"P5": "length"}, concept_base=base)
-    words = answer_in_words("SELECT ?x { ?x wdt:P5 3 }", table, "en")
+    words = verbalize_answer("SELECT ?x { ?x wdt:P5 3 }", table, "en")
     assert words is not None
     assert "length of [x]: 3" in words.text()
 
 
 def test_names_of_other_vocabularies_are_their_labels_or_their_own_words():
     query = "PREFIX ex: <http://example.org/> SELECT ?x { ?x a ex:BigRiver ; ex:hasMouth ex:sea1 }"
-    text = query_in_words(query, {"ex:sea1": "North Sea"}).text()
+    text = verbalize(query, {"ex:sea1": "North Sea"}).text()
     assert "[x] is an instance of big river" in text
     assert "[x], has mouth: North Sea" in text
 
 
 def test_what_is_no_query_has_no_words():
-    assert answer_in_words("", None, "en") is None
-    assert answer_in_words("SELECT ?x { ?x", None, "en") is None
+    assert verbalize_answer("", None, "en") is None
+    assert verbalize_answer("SELECT ?x { ?x", None, "en") is None
     with pytest.raises(QuerySyntaxError):
-        query_in_words("INSERT DATA {}", {})
+        verbalize("INSERT DATA {}", {})
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -194,7 +193,7 @@ def test_nothing_that_an_example_of_the_query_service_names_is_left_out(shared_d
     read, unsaid, cut = 0, set(), 0
     for query in (example["text"] for example in examples(shared_data)):
         try:
-            words = query_in_words(query, {})
+            words = verbalize(query, {})
         except QuerySyntaxError:
             continue
         read += 1

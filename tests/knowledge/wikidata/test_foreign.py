@@ -16,7 +16,7 @@ from kbnav.errors import UnknownId, UsageError
 from kbnav.knowledge.base import Profiled
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.service.http import HttpClient
-from kbnav.knowledge.sparql.present import page_for
+from kbnav.knowledge.sparql.presentation import page_for
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, vocabulary_of
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of, open_http
 from kbnav.knowledge.wikidata.mirror.build import build_mirror

@@ -13,10 +13,9 @@ from kbnav.errors import QuerySyntaxError, ServiceError
 from kbnav.knowledge.open import QLEVER, open_kb
 from kbnav.knowledge.service.exchange import Reply
 from kbnav.knowledge.service.http import HttpClient
+from kbnav.knowledge.sparql.check import parse_error
 from kbnav.knowledge.sparql.dialects import DIALECTS
-from kbnav.knowledge.sparql.labels import LABEL_SERVICE
-from kbnav.knowledge.sparql.parser import parse_error
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
+from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, STANDARD_PREFIXES
 from kbnav.knowledge.wikidata import split
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.knowledge.wikidata.services import QueryServices, dialect_of

@@ -20,13 +20,10 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls, open_calls
 from kbnav.retrieval.attempt import attempt
-from kbnav.retrieval.build import build_retriever
-from kbnav.retrieval.expand.expansion import ExpandedRetriever
-from kbnav.retrieval.expand.hyde import HyDE
-from kbnav.retrieval.expand.kar import KAR
-from kbnav.retrieval.expand.neighbours import Surroundings
-from kbnav.retrieval.expand.similarity import Meaning, Words, similarity_for
-from kbnav.retrieval.vss import VSS
+from kbnav.retrieval.base import build_retriever
+from kbnav.retrieval.documents import VSS
+from kbnav.retrieval.expansion import ExpandedRetriever, HyDE
+from kbnav.retrieval.kar import KAR, Meaning, Surroundings, Words, similarity_for
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import save_run
 from kbnav.settings.model import Settings

@@ -32,8 +32,8 @@ from kbnav.apps.cli.terminal import Counter, print_json, stop_on_signals
 from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
-    from kbnav.evaluation.evaluate import Build, Plan
-    from kbnav.evaluation.runner import Ended, Progress
+    from kbnav.evaluation.evaluate import Plan
+    from kbnav.evaluation.runner import Build, Ended, Progress
     from kbnav.evaluation.sweep import Variant
     from kbnav.settings.model import Settings
 
@@ -140,14 +140,14 @@ def run(
 
     For example: kbnav eval run questions.jsonl --kb mini --out runs/first
     """
-    from kbnav.evaluation.evaluate import foretell_plan
+    from kbnav.evaluation.evaluate import estimate_plan
 
     plan = of.plan(dataset, of.settings())
     if estimate:
-        print(foretell_plan(plan, out))
+        print(estimate_plan(plan, out))
         return
     if not as_json:
-        print(foretell_plan(plan, out), file=sys.stderr)
+        print(estimate_plan(plan, out), file=sys.stderr)
     ended = of.run(plan, ",".join(without or ()), out, quiet=as_json)
     if as_json:
         print_json(_record(out, ended))

@@ -39,7 +39,7 @@ def retrieve(
     from kbnav.errors import UsageError
     from kbnav.models.standin import NAME as STANDIN
     from kbnav.retrieval.attempt import attempt
-    from kbnav.retrieval.build import build_retriever
+    from kbnav.retrieval.base import build_retriever
     from kbnav.runs.trajectory import save_run
     from kbnav.settings import systems
 

@@ -17,7 +17,7 @@ from kbnav.apps.console import labelled_query, spent_words
 from kbnav.apps.evidence import answer_table, closing_lines, row_lines
 from kbnav.apps.sharing.crate import Told, metadata
 from kbnav.evaluation.report.page import inside, shortened, template
-from kbnav.knowledge.sparql.words.query import answer_in_words
+from kbnav.knowledge.sparql.words.query import verbalize_answer
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.citation import asked_with, citation, knowledge_base, link_of
 from kbnav.tools.show import cell_text
@@ -78,7 +78,7 @@ def _shown(one: Told, query_page: str) -> Shown:
     else:
         columns = table.columns
         rows = [[cell_text(cell, table, _CELL) for cell in row] for row in table.rows[:ROWS]]
-    words = answer_in_words(outcome.query, outcome.table, run.language)
+    words = verbalize_answer(outcome.query, outcome.table, run.language)
     return Shown(
         run=run,
         said=outcome.text or ("" if outcome.note else outcome.status),

@@ -360,10 +360,9 @@ class Runner:
                 return retrieve(system, served.kb, settings, run.question, on_step=teller.over, brake=brake)
             if not run.session:
                 return attempt(system, run.question, on_event=teller, history=live.history, brake=brake)
-            # The run itself is kept here, and begun again where nothing of it is kept there.
-            chat = Chat(system, run.session, self._saver, begun=False)
-            begun = any(event.data["kind"] == "resumed" for event in live.told or ())
-            return chat.attempt_again(run.question, begun=begun, on_event=teller, brake=brake)
+            chat = Chat(system, run.session, self._saver)
+            again = any(event.data["kind"] == "resumed" for event in live.told or ())
+            return chat.attempt(run.question, again=again, on_event=teller, brake=brake)
 
     def _ended_as(self, live: Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
         """Keep a run's record and its result; how it ended, and what the page shows of it."""

@@ -14,7 +14,7 @@ from kbnav.apps.web.readings import readings
 from kbnav.apps.web.results import Result
 from kbnav.apps.web.service import Served
 from kbnav.errors import Stopped
-from kbnav.knowledge.sparql.present import page_for, query_link
+from kbnav.knowledge.sparql.presentation import page_for, query_link
 from kbnav.runs.trajectory import Attempt, Call, Run, Step
 
 Tell = Callable[[dict[str, Any]], None]

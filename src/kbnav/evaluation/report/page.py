@@ -20,7 +20,7 @@ from kbnav.answers.tables import AnswerTable, Cell, Ranking
 from kbnav.evaluation.records import GoldAnswer
 from kbnav.evaluation.report.data import CLASSES, QuestionResult, Report, metric_name
 from kbnav.evaluation.report.text import Grouped
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 from kbnav.runs.trajectory import Run
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from pyoxigraph import RdfFormat, Store
 
 from kbnav.errors import DataError, KbnavError, UsageError
 from kbnav.knowledge.serving.http import PLAIN, Asked, Listening, Reply, failure
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 from kbnav.knowledge.wikidata.mirror.endpoint import sparql_protocol
 from kbnav.knowledge.wikidata.mirror.pool import QueryPool
 

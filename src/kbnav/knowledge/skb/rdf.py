@@ -27,7 +27,7 @@ from kbnav.knowledge.skb.documents import Fields
 from kbnav.knowledge.skb.graph import Graph, Row
 from kbnav.knowledge.skb.nodes import Nodes
 from kbnav.knowledge.skb.schema import Progress, no_progress
-from kbnav.knowledge.sparql.prefixes import SKB_PREFIXES
+from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES
 
 LONGEST = 500
 CHUNK = 1 << 22

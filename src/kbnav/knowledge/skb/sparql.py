@@ -13,8 +13,8 @@ from kbnav.errors import DataError, QueryRefused, QuerySyntaxError, QueryTimeout
 from kbnav.knowledge.skb.rdf import local_name
 from kbnav.knowledge.sparql.check import check
 from kbnav.knowledge.sparql.guard import guard
-from kbnav.knowledge.sparql.prefixes import SKB_PREFIXES, add_prefixes, declared_prefixes, expand
 from kbnav.knowledge.sparql.tokens import refuse_oversized, syntax_error, tokenize
+from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, add_prefixes, declared_prefixes, expand
 from kbnav.knowledge.wikidata.mirror.pool import MOST_BYTES, QueryError, QueryPool
 
 _LISTED = 50

@@ -20,7 +20,7 @@ from kbnav.knowledge.base import Direction
 from kbnav.knowledge.skb.graph import WAYS, Graph, Hop, Nodes, Row, relation_dtype
 from kbnav.knowledge.skb.nodes import Nodes as NodeTable
 from kbnav.knowledge.skb.rdf import local_name, local_names
-from kbnav.knowledge.sparql.prefixes import SKB_PREFIXES
+from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES
 
 BATCH = 500
 """Nodes that one query is told to go on from."""

@@ -12,17 +12,15 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from kbnav.answers.tables import Cell, Term
-from kbnav.knowledge.sparql.expressions import Exists, Operation, read_expression
-from kbnav.knowledge.sparql.labels import LABEL_SERVICE
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES, declared_prefixes, expand, text_literal
-from kbnav.knowledge.sparql.reading import parse_query
 from kbnav.knowledge.sparql.syntax import (
     Bind,
     Element,
+    Exists,
     Filter,
     Group,
     Include,
     Nested,
+    Operation,
     Path,
     Pattern,
     Place,
@@ -31,9 +29,18 @@ from kbnav.knowledge.sparql.syntax import (
     Triples,
     Values,
     is_variable,
+    parse_query,
+    read_expression,
 )
 from kbnav.knowledge.sparql.tokens import AGGREGATES, tokenize
-from kbnav.knowledge.sparql.vocabulary import Vocabulary
+from kbnav.knowledge.sparql.vocabulary import (
+    LABEL_SERVICE,
+    STANDARD_PREFIXES,
+    Vocabulary,
+    declared_prefixes,
+    expand,
+    text_literal,
+)
 
 _HINTS = "http://www.bigdata.com/"
 _XSD = "http://www.w3.org/2001/XMLSchema#"

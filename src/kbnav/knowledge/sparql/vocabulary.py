@@ -3,14 +3,192 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from urllib.parse import unquote
 
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES, shortened
+from kbnav.knowledge.sparql.tokens import Token, tokenize
+
+_WIKIDATA = "http://www.wikidata.org/"
+
+STANDARD_PREFIXES: Mapping[str, str] = MappingProxyType(
+    {
+        "wd": _WIKIDATA + "entity/",
+        "wds": _WIKIDATA + "entity/statement/",
+        "wdv": _WIKIDATA + "value/",
+        "wdref": _WIKIDATA + "reference/",
+        "wdata": _WIKIDATA + "wiki/Special:EntityData/",
+        "wdt": _WIKIDATA + "prop/direct/",
+        "wdtn": _WIKIDATA + "prop/direct-normalized/",
+        "wdno": _WIKIDATA + "prop/novalue/",
+        "p": _WIKIDATA + "prop/",
+        "ps": _WIKIDATA + "prop/statement/",
+        "psv": _WIKIDATA + "prop/statement/value/",
+        "psn": _WIKIDATA + "prop/statement/value-normalized/",
+        "pq": _WIKIDATA + "prop/qualifier/",
+        "pqv": _WIKIDATA + "prop/qualifier/value/",
+        "pqn": _WIKIDATA + "prop/qualifier/value-normalized/",
+        "pr": _WIKIDATA + "prop/reference/",
+        "prv": _WIKIDATA + "prop/reference/value/",
+        "prn": _WIKIDATA + "prop/reference/value-normalized/",
+        "wdsubgraph": "https://query.wikidata.org/subgraph/",
+        "wikibase": "http://wikiba.se/ontology#",
+        "schema": "http://schema.org/",
+        "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+        "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+        "owl": "http://www.w3.org/2002/07/owl#",
+        "xsd": "http://www.w3.org/2001/XMLSchema#",
+        "skos": "http://www.w3.org/2004/02/skos/core#",
+        "prov": "http://www.w3.org/ns/prov#",
+        "geo": "http://www.opengis.net/ont/geosparql#",
+        "geof": "http://www.opengis.net/def/geosparql/function/",
+        "ontolex": "http://www.w3.org/ns/lemon/ontolex#",
+        "dct": "http://purl.org/dc/terms/",
+        "dc": "http://purl.org/dc/elements/1.1/",
+        "cc": "http://creativecommons.org/ns#",
+        "foaf": "http://xmlns.com/foaf/0.1/",
+        "fn": "http://www.w3.org/2005/xpath-functions#",
+        "mediawiki": "https://www.mediawiki.org/ontology#",
+        "mwapi": "https://www.mediawiki.org/ontology#API/",
+        "bd": "http://www.bigdata.com/rdf#",
+        "bds": "http://www.bigdata.com/rdf/search#",
+        "gas": "http://www.bigdata.com/rdf/gas#",
+        "hint": "http://www.bigdata.com/queryHints#",
+    }
+)
+
+SKB_PREFIXES: Mapping[str, str] = MappingProxyType(
+    {
+        "node": "urn:kbnav:node/",
+        "type": "urn:kbnav:type/",
+        "rel": "urn:kbnav:relation/",
+        "field": "urn:kbnav:field/",
+        "rdf": STANDARD_PREFIXES["rdf"],
+        "rdfs": STANDARD_PREFIXES["rdfs"],
+        "skos": STANDARD_PREFIXES["skos"],
+        "xsd": STANDARD_PREFIXES["xsd"],
+    }
+)
+"""What queries to an SKB need not declare; see ``kbnav.knowledge.skb.rdf``."""
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_APART = re.compile(r"[/#?]")
+_ENTITY = re.compile(r"/(?:entity|prop(?:/[a-z-]+)*)/([QPL][1-9][0-9]*(?:-[FS][1-9][0-9]*)?)")
+
+
+def entity_page(entity_id: str) -> str:
+    """The title of an entity's page: ``Q1``, ``Property:P31``, ``Lexeme:L7#F2`` for a form or sense of a lexeme."""
+    space = {"P": "Property:", "L": "Lexeme:"}.get(entity_id[:1], "")
+    return space + entity_id.replace("-", "#", 1)
+
+
+def words_of(iri: str) -> str:
+    """The last part of an IRI as words: ``hasManager`` as ``has manager``, ``weight_g`` as ``weight g``."""
+    local = re.split(r"[/#:]", iri.rstrip("/#"))[-1]
+    plain = _CAMEL.sub(" ", re.sub(r"[_\-+.]+", " ", unquote(local)))
+    return " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in plain.split())
+
+
+def text_literal(text: str) -> str:
+    """A text as a query writes it."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    return f'"{escaped}"'
+
+
+def add_prefixes(query: str, prefixes: Mapping[str, str] = STANDARD_PREFIXES) -> str:
+    """Declare the prefixes that the query uses and does not declare; nothing else of the text changes.
+
+    They go in front of the first line, so that line numbers stay those of the given text. Raises QuerySyntaxError at a
+    string that is never closed.
+    """
+    tokens = tokenize(query)
+    declared = declared_prefixes(tokens)
+    used = dict.fromkeys(token.text.split(":", 1)[0] for token in tokens if token.kind == "name")
+    missing = [name for name in used if name in prefixes and name not in declared]
+    return "".join(f"PREFIX {name}: <{prefixes[name]}> " for name in missing) + query
+
+
+def shortened(iri: str, prefixes: Mapping[str, str] | None = None) -> str:
+    """``wdt:P31`` for an IRI that a query need not declare a prefix for; empty for any other.
+
+    Without ``prefixes``, those of Wikidata and of SKBs.
+    """
+    known = prefixes.items() if prefixes else (*STANDARD_PREFIXES.items(), *SKB_PREFIXES.items())
+    for prefix, namespace in known:
+        local = iri.removeprefix(namespace)
+        if local and local != iri and not _APART.search(local):
+            return f"{prefix}:{local}"
+    return ""
+
+
+def declared_prefixes(tokens: Iterable[Token]) -> dict[str, str]:
+    """The prefixes a query declares itself, the last declaration of a name counting."""
+    found: dict[str, str] = {}
+    before: tuple[Token | None, Token | None] = (None, None)
+    for token in tokens:
+        keyword, name = before
+        if keyword and name and keyword.is_word("PREFIX") and name.kind == "name" and token.kind == "iri":
+            found[name.text.split(":", 1)[0]] = token.text[1:-1]
+        before = (name, token)
+    return found
+
+
+def expand(token: Token, declared: Mapping[str, str]) -> str:
+    """The IRI an ``iri`` or ``name`` token stands for, as written; empty for other tokens and unknown prefixes."""
+    if token.kind == "iri":
+        return token.text[1:-1]
+    if token.kind != "name":
+        return ""
+    prefix, local = token.text.split(":", 1)
+    namespace = declared.get(prefix, STANDARD_PREFIXES.get(prefix))
+    return "" if namespace is None else namespace + local
+
+
+def entity_ids(query: str) -> list[str]:
+    """Ids of the items, properties and lexemes that a query names, each once, in the order of their first use.
+
+    ``wd:Q42``, ``p:P31`` and IRIs in full count; strings and comments do not. Raises QuerySyntaxError at a string that
+    is never closed.
+    """
+    return list(dict.fromkeys(entity for _, entity in entity_tokens(tokenize(query))))
+
+
+def names_in(query: str, prefixes: Mapping[str, str]) -> list[str]:
+    """IRIs that a query names, each once, in the order of their first use; ``prefixes`` need not be declared.
+
+    Namespaces that it declares are not among them. Raises QuerySyntaxError at a string that is never closed.
+    """
+    tokens = tokenize(query)
+    known = {**prefixes, **declared_prefixes(tokens)}
+    found = []
+    for place, token in enumerate(tokens):
+        declares = (place > 1 and tokens[place - 2].is_word("PREFIX")) or (
+            place > 0 and tokens[place - 1].is_word("BASE")
+        )
+        iri = "" if declares else expand(token, known)
+        if iri and not (token.kind == "name" and token.text.endswith(":")):
+            found.append(iri)
+    return list(dict.fromkeys(found))
+
+
+def entity_tokens(tokens: Sequence[Token]) -> list[tuple[Token, str]]:
+    """The tokens that name an entity, each with the entity's id."""
+    declared = declared_prefixes(tokens)
+    found = []
+    for token in tokens:
+        iri = expand(token, declared)
+        # Any Wikibase has these paths under its own host.
+        match = _ENTITY.search(iri) if iri else None
+        if match and match.end() == len(iri):
+            found.append((token, match.group(1)))
+    return found
+
 
 WIKIDATA = STANDARD_PREFIXES["wd"]
 """The concept base of Wikidata: what the IRIs of its entities begin with."""
+
+LABEL_SERVICE = "http://wikiba.se/ontology#label"
 
 INSTANCE_OF, SUBCLASS_OF, OCCUPATION, SEX = "P31", "P279", "P106", "P21"
 MALE, FEMALE = "Q6581097", "Q6581072"

@@ -32,8 +32,7 @@ from kbnav.knowledge.service.exchange import Nearby
 from kbnav.knowledge.service.http import HttpClient, is_loopback, user_agent
 from kbnav.knowledge.service.limits import Throttle
 from kbnav.knowledge.service.metering import Meter
-from kbnav.knowledge.sparql.prefixes import add_prefixes
-from kbnav.knowledge.sparql.vocabulary import WIKIDATA, Vocabulary
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA, Vocabulary, add_prefixes
 from kbnav.knowledge.wikidata import examples, neighbors, profiles, value_search, vector
 from kbnav.knowledge.wikidata.api import ActionApi
 from kbnav.knowledge.wikidata.entities import NO_PAGE_OF_ITS_OWN, languages, no_page, parse, references, without_unknown

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.sparql.prefixes import entity_ids
+from kbnav.knowledge.sparql.vocabulary import entity_ids
 
 XSD_DATE_TIME = "http://www.w3.org/2001/XMLSchema#dateTime"
 _FIRST = "-01T00:00:00Z"

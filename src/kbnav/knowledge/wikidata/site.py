@@ -22,7 +22,6 @@ from kbnav.knowledge.service.exchange import Reply, Request
 from kbnav.knowledge.service.http import HttpClient, is_loopback
 from kbnav.knowledge.service.query_replies import ACCEPT_ROWS, read_query
 from kbnav.knowledge.service.replies import check_status, place
-from kbnav.knowledge.sparql.prefixes import add_prefixes, entity_page
 from kbnav.knowledge.sparql.vocabulary import (
     CONCEPTS,
     FEMALE,
@@ -31,6 +30,8 @@ from kbnav.knowledge.sparql.vocabulary import (
     WIKIDATA,
     WIKIDATA_VOCABULARY,
     Vocabulary,
+    add_prefixes,
+    entity_page,
     wikibase_prefixes,
 )
 from kbnav.knowledge.wikidata import replies

@@ -14,8 +14,7 @@ from kbnav.answers.relevance import words
 from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.errors import BadArguments, BadResponse, TellModel
 from kbnav.knowledge.base import Entity, Qualifier, Stated, Statement, Value
-from kbnav.knowledge.sparql.prefixes import text_literal
-from kbnav.knowledge.sparql.vocabulary import Vocabulary
+from kbnav.knowledge.sparql.vocabulary import Vocabulary, text_literal
 from kbnav.knowledge.wikidata.api import ActionApi
 from kbnav.knowledge.wikidata.values import term_value
 

@@ -15,11 +15,10 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from kbnav.encoders.trained_card import CARD, MODEL, Card, check_files, check_schema, read_card
+from kbnav.encoders.trained import CARD, MODEL, Card, check_files, check_schema, read_card
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.planning.fuse.weighing import Floats
-from kbnav.retrieval.cross import shown
-from kbnav.retrieval.cross_model import open_scorer
+from kbnav.retrieval.cross import open_scorer, shown
 from kbnav.retrieval.qagnn import QAGNNOptions, build_qagnn
 from kbnav.settings.model import Settings
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kbnav import encoders
 from kbnav.encoders import Encoder
-from kbnav.encoders.trained_card import CARD, Card, Question, check_files, check_schema, digests, read_card
+from kbnav.encoders.trained import CARD, Card, Question, check_files, check_schema, digests, read_card
 from kbnav.errors import DataError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB

@@ -14,13 +14,16 @@ from kbnav.answers.tables import encodable
 from kbnav.errors import BadArguments, KbnavError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.programs.api.bounded import MOST_CHARACTERS, MOST_ITEMS, shown
-from kbnav.programs.api.embedding import EmbeddingFunctions
-from kbnav.programs.api.functions import MOST_PHRASE, Function, Group
-from kbnav.programs.api.knowledge import KnowledgeFunctions
-from kbnav.programs.api.language import ModelFunctions
-from kbnav.programs.api.open import open_source
-from kbnav.programs.api.source import MOST_TEXT
-from kbnav.programs.api.strings import StringFunctions
+from kbnav.programs.api.functions import (
+    MOST_PHRASE,
+    EmbeddingFunctions,
+    Function,
+    Group,
+    KnowledgeFunctions,
+    ModelFunctions,
+    StringFunctions,
+)
+from kbnav.programs.api.source import MOST_TEXT, open_source
 from kbnav.runs.trace import Trace
 
 if TYPE_CHECKING:

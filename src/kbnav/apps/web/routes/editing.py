@@ -14,8 +14,8 @@ from kbnav.apps.web.routes.questions import Body
 from kbnav.apps.web.routes.results import LONGEST_QUERY
 from kbnav.knowledge.base import Entity, KnowledgeBase
 from kbnav.knowledge.skb.rdf import local_name
-from kbnav.knowledge.sparql.layout import formatted
-from kbnav.knowledge.sparql.prefixes import SKB_PREFIXES, STANDARD_PREFIXES
+from kbnav.knowledge.sparql.presentation import formatted
+from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, STANDARD_PREFIXES
 from kbnav.settings.systems import kb_kind
 
 router = APIRouter(prefix="/api", responses=REFUSALS)

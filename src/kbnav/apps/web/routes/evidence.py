@@ -16,7 +16,7 @@ from kbnav.apps.web.results import cell_data
 from kbnav.apps.web.routes.common import REFUSALS, PartsOf, VisitorOf, own_run, reader_of
 from kbnav.apps.web.store import StoredRun
 from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Link, Provenance
-from kbnav.knowledge.sparql.prefixes import words_of
+from kbnav.knowledge.sparql.vocabulary import words_of
 from kbnav.sessions.evidence import query_evidence, run_evidence
 
 router = APIRouter(prefix="/api", responses=REFUSALS)

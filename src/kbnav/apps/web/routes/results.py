@@ -27,8 +27,8 @@ from kbnav.apps.web.telling import query_data, result_data
 from kbnav.errors import KbnavError, QueryTimeout, Stopped, StopRun
 from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import asked_by
-from kbnav.knowledge.sparql.present import comment_labels
-from kbnav.knowledge.sparql.words.query import answer_in_words
+from kbnav.knowledge.sparql.presentation import comment_labels
+from kbnav.knowledge.sparql.words.query import verbalize_answer
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -163,7 +163,7 @@ def _run_query(
         nothing = absence_of(base, asked.query, table, asked.language)
     table = replace(table, labels={**table.labels, **labels})
     labelled = comment_labels(asked.query, table.labels)
-    words = answer_in_words(asked.query, table, asked.language)
+    words = verbalize_answer(asked.query, table, asked.language)
     result = table_result(table)
     session = run.session if run else ""
     head = StoredResult(unguessable("result"), owner, served.key, asked.language, session, result.to_document())

@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from kbnav.knowledge.sparql.expressions import Exists, Node, Operation, read_expression
-from kbnav.knowledge.sparql.labels import LABEL_SERVICE
 from kbnav.knowledge.sparql.syntax import (
     Bind,
     Element,
+    Exists,
     Filter,
     Group,
     Include,
     Nested,
+    Node,
+    Operation,
     Path,
     Pattern,
     Select,
     Triples,
     Values,
     is_variable,
+    read_expression,
 )
 from kbnav.knowledge.sparql.tokens import tokenize
+from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE
 from kbnav.knowledge.sparql.words.formulas import FormulaWords
 from kbnav.knowledge.sparql.words.naming import Naming
 from kbnav.knowledge.sparql.words.paths import STATEMENTS, PathWords, Remarks

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kbnav.knowledge.sparql.expressions import Exists, Function, Node, Operation, Value
-from kbnav.knowledge.sparql.prefixes import words_of
-from kbnav.knowledge.sparql.syntax import Group
+from kbnav.knowledge.sparql.syntax import Exists, Function, Group, Node, Operation, Value
+from kbnav.knowledge.sparql.vocabulary import words_of
 from kbnav.knowledge.sparql.words.naming import Naming
 
 _SYMBOLS = ("+", "-", "*", "/")

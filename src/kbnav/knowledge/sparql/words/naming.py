@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from kbnav.answers.tables import SKB_NODE
-from kbnav.knowledge.sparql.prefixes import SKB_PREFIXES, declared_prefixes, expand, shortened, words_of
-from kbnav.knowledge.sparql.reading import parse_query
-from kbnav.knowledge.sparql.syntax import bound_variables, is_variable
+from kbnav.knowledge.sparql.syntax import bound_variables, is_variable, parse_query
 from kbnav.knowledge.sparql.tokens import tokenize
-from kbnav.knowledge.sparql.vocabulary import Vocabulary
+from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, Vocabulary, declared_prefixes, expand, shortened, words_of
 from kbnav.knowledge.sparql.words.phrases import Phrases
 
 _SERVED = ("Description", "AltLabel", "Label")

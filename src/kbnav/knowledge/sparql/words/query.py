@@ -8,9 +8,19 @@ from typing import Any
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QuerySyntaxError
-from kbnav.knowledge.sparql.expressions import Function, Node, Operation, Value, read_expression, read_keys
-from kbnav.knowledge.sparql.reading import parse_query
-from kbnav.knowledge.sparql.syntax import Group, Modifier, Select, Tail
+from kbnav.knowledge.sparql.syntax import (
+    Function,
+    Group,
+    Modifier,
+    Node,
+    Operation,
+    Select,
+    Tail,
+    Value,
+    parse_query,
+    read_expression,
+    read_keys,
+)
 from kbnav.knowledge.sparql.tokens import AGGREGATES
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, Vocabulary, wikibase_prefixes
 from kbnav.knowledge.sparql.words.conditions import ConditionWords, Line
@@ -19,7 +29,7 @@ from kbnav.knowledge.sparql.words.naming import Naming
 
 
 @dataclass(frozen=True)
-class QueryWords:
+class Verbalization:
     """A query in words.
 
     ``lines`` say what it asks, one condition a line; ``remarks`` what is easily taken otherwise (subclasses, ranks,
@@ -39,12 +49,12 @@ class QueryWords:
         return {"lines": [_document(line) for line in self.lines], "remarks": [*self.remarks], "unsaid": [*self.unsaid]}
 
 
-def query_in_words(
+def verbalize(
     query: str,
     labels: Mapping[str, str],
     language: str = "en",
     vocabulary: Vocabulary = WIKIDATA_VOCABULARY,
-) -> QueryWords:
+) -> Verbalization:
     """Tell what a query asks.
 
     Args:
@@ -66,10 +76,10 @@ def query_in_words(
         if read.form != "ASK":
             words.unsaid[f"what {read.form} gives"] = None
         lines = (_headed(heads[read.form], words.group(read.where), words), *_tail(read.tail, words))
-    return QueryWords(lines, tuple(_remarks(words, read.select)), tuple(words.unsaid))
+    return Verbalization(lines, tuple(_remarks(words, read.select)), tuple(words.unsaid))
 
 
-def conditions_in_words(
+def verbalize_groups(
     query: str, groups: Iterable[Group], labels: Mapping[str, str], language: str, vocabulary: Vocabulary
 ) -> tuple[str, ...]:
     """Some groups of a query in words, each on one line."""
@@ -78,7 +88,7 @@ def conditions_in_words(
     return tuple(words.on_one_line(group) for group in groups)
 
 
-def answer_in_words(query: str, table: AnswerTable | None, language: str) -> QueryWords | None:
+def verbalize_answer(query: str, table: AnswerTable | None, language: str) -> Verbalization | None:
     """An answer's query in words, with the labels that its table has; None where there is none, or it is not read."""
     if not query:
         return None
@@ -88,7 +98,7 @@ def answer_in_words(query: str, table: AnswerTable | None, language: str) -> Que
     if table is not None and table.prefixes:
         vocabulary = replace(vocabulary, prefixes={**vocabulary.prefixes, **table.prefixes})
     try:
-        return query_in_words(query, table.labels if table is not None else {}, language, vocabulary)
+        return verbalize(query, table.labels if table is not None else {}, language, vocabulary)
     except QuerySyntaxError:
         return None
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from kbnav.errors import QueryRefused, QuerySyntaxError
 from kbnav.knowledge.serving.http import Asked, Reply, failure
 from kbnav.knowledge.sparql.dialects import DIALECTS, GEO_WIKIDATA
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
 from kbnav.knowledge.sparql.rewriting import prepare
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 from kbnav.knowledge.wikidata.mirror.frames import Form
 from kbnav.knowledge.wikidata.mirror.functions import DAYS
 from kbnav.knowledge.wikidata.mirror.pool import Gone, QueryError, QueryPool
