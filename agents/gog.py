@@ -24,7 +24,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.runs.trajectory import Call, Step, Turn
 from kbnav.settings.model import Settings
-from kbnav.settings.options import read_options
+from kbnav.settings.systems import read_options
 from kbnav.tools.generating import GeneratingTools, search_further
 from kbnav.tools.observation import Context, Shown
 from kbnav.tools.planning import PlanningTools

@@ -17,7 +17,7 @@ from kbnav.agents.common.writers import write_plainly
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.prompts import render
 from kbnav.settings.model import Settings
-from kbnav.settings.options import read_options
+from kbnav.settings.systems import read_options
 from kbnav.tools.observation import Context
 from kbnav.tools.paper import execute_query, finish
 from kbnav.tools.toolbox import FINISH, QUERY, Toolbox

@@ -18,7 +18,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.planning.base import Planner
 from kbnav.settings.model import OFFLINE, Budget, Settings
-from kbnav.settings.options import read_options
+from kbnav.settings.systems import read_options
 from kbnav.tools.observation import Shown
 from kbnav.tools.planning import PlanningTools, TextQuery
 from kbnav.tools.prune import prune_by_ranking

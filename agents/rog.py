@@ -31,7 +31,7 @@ from kbnav.planning.base import Planner
 from kbnav.prompts import render
 from kbnav.runs.trajectory import Step
 from kbnav.settings.model import Budget, Settings
-from kbnav.settings.options import read_options
+from kbnav.settings.systems import read_options
 from kbnav.tools.observation import Context, Shown
 from kbnav.tools.planning import PlanningTools, TextQuery
 from kbnav.tools.prune import prune_by_ranking

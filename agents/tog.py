@@ -57,7 +57,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.prompts import render
 from kbnav.runs.trajectory import Fact, Step, Usage
 from kbnav.settings.model import Budget, Settings
-from kbnav.settings.options import read_options
+from kbnav.settings.systems import read_options
 from kbnav.tools.generating import recall
 from kbnav.tools.observation import Context, Shown
 from kbnav.tools.planning import PlanningTools

@@ -35,7 +35,7 @@ from kbnav.agents.common.answering import QueryEnding
 from kbnav.agents.common.writers import write_plainly
 from kbnav.agents.machine import Reply
 from kbnav.answers.tables import Ranked, Ranking
-from kbnav.settings.options import Options
+from kbnav.settings.systems import Options
 from kbnav.settings.systems import SystemEntry
 from kbnav.tools.execute_query import execute_query
 from kbnav.tools.finish import finish

@@ -12,7 +12,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.prices import needed_price
 from kbnav.settings import systems
 from kbnav.settings.model import Settings
-from kbnav.settings.options import GIVEN
+from kbnav.settings.systems import GIVEN
 from kbnav.tools.notes import read_notes
 
 

@@ -19,8 +19,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.settings.options import Options
 from kbnav.settings.plugins import load
+from kbnav.settings.systems import Options
 
 MADE = re.compile(r"made:([1-9]|1\d|20)$")
 """So many as fit into a prompt: 20 at most."""

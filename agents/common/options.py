@@ -11,7 +11,7 @@ from kbnav.agents.common.scores import Pruning
 from kbnav.knowledge.skb.matching import Variant
 from kbnav.planning.open import Name
 from kbnav.planning.options import PlanOptions
-from kbnav.settings.options import FromGold, Options
+from kbnav.settings.systems import FromGold, Options
 
 SHORT = 21
 """Links up to which it costs more to ask a model which to keep than it saves: see docs/walking-agents.md."""

@@ -15,7 +15,7 @@ from kbnav.errors import UsageError
 from kbnav.retrieval.rrf import RRFOptions
 from kbnav.runs.saved import find_run
 from kbnav.runs.trajectory import load_run
-from kbnav.settings.options import Options, parse_set, read_options
+from kbnav.settings.systems import Options, parse_set, read_options
 from tests.models.stub import ModelStub, failure
 
 QUERY = "What did the ship Patience carry?"

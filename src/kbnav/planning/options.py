@@ -8,7 +8,7 @@ from pydantic import ValidationInfo, field_validator, model_validator
 
 from kbnav.knowledge.skb.matching import NEAREST, Variant
 from kbnav.planning.open import Name
-from kbnav.settings.options import Options
+from kbnav.settings.systems import Options
 
 
 class PlanOptions(Options):

@@ -69,7 +69,9 @@ def _print_system(entry: SystemEntry) -> None:
     print_options(entry.record()["options"])
     for command in [_COMMANDS[entry.kind]] if entry.kind else _COMMANDS.values():
         example = f"kbnav {command} --system {entry.name} [--set OPTION=VALUE] QUESTION"
-        console.print(example if entry.kind else f"{example}   if it builds {_BUILDS[command]}", style="dim", markup=False)
+        console.print(
+            example if entry.kind else f"{example}   if it builds {_BUILDS[command]}", style="dim", markup=False
+        )
 
 
 _BUILDS = {"ask": "an agent", "retrieve": "a retriever"}

@@ -31,7 +31,9 @@ _PROMPT = "\001\x1b[1m\002?\001\x1b[0m\002 "
 
 def chat(
     of: Asking,
-    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Go on with an earlier session.")] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", help="Go on with an earlier session.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the steps.")] = False,
 ) -> None:
     """Ask question after question, each knowing those before it; /help lists what else can be typed.

@@ -215,7 +215,9 @@ def ended(step: Step) -> str:
     """Whether a program was accepted, and why or why not."""
     reasons = {"no loss": ", near the ceiling without a loss", "batch": " for its batch, the same in validation"}
     refusals = {"chance": "better by what may be chance", "tie": "a tie", "worse": "worse", "failed": "it failed"}
-    return f"accepted{reasons.get(step.ground or '', '')}" if step.accepted else f"not accepted, {refusals[step.verdict]}"
+    return (
+        f"accepted{reasons.get(step.ground or '', '')}" if step.accepted else f"not accepted, {refusals[step.verdict]}"
+    )
 
 
 def print_frozen(folder: Path, only: str | None = None) -> None:

@@ -156,14 +156,16 @@ class Asking:
 def load(given: list[str] | None = None, system: str | None = None, **named: Any) -> Settings:
     """The settings under ``--set`` pairs and named values, of which None is left out. Raises UsageError."""
     from kbnav.settings.model import load_settings, misspelled_variables
-    from kbnav.settings.systems import parse_set
 
     for line in misspelled_variables():
         print(f"kbnav: {line}", file=sys.stderr)
-    options, settings = parse_set(given or (), system or "")
-    if options:
-        named["options"] = options | (named.get("options") or {})
-    return load_settings(**settings, **{name: value for name, value in named.items() if value is not None})
+    named = {name: value for name, value in named.items() if value is not None}
+    if not given:
+        return load_settings(**named)
+    from kbnav.settings.systems import find, parse_set
+
+    options, settings = parse_set(given, find(system).options_type().model_fields if system else ())
+    return load_settings(**settings | ({"options": options} if options else {}) | named)
 
 
 @contextmanager

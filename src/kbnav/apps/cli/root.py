@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -152,15 +152,18 @@ class _Lazy(dict[str, Any]):
 
     def get(self, name: str, default: Any = None) -> Any:
         """A command, or the default."""
-        return self[name] if name in self else default
+        try:
+            return self[name]
+        except KeyError:
+            return default
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> Any:
         """All commands."""
-        return {name: self[name] for name in self}.values()
+        return [self[name] for name in self]
 
-    def items(self) -> ItemsView[str, Any]:
+    def items(self) -> Any:
         """All commands with their names."""
-        return {name: self[name] for name in self}.items()
+        return [(name, self[name]) for name in self]
 
 
 def _built(name: str, place: Any, section: str | None) -> Any:
@@ -250,7 +253,7 @@ def main() -> None:
         if error.errno not in _DISK:
             _fail(f"{type(error).__name__}: {error}", 1, debug)
         _fail(f"{error.filename or 'a file'}: cannot be written: {error.strerror}", 2, debug)
-    except Exception as error:  # a bug, here or in a plug-in
+    except Exception as error:  # noqa: BLE001 - a bug, here or in a plug-in
         _fail(f"{type(error).__name__}: {error} (kbnav --debug … prints the traceback)", 1, debug)
 
 

@@ -49,7 +49,8 @@ def show(
 def runs(
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="How many, the newest last.")] = 20,
     opinions: Annotated[
-        bool, typer.Option("--opinions", help="Print what readers of the page thought of answers, a JSON record a line.")
+        bool,
+        typer.Option("--opinions", help="Print what readers of the page thought of answers, a JSON record a line."),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -165,8 +166,8 @@ def _text(runs: Sequence[Run], form: str, query_page: str) -> str:
 def _markdown(run: Run, query_page: str) -> str:
     from kbnav.apps.console import labelled_query, printable, spent_words
     from kbnav.evaluation.markdown import table
-    from kbnav.knowledge.sparql.present import page_for, query_link
-    from kbnav.knowledge.sparql.words.query import answer_in_words
+    from kbnav.knowledge.sparql.presentation import page_for, query_link
+    from kbnav.knowledge.sparql.verbalization import verbalize_answer
     from kbnav.tools.show import cell_text
 
     outcome = run.outcome
@@ -174,7 +175,7 @@ def _markdown(run: Run, query_page: str) -> str:
     if outcome.table is not None and outcome.table.columns:
         rows = [[printable(cell_text(cell, outcome.table, 200)) for cell in row] for row in outcome.table.rows]
         parts.append(table(list(outcome.table.columns), rows).rstrip())
-    if words := answer_in_words(outcome.query, outcome.table, run.language):
+    if words := verbalize_answer(outcome.query, outcome.table, run.language):
         parts.append(f"```text\n{printable(words.text())}\n```")
     if outcome.query:
         parts.append(f"```sparql\n{labelled_query(run)}\n```")

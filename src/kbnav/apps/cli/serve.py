@@ -35,9 +35,10 @@ def serve(
     """
     from kbnav.apps.web.server import serve as serve_web
 
-    settings = load(given, system[0] if system else None, base_url=base_url)
-    if settings.options and len(system or ()) != 1:
-        raise UsageError("--set is for one system: name it with --system")
+    alone = system[0] if system and len(system) == 1 else None
+    settings = load(given, alone, base_url=base_url)
+    if settings.options != load().options and not alone:
+        raise UsageError("an option of a system is for one alone: name it with --system")
     chosen = {"kbs": tuple(kb or ()), "models": tuple(model or ()), "systems": tuple(system or ())}
     settings = at(settings, host, port, **{name: value for name, value in chosen.items() if value})
     serve_web(settings, ready=lambda address: print(f"kbnav at {address}; Ctrl-C ends it", flush=True))

@@ -181,6 +181,7 @@ def build(
             "sentence-transformers:<model>, trained:<folder> or none; default: minilm where it is installed, else lsa.",
         ),
     ] = "",
+    no_text: Annotated[bool, typer.Option("--no-text", help="Do not index names and texts.")] = False,
     sparql: Annotated[bool, typer.Option(help="Make the RDF view that SPARQL queries run on.")] = True,
     relations: Annotated[
         bool, typer.Option("--relations", help="Index documents with their relations too, for kbnav retrieve.")
@@ -221,8 +222,9 @@ def build(
         raise UsageError(f"--nodes, --edges, --tables and columns do not go with --from {source_format}")
     else:
         source = _published(source_format, sources or [], language or "en", label_property or [])
+    chosen = _encoder(encoder, console)
     options = Options(
-        vectors=encoder != NO_ENCODER, encoder=_encoder(encoder, console), sparql=sparql, relations=relations, ann=ann
+        text=not no_text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations, ann=ann
     )
     write = _build_tables if store is Kind.lance else _build_files
     with by.join(options) as options:
@@ -296,7 +298,8 @@ def _build_tables(source: Source, out: str, options: Options, console: Console) 
 def copy(
     skb: AnySkb,
     out: Annotated[
-        str, typer.Option("--out", metavar="PLACE", help="Folder for the tables, or an address such as s3://bucket/name.")
+        str,
+        typer.Option("--out", metavar="PLACE", help="Folder for the tables, or an address such as s3://bucket/name."),
     ],
     ann: Ann = False,
     as_json: Json = False,

@@ -182,9 +182,7 @@ class RunProgress:
         from rich.text import Text
 
         seconds = time.monotonic() - self._since
-        return Text(
-            f"{self._awaited} … {seconds:.0f} s" if seconds >= _SOON else f"{self._awaited} …", style="dim"
-        )
+        return Text(f"{self._awaited} … {seconds:.0f} s" if seconds >= _SOON else f"{self._awaited} …", style="dim")
 
 
 class StageProgress:
@@ -194,8 +192,14 @@ class StageProgress:
     """
 
     def __init__(self, console: Console) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-        from rich.progress import TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
         from kbnav.knowledge.skb.schema import TRIPLES
 

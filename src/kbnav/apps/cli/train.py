@@ -76,7 +76,7 @@ class DenseOptions(Course):
     shared: bool = False
     """One encoder for questions and documents, and not two."""
     negatives: str = "vss=20"
-    """Hard negatives of a question, with commas: SYSTEM=N of a retrieval system, or paths=N, ends of the answer's path."""
+    """Hard negatives of a question: SYSTEM=N of a retrieval system, or paths=N, ends of the answer's path; with commas."""
     positives: int = Field(default=5, ge=1)
     """Answers of a question at most."""
     longest: int = Field(default=256, ge=8)
@@ -284,8 +284,8 @@ def train(
     if not kb and not out:
         from kbnav.apps.cli.about import print_options
 
-        options = describe_options(options_type)
-        print_json(options) if as_json else print_options(options)
+        described = describe_options(options_type)
+        print_json(described) if as_json else print_options(described)
         return
     named = {"--kb": kb, "--out": out, "--dataset": learned or kind is Kind.embed}
     if missing := [name for name, value in named.items() if not value]:
@@ -421,8 +421,8 @@ def _train_fuse(job: Job, options: FuseOptions) -> None:
         readers = [open_reader(kb, folder, job.settings) for folder in (options.cross, options.qagnn) if folder]
         for reader, folder in zip(readers, filter(None, (options.cross, options.qagnn)), strict=True):
             refuse_seen(folder, f"the evidence {reader.kind}", reader.card.training, chosen_by)
-        sets = ([path_questions(one, kb) for one in some] for some in (learned, judged))
-        found = train(kb.skb, encoder, *sets, _print_stage, readers=readers)
+        to_learn, to_judge = ([path_questions(one, kb) for one in some] for some in (learned, judged))
+        found = train(kb.skb, encoder, to_learn, to_judge, _print_stage, readers=readers)
         seen = [question for one in readers for question in (*one.card.training, *one.card.validation)]
         card = save(
             job.out,
@@ -490,7 +490,8 @@ def _train_planner(job: Job, options: RankerOptions) -> None:
     emit(
         job.as_json,
         {"out": str(job.out), "planner": job.kind.value, **counts},
-        f"{job.out}: {job.kind} trained on {len(found):,} questions, {len(paths):,} paths; {only_text:,} had text alone",
+        f"{job.out}: {job.kind} trained on {len(found):,} questions, {len(paths):,} paths; "
+        f"{only_text:,} had text alone",
         *([LEFT_OUT.format(count=left_out)] if left_out else []),
         *([f"{cut:,} questions lost their end: they are longer than the model can read"] if cut else []),
     )
@@ -505,7 +506,7 @@ def _print_epoch(epoch: Epoch) -> None:
 
 
 def _train_programs(job: Job, options: ProgramsOptions) -> None:
-    """Write and improve a program for each group of questions, and freeze the best; a stand-in writes without a model."""
+    """Write and improve a program for each group of questions, and freeze the best; without a model a stand-in writes."""
     from kbnav.apps.cli.learned import ended, print_frozen, queries
     from kbnav.evaluation.runner import Limits, check_limits
     from kbnav.models.cancellation import braking
