@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 from kbnav.errors import KbnavError
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.sparql.syntax import Filter, Path, Pattern, Query, Triples, parse_query
+from kbnav.knowledge.sparql.syntax import Filter, Pattern, Query, Triples, parse_query
 from kbnav.knowledge.sparql.tokens import tokenize
-from kbnav.knowledge.sparql.vocabulary import Vocabulary, vocabulary_of
-from kbnav.knowledge.sparql.words.languages import phrases_of
-from kbnav.knowledge.sparql.words.naming import Naming
+from kbnav.knowledge.sparql.vocabulary import Terms, Vocabulary, vocabulary_of
 from kbnav.runs.warnings import Doubt
 from kbnav.settings.systems import kb_kind
 
@@ -26,16 +24,16 @@ def units_query(query: str, words: Vocabulary) -> str:
     Raises QuerySyntaxError where it is no query.
     """
     read = parse_query(query)
-    naming = Naming.of(query, phrases_of("en"), {}, words)
+    terms = Terms(query, words)
     compared = set(_compared(query, read))
     for pattern in _direct(read):
-        name = naming.property(pattern.verb.name) if isinstance(pattern.verb, Path) else None
-        if name is None or name.role != "wdt" or pattern.object not in compared:
+        role, name = terms.predicate(pattern.relation) if pattern.relation else ("", "")
+        if role != "wdt" or pattern.object not in compared:
             continue
         inner = query[read.where.place.start + 1 : read.where.place.end - 1].rstrip().removesuffix(".")
         statement = (
-            f"{pattern.subject} p:{name.id} ?anyStatement . ?anyStatement ps:{name.id} {pattern.object} ; "
-            f"psv:{name.id}/wikibase:quantityUnit ?anyUnit ."
+            f"{pattern.subject} p:{name} ?anyStatement . ?anyStatement ps:{name} {pattern.object} ; "
+            f"psv:{name}/wikibase:quantityUnit ?anyUnit ."
         )
         return f"{read.prologue}SELECT DISTINCT ?anyUnit WHERE {{ {inner} . {statement} }} LIMIT {_MOST}"
     return ""
@@ -64,16 +62,16 @@ def _direct(read: Query) -> Iterator[Pattern]:
 
 def _compared(query: str, read: Query) -> Iterator[str]:
     """Variables that are sorted by, compared by size, or added up."""
-    tail = read.select.tail if read.select else read.tail
-    for modifier in tail.modifiers:
+    for modifier in read.tail.modifiers:
         if modifier.kind in _COMPARED:
-            yield from modifier.expression.variables
+            for key in modifier.expressions:
+                yield from key.variables
     for one in read.select.expressions if read.select else ():
-        text = query[one.place.start : one.place.end].upper()
+        text = one.place.of(query).upper()
         if any(f"{name}(" in text.replace(" ", "") for name in ("SUM", "AVG", "MAX", "MIN")):
             yield from one.variables
     for element in read.where.elements:
-        if isinstance(element, Filter):
-            place = element.expression.place
-            if any(token.text in _ORDERS for token in tokenize(query[place.start : place.end])):
-                yield from element.variables
+        if isinstance(element, Filter) and any(
+            token.text in _ORDERS for token in tokenize(element.expression.place.of(query))
+        ):
+            yield from element.expression.variables

@@ -9,9 +9,8 @@ from kbnav.agents.offline.wikidata.hypotheses import Reading
 from kbnav.answers.language import fold
 from kbnav.answers.lexicon import lexicon, reads
 from kbnav.answers.relevance import relevance, words
+from kbnav.knowledge.sparql.verbalization import Line, verbalize
 from kbnav.knowledge.sparql.vocabulary import entity_ids
-from kbnav.knowledge.sparql.words.conditions import Line
-from kbnav.knowledge.sparql.words.query import verbalize
 
 MOST_UNUSED = 2
 """Words that say something and are left out, of a question that is answered all the same; one less where a link that

@@ -23,7 +23,7 @@ from kbnav.apps.absence_words import absence_text
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import is_mirror
 from kbnav.knowledge.sparql.presentation import comment_labels, page_for, query_link, state_for
-from kbnav.knowledge.sparql.words.query import verbalize_answer
+from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.runs.trajectory import Call, Run, Step, Understood
 from kbnav.tools.show import cell_text
 

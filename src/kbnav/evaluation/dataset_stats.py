@@ -137,7 +137,8 @@ class _Found:
     def _tail(self, tail: Tail) -> None:
         for modifier in tail.modifiers:
             self.clauses[modifier.kind] += 1
-            self._expression(modifier.expression)
+            for expression in modifier.expressions:
+                self._expression(expression)
         for values in tail.values:
             self._element(values)
 

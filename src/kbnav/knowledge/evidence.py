@@ -15,8 +15,8 @@ from kbnav.errors import KbnavError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.sparql.evidence import EvidenceQuery, evidence_query
 from kbnav.knowledge.sparql.syntax import is_variable
+from kbnav.knowledge.sparql.verbalization import verbalize_groups
 from kbnav.knowledge.sparql.vocabulary import Vocabulary, vocabulary_of
-from kbnav.knowledge.sparql.words.query import verbalize_groups
 
 MOST_ROWS = 20
 """Rows that evidence is looked for at once."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kbnav.answers.tables import Absence
 from kbnav.knowledge.evidence import Provenance
 from kbnav.knowledge.sparql.presentation import page_for, query_link
-from kbnav.knowledge.sparql.words.query import verbalize_answer
+from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.runs.trajectory import Run, Status, Step, Turn
 from kbnav.runs.warnings import Confidence, Doubt
 from kbnav.sessions.citation import citation

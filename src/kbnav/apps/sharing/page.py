@@ -17,7 +17,7 @@ from kbnav.apps.console import labelled_query, spent_words
 from kbnav.apps.evidence import answer_table, closing_lines, row_lines
 from kbnav.apps.sharing.crate import Told, metadata
 from kbnav.evaluation.report.page import inside, shortened, template
-from kbnav.knowledge.sparql.words.query import verbalize_answer
+from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.citation import asked_with, citation, knowledge_base, link_of
 from kbnav.tools.show import cell_text

@@ -181,7 +181,7 @@ class Parts:
         for element in elements:
             if isinstance(element, Filter):
                 # A filter on a variable from outside has another result inside a join than beside it.
-                if element.groups or not known.issuperset(element.variables):
+                if element.groups or not known.issuperset(element.expression.variables):
                     return None
                 filters.append(self._query[element.place.start : element.place.end])
             elif (found := self.of(element)) is not None:

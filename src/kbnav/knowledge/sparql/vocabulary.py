@@ -1,4 +1,4 @@
-"""What a knowledge base calls things: its prefixes, where its entities are, and its ids for what kbnav speaks of."""
+"""What names in queries stand for: prefixes, the ids of a Wikibase's entities, and its ids for what kbnav speaks of."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from urllib.parse import unquote
 
+from kbnav.answers.tables import Term
 from kbnav.knowledge.sparql.tokens import Token, tokenize
 
 _WIKIDATA = "http://www.wikidata.org/"
@@ -64,17 +65,14 @@ SKB_PREFIXES: Mapping[str, str] = MappingProxyType(
         "type": "urn:kbnav:type/",
         "rel": "urn:kbnav:relation/",
         "field": "urn:kbnav:field/",
-        "rdf": STANDARD_PREFIXES["rdf"],
-        "rdfs": STANDARD_PREFIXES["rdfs"],
-        "skos": STANDARD_PREFIXES["skos"],
-        "xsd": STANDARD_PREFIXES["xsd"],
+        **{name: STANDARD_PREFIXES[name] for name in ("rdf", "rdfs", "skos", "xsd")},
     }
 )
 """What queries to an SKB need not declare; see ``kbnav.knowledge.skb.rdf``."""
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _APART = re.compile(r"[/#?]")
-_ENTITY = re.compile(r"/(?:entity|prop(?:/[a-z-]+)*)/([QPL][1-9][0-9]*(?:-[FS][1-9][0-9]*)?)")
+_ENTITY = re.compile(r"/(?:entity|prop(?:/[a-z-]+)*)/([QPL][1-9][0-9]*(?:-[FS][1-9][0-9]*)?)\Z")
 
 
 def entity_page(entity_id: str) -> str:
@@ -122,16 +120,13 @@ def shortened(iri: str, prefixes: Mapping[str, str] | None = None) -> str:
     return ""
 
 
-def declared_prefixes(tokens: Iterable[Token]) -> dict[str, str]:
+def declared_prefixes(tokens: Sequence[Token]) -> dict[str, str]:
     """The prefixes a query declares itself, the last declaration of a name counting."""
-    found: dict[str, str] = {}
-    before: tuple[Token | None, Token | None] = (None, None)
-    for token in tokens:
-        keyword, name = before
-        if keyword and name and keyword.is_word("PREFIX") and name.kind == "name" and token.kind == "iri":
-            found[name.text.split(":", 1)[0]] = token.text[1:-1]
-        before = (name, token)
-    return found
+    return {
+        name.text.split(":", 1)[0]: iri.text[1:-1]
+        for keyword, name, iri in zip(tokens, tokens[1:], tokens[2:], strict=False)
+        if keyword.is_word("PREFIX") and name.kind == "name" and iri.kind == "iri"
+    }
 
 
 def expand(token: Token, declared: Mapping[str, str]) -> str:
@@ -154,6 +149,14 @@ def entity_ids(query: str) -> list[str]:
     return list(dict.fromkeys(entity for _, entity in entity_tokens(tokenize(query))))
 
 
+def entity_tokens(tokens: Sequence[Token]) -> list[tuple[Token, str]]:
+    """The tokens that name an entity, each with the entity's id."""
+    declared = declared_prefixes(tokens)
+    # Any Wikibase has these paths under its own host.
+    found = ((token, _ENTITY.search(expand(token, declared))) for token in tokens)
+    return [(token, match[1]) for token, match in found if match]
+
+
 def names_in(query: str, prefixes: Mapping[str, str]) -> list[str]:
     """IRIs that a query names, each once, in the order of their first use; ``prefixes`` need not be declared.
 
@@ -161,28 +164,14 @@ def names_in(query: str, prefixes: Mapping[str, str]) -> list[str]:
     """
     tokens = tokenize(query)
     known = {**prefixes, **declared_prefixes(tokens)}
-    found = []
-    for place, token in enumerate(tokens):
-        declares = (place > 1 and tokens[place - 2].is_word("PREFIX")) or (
-            place > 0 and tokens[place - 1].is_word("BASE")
-        )
-        iri = "" if declares else expand(token, known)
-        if iri and not (token.kind == "name" and token.text.endswith(":")):
-            found.append(iri)
-    return list(dict.fromkeys(found))
-
-
-def entity_tokens(tokens: Sequence[Token]) -> list[tuple[Token, str]]:
-    """The tokens that name an entity, each with the entity's id."""
-    declared = declared_prefixes(tokens)
-    found = []
-    for token in tokens:
-        iri = expand(token, declared)
-        # Any Wikibase has these paths under its own host.
-        match = _ENTITY.search(iri) if iri else None
-        if match and match.end() == len(iri):
-            found.append((token, match.group(1)))
-    return found
+    declaring = {place + 2 for place, token in enumerate(tokens) if token.is_word("PREFIX")}
+    declaring |= {place + 1 for place, token in enumerate(tokens) if token.is_word("BASE")}
+    named = (
+        expand(token, known)
+        for place, token in enumerate(tokens)
+        if place not in declaring and not (token.kind == "name" and token.text.endswith(":"))
+    )
+    return list(dict.fromkeys(filter(None, named)))
 
 
 WIKIDATA = STANDARD_PREFIXES["wd"]
@@ -281,13 +270,17 @@ class Vocabulary:
         instance, wider = self.of(INSTANCE_OF), self.of(SUBCLASS_OF)
         return f"wdt:{instance}" + (f"/wdt:{wider}*" if wider else "") if instance else ""
 
-    def entity_id(self, iri: str) -> str:
-        """The id of an entity by its IRI, or by that of a property's predicate; empty for an IRI of elsewhere."""
+    def predicate(self, iri: str) -> tuple[str, str]:
+        """The prefix (``wdt``, ``ps``, ``wd``, …) and the id of an entity's IRI; empty for an IRI of elsewhere."""
         for name in _ENTITY_PREFIXES:
             start = self.prefixes.get(name)
             if start and iri.startswith(start) and _ENTITY_ID.fullmatch(iri, len(start)):
-                return iri[len(start) :]
-        return ""
+                return name, iri[len(start) :]
+        return "", ""
+
+    def entity_id(self, iri: str) -> str:
+        """The id of an entity by its IRI, or by that of a property's predicate; empty for an IRI of elsewhere."""
+        return self.predicate(iri)[1]
 
     def entities_in(self, text: str) -> list[str]:
         """The ids of the entities whose IRIs are in a text, as GROUP_CONCAT makes them."""
@@ -325,3 +318,33 @@ def vocabulary_of(kb: object) -> Vocabulary:
     """The words of a knowledge base; Wikidata's for one that says nothing of them."""
     found = getattr(kb, "vocabulary", None)
     return found if isinstance(found, Vocabulary) else WIKIDATA_VOCABULARY
+
+
+class Terms:
+    """What the terms of one query stand for, as its syntax tree has them; ``known`` are further prefixes."""
+
+    def __init__(self, query: str, vocabulary: Vocabulary, known: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.vocabulary = vocabulary
+        self._declared = {**known, **vocabulary.prefixes, **declared_prefixes(tokenize(query))}
+
+    def iri(self, text: str) -> str:
+        """The IRI that a name, an IRI or ``a`` stands for; empty for anything else."""
+        if text in ("a", "A"):
+            return STANDARD_PREFIXES["rdf"] + "type"
+        tokens = tokenize(text)
+        return expand(tokens[0], self._declared) if tokens else ""
+
+    def predicate(self, text: str) -> tuple[str, str]:
+        """The prefix and the id of a Wikibase's predicate or entity; empty for another term."""
+        return self.vocabulary.predicate(self.iri(text))
+
+    def literal(self, text: str) -> Term:
+        """A literal as results have it."""
+        first, *more = tokenize(text)
+        if first.kind != "string":
+            kinds = {"number": "integer" if text.lstrip("+-").isdigit() else "decimal", "word": "boolean"}
+            return Term("literal", text, STANDARD_PREFIXES["xsd"] + kinds.get(first.kind, "decimal"))
+        quotes = 3 if first.text[:3] in ('"""', "'''") else 1
+        language = more[0].text[1:] if more and more[0].kind == "language" else None
+        datatype = expand(more[1], self._declared) if len(more) > 1 else None
+        return Term("literal", first.text[quotes:-quotes], datatype, language)

@@ -8,25 +8,22 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, wraps
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-import numpy as np
 from pydantic import FailFast, Field, ValidationError, validate_call
 
 from kbnav.answers.relevance import words
-from kbnav.answers.relevance import words as words_of
 from kbnav.errors import FATAL, BadArguments, Stopped, StopRun
 from kbnav.models.calls import ModelCalls
 from kbnav.programs.api.bounded import excess
-from kbnav.programs.api.source import NotHere, Source
 from kbnav.prompts import prompt_hashes, render
 from kbnav.retrieval.base import without_thought
 from kbnav.retrieval.rerank import parse_score
 from kbnav.runs.trace import Trace
 
 if TYPE_CHECKING:
-    from kbnav.encoders import Encoder, Vectors
+    pass
 
 
 Group = Literal["knowledge base", "embedding", "strings", "language model", "feedback"]
@@ -100,7 +97,7 @@ class Function:
 
         @wraps(self.method)
         def method(*args: Any, **kwargs: Any) -> Any:
-            return self.method(*args, **kwargs)
+            return getattr(args[0], self.name)(*args[1:], **kwargs)  # as the class of this object does it
 
         hints = get_type_hints(self.method, include_extras=True)
         method.__annotations__ = {name: _up_to_first(hint) for name, hint in hints.items()}
@@ -172,178 +169,6 @@ def _padded(text: str) -> str:
 def _f1(wanted: Counter[str], found: Counter[str]) -> float:
     shared = (wanted & found).total()
     return 2 * shared / (wanted.total() + found.total()) if shared else 0.0
-
-
-MOST_IDS = 10_000
-"""In one call, and in what it gives."""
-Count = Annotated[int, Field(ge=1, le=MOST_IDS)]
-
-
-class KnowledgeFunctions:
-    """What the graph and the documents say. Docstrings are what the writer of a program reads."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-
-    @classmethod
-    def functions(cls) -> Iterator[Function]:
-        """All of them, in the order in which they are told."""
-        for method in (
-            cls.ids_by_type,
-            cls.types_of,
-            cls.names_of,
-            cls.texts_of,
-            cls.relations_text,
-            cls.documents_of,
-            cls.field_of,
-            cls.related,
-            cls.relations_of,
-            cls.follow_path,
-            cls.find_by_name,
-            cls.intersect,
-        ):
-            yield Function("knowledge base", method)
-
-    def ids_by_type(self, node_type: str, limit: Count = 1000) -> list[str]:
-        """Ids of the nodes of a type, the first of them in a fixed order."""
-        return self._source.of_type(node_type, limit)
-
-    def types_of(self, ids: list[str]) -> dict[str, str]:
-        """The type of each node."""
-        return self._source.types(ids)
-
-    def names_of(self, ids: list[str]) -> dict[str, str]:
-        """The name of each node."""
-        return self._source.names(ids)
-
-    def texts_of(self, ids: list[str]) -> dict[str, str]:
-        """The text of each node: its name and its own fields, without its relations."""
-        return self._source.texts(ids, own=True, relations=False)
-
-    def relations_text(self, ids: list[str]) -> dict[str, str]:
-        """The relations of each node as text, with the names of its neighbours."""
-        return self._source.texts(ids, own=False, relations=True)
-
-    def documents_of(self, ids: list[str]) -> dict[str, str]:
-        """The whole document of each node: its text, then its relations."""
-        return self._source.texts(ids, own=True, relations=True)
-
-    def field_of(self, ids: list[str], field: str) -> dict[str, str]:
-        """One field of each node as text, such as "description"; "" where a node lacks it."""
-        return self._source.fields(ids, field)
-
-    def related(
-        self, ids: list[str], relation: str = "", direction: Literal["out", "in", "both"] = "both", limit: Count = 100
-    ) -> dict[str, list[str]]:
-        """The neighbours of each node by a relation, at most `limit` each; by any relation where it is "".
-
-        "out" follows edges that begin at the node, "in" edges that end there: of an edge a --made by--> b, b is a
-        neighbour of a by "out", and a one of b by "in".
-        """
-        return self._source.related(ids, relation, direction, limit)
-
-    def relations_of(self, ids: list[str], limit: Count = 50) -> dict[str, dict[str, list[str]]]:
-        """The neighbours of each node by relation, at most `limit` of one; ^ before the name where edges end there."""
-        return self._source.relations(ids, limit)
-
-    def follow_path(self, ids: list[str], path: list[str], limit: Count = 1000) -> list[str]:
-        """The nodes at the end of a path of relations from any of some nodes, each once.
-
-        `["has brand", "^has brand"]` leads out by the first relation and back in by the second. Each hop leads to at
-        most ten times `limit` nodes, and `limit` are given.
-        """
-        return self._source.follow(ids, path, limit)
-
-    def find_by_name(self, names: list[str], node_type: str = "", limit: Count = 10) -> dict[str, list[str]]:
-        """Ids of the nodes with each name, best first; of one type where it is given.
-
-        Aliases count as names. Case, accents, spaces and punctuation do not matter; behind nodes with the name come
-        those with one spelled nearly so, up to three letters wrong in a long name.
-        """
-        return self._source.find(names, node_type, limit)
-
-    def intersect(self, lists: list[list[str]]) -> list[str]:
-        """The ids that are in all of the lists, in the order of the first."""
-        others = [set(one) for one in lists[1:]]
-        return [node for node in dict.fromkeys(lists[0] if lists else []) if all(node in one for one in others)]
-
-
-MOST_TEXTS = 256
-"""That one call may have encoded."""
-_KEPT = 4_096
-"""Vectors of texts that are kept between calls."""
-WordCount = Annotated[int, Field(ge=5, le=1_000)]
-
-
-class EmbeddingFunctions:
-    """What texts have in common. Docstrings are what the writer of a program reads."""
-
-    def __init__(self, source: Source, encoder: Encoder | None = None) -> None:
-        """``encoder`` is for texts and, where the knowledge base has no vectors, for those of nodes."""
-        self._source = source
-        self._encoder = encoder or source.encoder
-        self._vector = lru_cache(_KEPT)(self._encode)
-
-    @classmethod
-    def functions(cls) -> Iterator[Function]:
-        """All of them, in the order in which they are told."""
-        for method in (cls.search, cls.similarity, cls.bm25, cls.embed, cls.best_chunk):
-            yield Function("embedding", method)
-
-    def search(self, query: Phrase, node_type: str = "", limit: Count = 100) -> dict[str, float]:
-        """The nodes whose text fits the query best, with scores; best first.
-
-        By words (BM25) and by meaning (vectors), their scores summed; either finds at most 200, whatever `limit` is.
-        It knows nothing of relations, and `candidates` come from another search.
-        """
-        return self._source.search(query, node_type, limit)
-
-    def similarity(self, query: Phrase, ids: list[str]) -> dict[str, float]:
-        """For each node from -1 to 1 how near its document is to the query in meaning."""
-        near = self._source.similarity(query, ids)
-        if near is not None:
-            return dict(near)
-        texts = self._source.texts(list(dict.fromkeys(ids)), own=True, relations=False)
-        wanted, *others = np.array(self.embed([query, *texts.values()]))
-        return {node: float(vector @ wanted) for node, vector in zip(texts, others, strict=True)}
-
-    def bm25(self, query: Phrase, ids: list[str]) -> dict[str, float]:
-        """For each node the BM25 score of its document for the query, 0 where they share no word.
-
-        The document has the relations where these are indexed too.
-        """
-        return self._source.bm25(query, ids)
-
-    def embed(self, texts: list[str]) -> list[list[float]]:
-        """A vector of length 1 for each text, at most 256 texts a call; sums of products are cosines."""
-        if len(texts) > MOST_TEXTS:
-            raise BadArguments(f"embed: {len(texts)} texts, {MOST_TEXTS} are allowed in one call")
-        return [self._vector(text).tolist() for text in texts]
-
-    def best_chunk(self, query: Phrase, ids: list[str], words: WordCount = 100) -> dict[str, str]:
-        """From each node's document the part of so many words that shares most with the query, rare words first."""
-        texts = self._source.texts(ids, own=True, relations=True)
-        wanted = set(words_of(query))
-        chunks = {
-            node: [(part, wanted & set(words_of(part))) for part in _chunks(text, words)]
-            for node, text in texts.items()
-        }
-        holders = Counter(word for parts in chunks.values() for _, shared in parts for word in shared)
-        return {
-            node: max(parts, key=lambda part: sum(1 / holders[word] for word in part[1]), default=("", set()))[0]
-            for node, parts in chunks.items()
-        }
-
-    def _encode(self, text: str) -> Vectors:
-        if self._encoder is None:
-            raise NotHere("there is no encoder of texts for this knowledge base")
-        vector: Vectors = self._encoder.encode([text])[0]
-        return vector
-
-
-def _chunks(text: str, words: int) -> list[str]:
-    parts = text.split()
-    return [" ".join(parts[first : first + words]) for first in range(0, len(parts), words)]
 
 
 LETTERS = 6_000

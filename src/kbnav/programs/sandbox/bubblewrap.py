@@ -23,15 +23,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import Popen
-from types import TracebackType
-from typing import Any, BinaryIO, Literal, Self
+from typing import Any, BinaryIO, Literal
 
 from kbnav.errors import TellModel, UsageError
 from kbnav.programs.api import Api, Calls, OutOfCalls, bounded
 from kbnav.programs.api.bounded import MOST_ITEMS
 from kbnav.programs.program import Entry, Failure, FailureKind, Parameter, Problem, Program, unknown_names
 from kbnav.programs.sandbox import inside
-from kbnav.programs.sandbox.base import SEED, OutOfOutput, Printed, Runner, SandboxLimits, error_line, raised_in_program
+from kbnav.programs.sandbox.base import (
+    SEED,
+    OutOfOutput,
+    Printed,
+    Sandbox,
+    SandboxLimits,
+    error_line,
+    raised_in_program,
+)
 
 MOST_BYTES = 16 << 20
 """Of a frame. One that is announced as longer ends the conversation before it is read."""
@@ -206,7 +213,7 @@ _HOME = "/python"
 _LIBRARIES = ("/usr/lib", "/usr/lib64", "/lib", "/lib64")
 
 
-class BubblewrapSandbox(Runner):
+class BubblewrapSandbox(Sandbox):
     """See ``Sandbox``. Random numbers are the same in every run; the clock is the machine's."""
 
     name = "bubblewrap"
@@ -225,14 +232,6 @@ class BubblewrapSandbox(Runner):
         self._bwrap = found
         self._filter = blocked_calls()
         self._try()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing is left to end: each run ends its own process."""
 
     def check(self, program: Program, api: Api) -> tuple[Problem, ...]:
         """See ``Sandbox``: unknown names, and what is raised where the module is loaded; types are not looked at."""
@@ -255,7 +254,7 @@ class BubblewrapSandbox(Runner):
         *,
         entry: Entry | Literal[""],
     ) -> tuple[Any, Failure | None]:
-        """See ``Runner``."""
+        """See ``Sandbox``."""
         asked = {
             "source": program.source,
             "entry": entry,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 from kbnav.errors import KbnavError, StopRun, TellModel
 from kbnav.programs.api import Api, Calls
 from kbnav.programs.program import Entry, Failure, FailureKind, Parameter, Problem, Program
-from kbnav.programs.sandbox.base import SEED, Printed, Runner, SandboxLimits, error_line, raised_in_program
+from kbnav.programs.sandbox.base import SEED, Printed, Sandbox, SandboxLimits, error_line, raised_in_program
 from kbnav.runs.journal import private_folder
 from kbnav.settings.plugins import needs
 
@@ -91,7 +91,7 @@ _KINDS: Mapping[str, FailureKind] = {
 }
 
 
-class MontySandbox(Runner):
+class MontySandbox(Sandbox):
     """See ``Sandbox``. No files, no network, no environment; clock and random numbers are the same in every run."""
 
     name = "monty"
@@ -164,7 +164,7 @@ class MontySandbox(Runner):
         *,
         entry: Entry | Literal[""],
     ) -> tuple[Any, Failure | None]:
-        """See ``Runner``."""
+        """See ``Sandbox``."""
         arguments = "_query, _candidates" if entry == "score" else "_query"
         call = f"{entry}({arguments}, **_parameters)\n" if entry else ""
         given = {"_query": calls.query, "_candidates": list(candidates), "_parameters": dict(parameters)}

@@ -28,7 +28,7 @@ from kbnav.errors import KbnavError, QueryTimeout, Stopped, StopRun
 from kbnav.knowledge.absence import absence_of
 from kbnav.knowledge.base import asked_by
 from kbnav.knowledge.sparql.presentation import comment_labels
-from kbnav.knowledge.sparql.words.query import verbalize_answer
+from kbnav.knowledge.sparql.verbalization import verbalize_answer
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
