@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from kbnav.agents.machine import Event
-from kbnav.apps.cli.progress import Progress
+from kbnav.apps.cli.terminal import RunProgress as Progress
 from kbnav.runs.trajectory import Call, Step
 
 CALL = Call("execute_query", {"query": "ASK {}"}, "Ask.")

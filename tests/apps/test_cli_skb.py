@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from kbnav.apps.cli.building import Progress
+from kbnav.apps.cli.terminal import StageProgress as Progress
 from tests.apps.parts import Cli
 from tests.models.stub import Canned, ModelStub, completion, failure
 
@@ -67,7 +67,7 @@ def test_build_prints_what_was_built_stage_by_stage_and_what_was_dropped(kbnav):
 
 
 def test_info_lists_types_relations_and_what_there_is(kbnav):
-    built(kbnav, "--skb-name", "village", "--no-text")
+    built(kbnav, "--no-text")
     code, out, _ = kbnav("skb", "info", "v.skb")
     lines = out.splitlines()
     assert code == 0
@@ -111,12 +111,12 @@ def test_an_skb_built_from_rdf_is_asked(kbnav):
 
 def test_check_finds_a_flipped_byte_and_names_the_file(kbnav, tmp_path):
     built(kbnav)
-    assert kbnav("skb", "check", "v.skb")[:2] == (0, "v.skb is whole\n")
+    assert kbnav("skb", "info", "v.skb", "--check")[:2] == (0, "v.skb is whole\n")
     (path,) = (tmp_path / "v.skb").glob("data-*/graph/out-nodes.npy")
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    code, out, error = kbnav("skb", "check", "v.skb")
+    code, out, error = kbnav("skb", "info", "v.skb", "--check")
     assert (code, out) == (2, "")
     assert "graph/out-nodes.npy" in error
 
@@ -377,7 +377,7 @@ def test_a_build_killed_while_it_embeds_goes_on_and_an_update_embeds_what_change
     assert "an unfinished build of this input is here" in error
     assert "nodes: 600" not in error
     assert sorted(first + embeddings.texts()) == sorted(names)
-    assert kbnav("skb", "check", "m.skb")[0] == 0
+    assert kbnav("skb", "info", "m.skb", "--check")[0] == 0
 
     embeddings.requests.clear()
     changed = [{"id": "House 7", "name": "Mill"}, {"id": "House 8", "deleted": True}]

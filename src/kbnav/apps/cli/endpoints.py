@@ -12,12 +12,6 @@ import typer
 from kbnav.apps.cli.options import Json, load
 from kbnav.apps.cli.terminal import emit, print_json, stderr
 
-Address = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")]
-Port = Annotated[int, typer.Option("--port", metavar="PORT", help="0 picks a free one.")]
-Names = Annotated[
-    list[str] | None, typer.Option("--name", metavar="NAME", help="Name by which clients may reach it; repeatable.")
-]
-
 
 def build_mirror(
     sources: Annotated[
@@ -73,37 +67,38 @@ def mirror_info(
         print(f"  {source.name}: {source.triples:,} triples, {source.bytes:,} bytes, sha256 {source.sha256[:16]}…")
 
 
-def serve_mirror(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of the mirror.")],
-    host: Address = "127.0.0.1",
-    port: Port = 7878,
-    name: Names = None,
-) -> None:
-    """Serve a mirror over Wikidata's own HTTP interfaces until it is interrupted."""
-    from kbnav.knowledge.wikidata.mirror.server import MirrorServer, serve
-
-    def ready(server: MirrorServer) -> None:
-        print(f"{folder} ({server.info.triples:,} triples) at {server.url}; Ctrl-C ends it", flush=True)
-
-    serve(folder, host, port, ready=ready, names=name or ())
-
-
-def serve_rdf(
+def serve(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE", help="RDF: .ttl .nt .nq .trig .rdf .owl .xml .jsonld, also .gz.")
+        list[Path],
+        typer.Argument(
+            metavar="FILE", help="RDF: .ttl .nt .nq .trig .rdf .owl .xml .jsonld, also .gz; or the folder of a mirror."
+        ),
     ],
-    host: Address = "127.0.0.1",
-    port: Port = 7879,
-    name: Names = None,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", metavar="PORT", help="0 picks a free one.")] = 7879,
+    name: Annotated[
+        list[str] | None, typer.Option("--name", metavar="NAME", help="Name by which clients may reach it; repeatable.")
+    ] = None,
     timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="Time that a query may take.")] = 60.0,
     memory: Annotated[int, typer.Option("--memory", metavar="MIB", help="Memory that a query may take.")] = 2048,
 ) -> None:
-    """Serve RDF files over the SPARQL protocol, read-only, until it is interrupted.
+    """Serve RDF files over the SPARQL protocol, read-only, or a mirror over Wikidata's own HTTP interfaces.
 
-    Queries see all named graphs of the files and the default graph as one; GRAPH sees them apart.
+    Queries see all named graphs of the files and the default graph as one; GRAPH sees them apart. For example:
+    kbnav sparql serve data.ttl --port 9000
     """
     from kbnav.knowledge.serving.rdf import RdfServer
+    from kbnav.knowledge.wikidata.mirror.server import MirrorServer
+    from kbnav.knowledge.wikidata.mirror.server import serve as serve_mirror
 
+    if len(files) == 1 and files[0].is_dir():
+        folder = files[0]
+
+        def ready(server: MirrorServer) -> None:
+            print(f"{folder} ({server.info.triples:,} triples) at {server.url}; Ctrl-C ends it", flush=True)
+
+        serve_mirror(folder, host, port, ready=ready, names=name or ())
+        return
     limits: Any = {"query_timeout": timeout, "memory_limit": memory << 20}
     with RdfServer(files, host, port, names=name or (), **limits) as server:
         graphs = server.loaded.graphs

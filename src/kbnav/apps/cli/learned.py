@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbnav.apps.cli.options import BaseUrl, Dataset, Json, Limit, Model, Seed, Skb, load, open_skb
+from kbnav.apps.cli.options import BaseUrl, Dataset, Json, Limit, Model, Skb, load, open_skb
 from kbnav.apps.cli.terminal import print_json
 from kbnav.errors import UsageError
 
@@ -95,41 +95,6 @@ def planner(
 
 def _line(name: str, scores: PlanScores) -> str:
     return f"{name}: first path right {scores.first:.3f}, found among the first three {scores.first_three:.3f}"
-
-
-def groups(
-    questions: Dataset,
-    kb: Skb,
-    validation: Annotated[str, typer.Option("--validation", metavar="DATASET", help="Questions of validation.")],
-    seed: Seed = 0,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    as_json: Json = False,
-) -> None:
-    """Divide questions into groups that one program each can serve; with --model by patterns that the model sees.
-
-    On made questions it also prints how near the groups are to the templates that the questions were made from.
-    """
-    from kbnav.programs.groups import agreement
-    from kbnav.programs.train import Plan, TrainingRequest, find_groups
-
-    settings = load(kb=kb, model=model, base_url=base_url)
-    training = queries(questions, settings)
-    with open_skb(settings, "programs") as opened:
-        wanted = TrainingRequest(training, queries(validation, settings), Plan())
-        found = find_groups(opened, settings, wanted, seed)
-    templates = {one.id: one.template for one in training if one.template}
-    likeness = None
-    if templates:
-        likeness = agreement({name: group.id for group in found.groups for name in group.training}, templates)
-    if as_json:
-        records = [{"id": one.id, "pattern": one.pattern, "training": len(one.training)} for one in found.groups]
-        print_json({"groups": records, "agreement": likeness, "cost": found.cost})
-        return
-    for one in found.groups:
-        print(f"{one.id}: {len(one.training)} to train, {len(one.validation)} to validate; {one.pattern}")
-    if likeness is not None:
-        print(f"agreement with the templates they were made from (adjusted Rand index): {likeness:.2f}")
 
 
 def show(

@@ -35,15 +35,15 @@ TREE: Mapping[str, Mapping[str, Any]] = {
         "check": "about:check",
         "mirror": (
             "Build a local copy of Wikidata, or of a part of it.",
-            {"build": "endpoints:build_mirror", "info": "endpoints:mirror_info", "serve": "endpoints:serve_mirror"},
+            {"build": "endpoints:build_mirror", "info": "endpoints:mirror_info"},
         ),
         "skb": (
             "Build and maintain local knowledge bases: graphs whose nodes have documents.",
-            {name: f"skb:{name}" for name in ("build", "copy", "info", "export", "update")},
+            {name: f"skb:{name}" for name in ("build", "copy", "info", "update")},
         ),
         "sparql": (
-            "Serve RDF files as a SPARQL endpoint, and index the names of an endpoint.",
-            {"serve": "endpoints:serve_rdf", "index": "endpoints:index"},
+            "Serve RDF files or a mirror as a SPARQL endpoint, and index the names of an endpoint.",
+            {"serve": "endpoints:serve", "index": "endpoints:index"},
         ),
     },
     "Evaluation": {
@@ -56,7 +56,6 @@ TREE: Mapping[str, Mapping[str, Any]] = {
                 "compare": "scores:compare",
                 "report": "scores:report",
                 "view": "human:view",
-                "errors": "scores:errors",
                 "calibrate": "scores:calibrate",
                 "dataset": (
                     "Look at the datasets.",
@@ -74,7 +73,7 @@ TREE: Mapping[str, Mapping[str, Any]] = {
         ),
         "programs": (
             "Look at the programs of agent-retriever, and score them.",
-            {"groups": "learned:groups", "show": "learned:show", "eval": "learned:evaluate"},
+            {"show": "learned:show", "eval": "learned:evaluate"},
         ),
         "train": "train:train",
     },

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _DISAGREEMENTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
 _ALPHA, _POWER = 0.05, 0.8
+_WRONG = 0.05
+"""An answer with a lower F1, or MRR of rankings, is wrong."""
 
 StarkCompat = Annotated[
     bool,
@@ -93,9 +95,12 @@ def _prepared(compat: bool, kb: str | None) -> Callable[[SavedRun], SavedRun]:
 
 
 def compare(
-    a: RunFolder,
+    a: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="Folder of a run.")] = None,
     b: Annotated[
-        Path | None, typer.Argument(metavar="[OTHER]", help="Without it: which difference so many questions can show.")
+        Path | None,
+        typer.Argument(
+            metavar="[OTHER]", help="Without it, or without both: which difference so many questions can show."
+        ),
     ] = None,
     questions: Annotated[
         int | None, typer.Option("--questions", metavar="N", min=1, help="Instead of the run's number of questions.")
@@ -111,8 +116,10 @@ def compare(
     from kbnav.evaluation.scoring import compare_runs, disagreement_of, score_run
     from kbnav.runs.trajectory import to_json
 
-    if b is None:
-        size = questions or len(score_run(read_saved_run(a)).questions)
+    if a is None and not questions:
+        raise UsageError("name two runs to compare, or --questions to say which difference they can show")
+    if a is None or b is None:
+        size = questions or len(score_run(read_saved_run(a or Path())).questions)
         _print_power(size, _DISAGREEMENTS, as_json)
     elif as_json:
         print(to_json(compare_runs(read_saved_run(a), read_saved_run(b))))
@@ -174,11 +181,19 @@ def report(
             "--evidence", metavar="KB", help="With --html: the statements behind each answer's rows, looked up there."
         ),
     ] = None,
+    errors: Annotated[
+        int | None,
+        typer.Option(
+            "--errors", metavar="N", min=1, help="Only draw N wrong answers of one run onto a sheet to label."
+        ),
+    ] = None,
+    seed: Seed = 1,
     as_json: Json = False,
 ) -> None:
     """Report on runs: scores, kinds of questions, actions, tokens, cost, classes of errors, every question.
 
-    For example: kbnav eval report runs/a runs/b --html report.html
+    Wrong answers that were labelled by hand, on a sheet of --errors, are counted too (SPINACH, section 5.4). For example:
+    kbnav eval report runs/a runs/b --html report.html
     """
     from kbnav.evaluation import report as reports
     from kbnav.evaluation.evaluate import find_dataset
@@ -190,6 +205,9 @@ def report(
         raise typer.BadParameter("--evidence goes with --html")
     if dataset and not by:
         raise UsageError("--dataset goes with --by")
+    if errors:
+        _draw_errors(folders[0], errors, seed, as_json)
+        return
 
     def groups(runs: Any) -> list[Grouped]:
         name = dataset or next(iter(runs.values())).info.dataset
@@ -252,23 +270,17 @@ def _html(found: Report, by: Sequence[Grouped], evidence: str | None) -> str:
         return reports.html_report(found, by=by, told=lines)
 
 
-def errors(
-    run: RunFolder,
-    below: Annotated[float, typer.Option("--below", metavar="SCORE", help="F1, or MRR of rankings.")] = 0.05,
-    count: Annotated[int, typer.Option("--count", metavar="N", min=1, help="Questions to draw.")] = 20,
-    seed: Seed = 1,
-    as_json: Json = False,
-) -> None:
-    """Draw wrong answers onto a sheet to label by hand; eval report shows the labels (SPINACH, section 5.4)."""
+def _draw_errors(run: Path, count: int, seed: int, as_json: bool) -> None:
+    """Draw wrong answers onto a sheet to label by hand (SPINACH, section 5.4)."""
     from kbnav.evaluation.records import read_saved_run
     from kbnav.evaluation.report.data import LABELS, SHEET, write_sheet
 
     path = run / SHEET
-    drawn, wrong = write_sheet(read_saved_run(run), path, below=below, count=count, seed=seed)
+    drawn, wrong = write_sheet(read_saved_run(run), path, below=_WRONG, count=count, seed=seed)
     emit(
         as_json,
         {"sheet": str(path), "drawn": drawn, "wrong": wrong, "labels": dict(LABELS)},
-        f"{path}: {drawn} of {wrong} questions scored below {below:g}. Fill in the column label, with one of these",
+        f"{path}: {drawn} of {wrong} questions scored below {_WRONG:g}. Fill in the column label, with one of these",
         *(f"  {label:<14} {meaning}" for label, meaning in LABELS.items()),
         f"or any other; then kbnav eval report {run} has them",
     )

@@ -299,18 +299,33 @@ def copy(
     skb: AnySkb,
     out: Annotated[
         str,
-        typer.Option("--out", metavar="PLACE", help="Folder for the tables, or an address such as s3://bucket/name."),
+        typer.Option(
+            "--out",
+            metavar="PLACE",
+            help="Folder for tables, or an address such as s3://bucket/name; or a file of Turtle: .ttl or .ttl.gz.",
+        ),
     ],
+    version: Version = None,
     ann: Ann = False,
     as_json: Json = False,
 ) -> None:
-    """Copy a built SKB into tables of LanceDB (extra lance). Killed, it goes on where it was when called again."""
+    """Copy a built SKB into tables of LanceDB (extra lance), or into RDF for a SPARQL engine.
+
+    RDF has its nodes with names and short fields, and its edges. Killed, a copy goes on where it was when called again.
+    """
+    from kbnav.knowledge.skb.export import export_rdf
     from kbnav.knowledge.skb.lance.build import refuse_other, write
     from kbnav.knowledge.skb.store import SKB
 
     console = stderr()
+    if out.endswith((".ttl", ".ttl.gz")):
+        with SKB(_opened(skb, version)) as opened, StageProgress(console) as progress:
+            rdf = export_rdf(opened, Path(out), progress=progress)
+        line = f"{out}: {rdf.nodes:,} nodes, {rdf.edges:,} edges, {rdf.bytes:,} bytes"
+        emit(as_json, {"out": out, **rdf._asdict()}, line)
+        return
     refuse_other(out)
-    with SKB(_opened(skb)) as opened, _resumable(console), StageProgress(console) as progress:
+    with SKB(_opened(skb, version)) as opened, _resumable(console), StageProgress(console) as progress:
         written = write(opened, out, approximate=ann, progress=progress)
     _print_built(out, written.meta, as_json)
 
@@ -350,22 +365,6 @@ def _check(skb: str, version: int | None, as_json: bool) -> None:
     if faults:
         raise DataError("\n".join([f"{skb} is damaged; build it again, or take it from a copy:", *faults]))
     print(f"{skb} is whole")
-
-
-def export(
-    skb: AnySkb,
-    rdf: Annotated[Path, typer.Option("--rdf", metavar="FILE", help="Turtle to write: .ttl, or .ttl.gz.")],
-    version: Version = None,
-    as_json: Json = False,
-) -> None:
-    """Write an SKB as RDF, for a SPARQL engine: its nodes with names and short fields, and its edges."""
-    from kbnav.knowledge.skb.export import export_rdf
-    from kbnav.knowledge.skb.store import SKB
-
-    with SKB(_opened(skb, version)) as opened, StageProgress(stderr()) as progress:
-        written = export_rdf(opened, rdf, progress=progress)
-    line = f"{rdf}: {written.nodes:,} nodes, {written.edges:,} edges, {written.bytes:,} bytes"
-    emit(as_json, {"out": str(rdf), **written._asdict()}, line)
 
 
 def update(

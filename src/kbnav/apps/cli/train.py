@@ -76,7 +76,7 @@ class DenseOptions(Course):
     shared: bool = False
     """One encoder for questions and documents, and not two."""
     negatives: str = "vss=20"
-    """Hard negatives of a question: SYSTEM=N of a retrieval system, or paths=N, ends of the answer's path; with commas."""
+    """Hard negatives of a question: SYSTEM=N of a retriever, or paths=N, ends of the answer's path; with commas."""
     positives: int = Field(default=5, ge=1)
     """Answers of a question at most."""
     longest: int = Field(default=256, ge=8)
@@ -506,11 +506,12 @@ def _print_epoch(epoch: Epoch) -> None:
 
 
 def _train_programs(job: Job, options: ProgramsOptions) -> None:
-    """Write and improve a program for each group of questions, and freeze the best; without a model a stand-in writes."""
+    """Write and improve a program for each group of questions, and freeze the best; without a model rules write."""
     from kbnav.apps.cli.learned import ended, print_frozen, queries
     from kbnav.evaluation.runner import Limits, check_limits
     from kbnav.models.cancellation import braking
     from kbnav.models.prices import known_prices
+    from kbnav.programs.groups import agreement
     from kbnav.programs.train import PARTS, STOPPED, Plan, TrainingRequest, train_programs
     from kbnav.settings.model import OFFLINE
 
@@ -562,6 +563,9 @@ def _train_programs(job: Job, options: ProgramsOptions) -> None:
         print_json({"out": str(job.out), "ended": found.ended, "cost": found.cost})
         return
     print_frozen(job.out)
+    if templates := {one.id: one.template for one in wanted.training if one.template}:
+        likeness = agreement({name: group.id for group in found.groups for name in group.training}, templates)
+        print(f"agreement with the templates they were made from (adjusted Rand index): {likeness:.2f}")
     if found.cost:
         print(f"{found.cost:.2f} US dollars in all")
 
