@@ -113,8 +113,11 @@ def test_what_cannot_be_is_refused_in_one_line(arguments: tuple[str, ...], said:
 
 
 def test_pairs_become_options():
-    given = parse_set(["of = bm25, vss", "weights=1,0.5", "depth=7", "bm25.relations=true", "bm25.candidates=a"])
-    options = read_options(RRFOptions, given, "rrf")
+    pairs = ["of = bm25, vss", "weights=1,0.5", "depth=7", "bm25.relations=true", "bm25.candidates=a"]
+    given = parse_set([*pairs, "budget.steps=9", "with_tools=a,b:c", "temperature=1"], {"temperature"})
+    assert given.settings == {"budget": {"steps": "9"}, "with_tools": ["a", "b:c"]}
+    assert given.options.pop("temperature") == "1"
+    options = read_options(RRFOptions, given.options, "rrf")
     assert (options.of, options.weights, options.depth) == (("bm25", "vss"), (1.0, 0.5), 7)
     assert options.stages == {"bm25": {"relations": "true", "candidates": "a"}}
     with pytest.raises(UsageError, match="spinach has no option 'x'; there are: none"):

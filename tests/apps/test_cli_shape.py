@@ -45,12 +45,6 @@ def test_help_is_in_plain_words(command):
     assert all(words for _, words in options)
 
 
-def test_an_option_of_a_group_of_options_without_a_default_is_asked_for():
-    result = CliRunner().invoke(app, ["train", "cross"], prog_name="kbnav")
-    assert result.exit_code == 2
-    assert "Missing option '--kb'" in result.output
-
-
 SERVERS = {("serve",), ("mcp",), ("sparql", "serve"), ("eval", "view"), ("eval", "collect")}
 SPOKEN_TO = {("chat",)}
 SCRIPTS = {("completion",)}

@@ -133,9 +133,8 @@ def test_a_build_whose_driver_is_killed_goes_on_where_it_was(cluster: str, here:
     command += ["--nodes", f"{tmp_path}/n.jsonl", "--edges", f"{tmp_path}/e.jsonl", "--encoder", ENCODER, "--no-text"]
     command += ["--no-sparql"]
     environment = {**os.environ, "RAY_ADDRESS": cluster, "OPENAI_API_KEY": "k"}
-    at = "KBNAV_BASE_URL"
     with endpoint(held_from=21) as server:  # of 24; a window takes 8
-        driver = subprocess.Popen(command, env=environment | {at: server.url}, stderr=subprocess.DEVNULL)
+        driver = subprocess.Popen([*command, "--base-url", server.url], env=environment, stderr=subprocess.DEVNULL)
         try:
             assert server.held.acquire(timeout=240)
             until(lambda: written(out) >= WINDOW, seconds=60)
@@ -144,8 +143,8 @@ def test_a_build_whose_driver_is_killed_goes_on_where_it_was(cluster: str, here:
             driver.wait()
         kept = written(out)
     with endpoint() as server:
-        again = [*command, "--gpus", "1"]
-        ended = subprocess.run(again, env=environment | {at: server.url}, capture_output=True, text=True, timeout=280)
+        again = [*command, "--base-url", server.url, "--gpus", "1"]
+        ended = subprocess.run(again, env=environment, capture_output=True, text=True, timeout=280)
         assert ended.returncode == 0, ended.stderr
         assert server.texts == NODES - kept
     assert same_files(out, here, "vectors")

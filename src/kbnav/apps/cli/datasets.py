@@ -209,7 +209,7 @@ def freeze(
 ) -> None:
     """Run a dataset's gold queries once and save the answers with their date, for eval run --gold.
 
-    For example: kbnav eval freeze qald-10 --kb wikidata --set endpoints.sparql=https://qlever.dev/api/wikidata --out gold
+    For example: kbnav eval freeze qald-10 --kb wikidata --jobs 4 --out gold
     """
     from kbnav.evaluation.evaluate import choose, find_dataset
     from kbnav.evaluation.gold import collect_gold

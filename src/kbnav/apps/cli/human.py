@@ -1,4 +1,4 @@
-"""``kbnav eval view``, ``collect`` and ``judge``: runs on a page, questions that people write, and what people think."""
+"""``kbnav eval view``, ``collect`` and ``judge``: runs on a page, questions that people write, and opinions."""
 
 from __future__ import annotations
 

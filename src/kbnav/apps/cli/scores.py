@@ -192,7 +192,7 @@ def report(
 ) -> None:
     """Report on runs: scores, kinds of questions, actions, tokens, cost, classes of errors, every question.
 
-    Wrong answers that were labelled by hand, on a sheet of --errors, are counted too (SPINACH, section 5.4). For example:
+    Wrong answers that were labelled by hand, on a sheet of --errors, count too (SPINACH, section 5.4). For example:
     kbnav eval report runs/a runs/b --html report.html
     """
     from kbnav.evaluation import report as reports

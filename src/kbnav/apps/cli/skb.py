@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kbnav.apps.cli.options import Json, Place, Workers
+from kbnav.apps.cli.options import BaseUrl, Json, Place, Workers
 from kbnav.apps.cli.terminal import StageProgress, emit, print_json, stderr
 from kbnav.errors import UsageError
 
@@ -105,7 +105,9 @@ class Columns:
         if not any(astuple(self)):
             return TableSource(nodes, edges, memory=memory)
         if not nodes:
-            raise UsageError("--id, --name, --type, --type-column, --edge, --text and --split describe --nodes")
+            raise UsageError(
+                "--id, --name, --type, --type-column, --edge, --text and --split say what columns of --nodes are"
+            )
         if self.type and self.type_column:
             raise UsageError("--type is the type of all nodes, --type-column has one for each: give one of them")
         try:
@@ -131,7 +133,7 @@ class Builders:
     ] = 0.0
 
     @contextmanager
-    def join(self, options: Options) -> Iterator[Options]:
+    def join(self, options: Options, base_url: str | None) -> Iterator[Options]:
         """The options of a build with its workers. Raises as ``on_ray``, and UsageError for workers of no cluster."""
         if self.on is Place.here:
             if self.workers or self.gpus:
@@ -143,7 +145,7 @@ class Builders:
         from kbnav.knowledge.skb.on_ray import on_ray, one_thread
         from kbnav.settings.model import load_settings
 
-        settings = load_settings()
+        settings = load_settings(base_url=base_url)
         load = partial(one_thread, base_url=settings.base_url, api_key=settings.api_key.get_secret_value())
         with on_ray(self.workers, self.gpus, load) as workers:
             yield options._replace(workers=workers)
@@ -177,7 +179,7 @@ def build(
         typer.Option(
             "--encoder",
             metavar="ENCODER",
-            help="What embeds the texts: minilm, lsa, openai:<model> (at the setting base_url), "
+            help="What embeds the texts: minilm, lsa, openai:<model> (at --base-url), "
             "sentence-transformers:<model>, trained:<folder> or none; default: minilm where it is installed, else lsa.",
         ),
     ] = "",
@@ -190,6 +192,7 @@ def build(
     store: Annotated[
         Kind, typer.Option("--store", help="What it is stored in: files, or tables of LanceDB (extra lance).")
     ] = Kind.files,
+    base_url: BaseUrl = None,
     language: Annotated[
         str,
         typer.Option(
@@ -222,12 +225,12 @@ def build(
         raise UsageError(f"--nodes, --edges, --tables and columns do not go with --from {source_format}")
     else:
         source = _published(source_format, sources or [], language or "en", label_property or [])
-    chosen = _encoder(encoder, console)
+    chosen = _encoder(encoder, console, base_url)
     options = Options(
         text=not no_text, vectors=encoder != NO_ENCODER, encoder=chosen, sparql=sparql, relations=relations, ann=ann
     )
     write = _build_tables if store is Kind.lance else _build_files
-    with by.join(options) as options:
+    with by.join(options, base_url) as options:
         meta = write(source, out, options, console)
     _print_losses(console, meta)
     _print_built(out, meta, as_json)
@@ -380,6 +383,7 @@ def update(
             "--keep-versions", metavar="N", min=1, help="On LanceDB, delete all versions for ever but the last N."
         ),
     ] = None,
+    base_url: BaseUrl = None,
     as_json: Json = False,
 ) -> None:
     """Add, replace or delete ("deleted": true) nodes and edges, by id; or add an index, or mend old ones.
@@ -396,26 +400,28 @@ def update(
     only_index = not (nodes or edges) and (ann is not None or _outdated(skb))
     source = TableSource([], []) if only_index else _records(None, nodes or [], edges or [], Columns(), None)
     if is_tables(skb):
-        meta = _update_tables(skb, source, ann, console, only_index=only_index)
+        meta = _update_tables(skb, source, base_url, ann, console, only_index=only_index)
     else:
-        meta = _update_files(Path(skb), source, ann, console)
+        meta = _update_files(Path(skb), source, base_url, ann, console)
     _print_losses(console, meta)
     if keep is not None:
         _prune(skb, keep, as_json=False)
     _print_built(skb, meta, as_json)
 
 
-def _update_files(skb: Path, source: Source, ann: bool | None, console: Console) -> Meta:
+def _update_files(skb: Path, source: Source, base_url: str | None, ann: bool | None, console: Console) -> Meta:
     from kbnav.knowledge.skb.maintenance import update
     from kbnav.knowledge.skb.schema import has_approximate, read_meta
 
     meta = read_meta(skb)
-    options = _built_with(meta, has_approximate(meta) if ann is None else ann)
+    options = _built_with(meta, has_approximate(meta) if ann is None else ann, base_url)
     with _resumable(console), StageProgress(console) as progress:
         return update(skb, source, options, progress=progress)
 
 
-def _update_tables(skb: str, source: Source, ann: bool | None, console: Console, *, only_index: bool) -> Meta:
+def _update_tables(
+    skb: str, source: Source, base_url: str | None, ann: bool | None, console: Console, *, only_index: bool
+) -> Meta:
     from kbnav.knowledge.skb.lance.tables import read_build
     from kbnav.knowledge.skb.lance.update import index, update
 
@@ -424,7 +430,8 @@ def _update_tables(skb: str, source: Source, ann: bool | None, console: Console,
     with StageProgress(console) as progress:
         if only_index:
             return index(skb, approximate=approximate, progress=progress).meta
-        return update(skb, source, _built_with(build.meta, approximate), home=_home(), progress=progress).meta
+        options = _built_with(build.meta, approximate, base_url)
+        return update(skb, source, options, home=_home(), progress=progress).meta
 
 
 def _prune(skb: str, keep: int, as_json: bool) -> None:
@@ -475,7 +482,7 @@ def _memory() -> int:
     return int(load_settings().limits.import_memory * (1 << 30))
 
 
-def _encoder(name: str, console: Console) -> Encoder | None:
+def _encoder(name: str, console: Console, base_url: str | None) -> Encoder | None:
     """The encoder of a name; None for lsa, which is fitted on the texts, and for none."""
     from kbnav import encoders
     from kbnav.settings.model import load_settings
@@ -484,18 +491,18 @@ def _encoder(name: str, console: Console) -> Encoder | None:
         return encoders.default(lambda line: console.print(line, style="dim", highlight=False, markup=False))
     if name in ("lsa", NO_ENCODER):
         return None
-    settings = load_settings()
+    settings = load_settings(base_url=base_url)
     return encoders.load(name, base_url=settings.base_url, api_key=settings.api_key.get_secret_value())
 
 
-def _built_with(meta: Meta, ann: bool) -> Options:
+def _built_with(meta: Meta, ann: bool, base_url: str | None) -> Options:
     """The options that an SKB was built with, but for its approximate index."""
     from kbnav.knowledge.skb.build import Options
 
     return Options(
         text=any(name.startswith("text/") for name in meta.files),
         vectors=bool(meta.encoder),
-        encoder=_encoder(meta.encoder or NO_ENCODER, stderr()),
+        encoder=_encoder(meta.encoder or NO_ENCODER, stderr(), base_url),
         sparql=meta.sparql,
         relations=any(name.startswith("relational-") for name in meta.files),
         ann=ann,
