@@ -14,20 +14,27 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from kbnav.agents.common.doubting import doubted
-from kbnav.agents.common.losses import AGAIN, settled, to_try_again, told
-from kbnav.agents.common.objecting import Critic, is_objected, objected, objection
+from kbnav.agents.common.answering import (
+    TRY_AGAIN,
+    Critic,
+    is_objected,
+    note_unanswered,
+    objected,
+    objection,
+    settled,
+    to_try_again,
+)
+from kbnav.agents.common.checks import with_doubts
 from kbnav.agents.common.state import Ending, Policy, State, Update, room, seen_text, taken, used
 from kbnav.answers.tables import Absence, encodable
 from kbnav.errors import ServiceError, Stopped, StopRun
 from kbnav.models.cancellation import Brake, OutOfTime, in_time
 from kbnav.models.prices import cost_of
-from kbnav.runs.tracing import span
-from kbnav.runs.trajectory import FINISH, Call, Dropped, Outcome, Step, Stop, Usage, side_by_side
+from kbnav.runs.trace import span
+from kbnav.runs.trajectory import FINISH, QUERY, Call, Dropped, Outcome, Step, Stop, Usage, side_by_side
 from kbnav.settings.model import Budget, Checks, Price
-from kbnav.tools.notes import note_lines
-from kbnav.tools.observation import Context, Observation
-from kbnav.tools.toolbox import QUERY, Toolbox
+from kbnav.tools.context import Context, Observation, note_lines
+from kbnav.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -226,10 +233,10 @@ class Machine:
             run.failure.append(error)
         outcome = replace(outcome, understood=state.get("understood"))
         if self.checks.by != "off":
-            outcome = doubted(outcome, state["question"], run.tools)
+            outcome = with_doubts(outcome, state["question"], run.tools)
             outcome = self.critic.kept(outcome, state) if self.critic else outcome
         status = outcome.status
-        outcome = told(outcome, [*state["path"], *state["discarded"]])
+        outcome = note_unanswered(outcome, [*state["path"], *state["discarded"]])
         if outcome.status != status:
             run.failure.append(ServiceError(outcome.note))
         if outcome.status == "failed":
@@ -351,7 +358,7 @@ def second_tries(calls: Sequence[Call], state: State) -> list[Call]:
     if not calls and any(step.rows for step in (*state["path"], *state["discarded"])):
         return []  # there is something to answer with; what is open is noted beside it
     lost = to_try_again([*state["path"], *state["discarded"]])
-    return [replace(call, thought=AGAIN, id=f"{call.id}-again", turn=0) for call in lost]
+    return [replace(call, thought=TRY_AGAIN, id=f"{call.id}-again", turn=0) for call in lost]
 
 
 # Running a turn's calls

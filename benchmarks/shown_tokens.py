@@ -25,9 +25,10 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryTimeout, TellModel
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
+from kbnav.runs.trajectory import FINISH, QUERY
 from kbnav.settings.model import load_settings
-from kbnav.tools.observation import Context
-from kbnav.tools.toolbox import FINISH, QUERY, Toolbox
+from kbnav.tools.context import Context
+from kbnav.tools.toolbox import Toolbox
 
 BYTES_PER_TOKEN = 4
 MOST_GROWTH = 0.1

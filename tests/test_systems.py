@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.apps.cli import main
 from kbnav.errors import UsageError
 from kbnav.evaluation.records import read_saved_run
@@ -32,14 +32,14 @@ from pydantic import Field
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding
-from kbnav.agents.common.writers import write_plainly
-from kbnav.agents.machine import Reply
+from kbnav.agents.common.answering import write_plainly
+from kbnav.agents.common.state import Reply
 from kbnav.answers.tables import Ranked, Ranking
 from kbnav.settings.systems import Options
 from kbnav.settings.systems import SystemEntry
-from kbnav.tools.execute_query import execute_query
-from kbnav.tools.finish import finish
-from kbnav.tools.observation import Shown
+from kbnav.tools.wikidata import execute_query
+from kbnav.tools.wikidata import finish
+from kbnav.tools.context import Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import Toolbox
 from kbnav.runs.trajectory import Call

@@ -13,15 +13,14 @@ from kbnav.agents.common.walking import call_for
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant, unmatched_names
 from kbnav.knowledge.skb.names import normalise
-from kbnav.planning.base import Plan, PlannedPath, Planner
-from kbnav.planning.open import open_planner
-from kbnav.planning.options import PlanOptions
+from kbnav.planning.paths import Plan, PlannedPath, Planner
+from kbnav.planning.planners import PlanOptions, open_planner
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import Step
 from kbnav.settings.model import Settings
-from kbnav.tools.observation import Context
-from kbnav.tools.planning import FROM_BEFORE, PathGiven
+from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
+from kbnav.tools.walking import FROM_BEFORE, PathGiven
 
 PLAN = "plan"
 NO_PLAN = "There is no plan (planner=none): trained=FOLDER gives one, or another planner."

@@ -15,14 +15,13 @@ from kbnav.agents.common.answering import last_with_rows
 from kbnav.agents.common.state import UNCOUNTED, Reply, State, room, spent, taken, used
 from kbnav.errors import BadArguments, PromptTooLong
 from kbnav.models.chat import invoke, is_cut_off, usage_of
-from kbnav.models.streaming import asking_for
+from kbnav.models.transport import asking_for
 from kbnav.prompts import as_data, render
-from kbnav.runs.trajectory import FINISH, NO_TOOL, Call, Step, Turn
+from kbnav.runs.trajectory import FINISH, NO_TOOL, QUERY, Call, Step, Turn
 from kbnav.settings.model import Budget
-from kbnav.tools.finish import described
-from kbnav.tools.notes import NO_NOTES, Notes
-from kbnav.tools.observation import Context
-from kbnav.tools.toolbox import QUERY, Toolbox
+from kbnav.tools.context import NO_NOTES, Context, Notes
+from kbnav.tools.toolbox import Toolbox
+from kbnav.tools.wikidata import described
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

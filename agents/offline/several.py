@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kbnav.agents.common.state import Policy, Reply, State
-from kbnav.runs.trajectory import Call, Step
-from kbnav.tools.observation import Context
-from kbnav.tools.several import alone, within
-from kbnav.tools.toolbox import FINISH
+from kbnav.runs.trajectory import FINISH, Call, Step
+from kbnav.tools.context import Context
+from kbnav.tools.toolbox import alone, within
 
 
 class SeveralPolicy:

@@ -19,7 +19,7 @@ from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.knowledge.skb.matching import NodeMatcher, unmatched_names
 from kbnav.knowledge.skb.relations import RelationNames
 from kbnav.knowledge.skb.store import SKB
-from kbnav.tools.observation import Context, Observation, Shown
+from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import Toolbox
 

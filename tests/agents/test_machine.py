@@ -22,9 +22,9 @@ from kbnav.models.scripted import ScriptedModel, replay_model, says
 from kbnav.runs.trajectory import Outcome, Run, Usage, load_run
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
-from kbnav.tools.finish import finish
-from kbnav.tools.observation import Context, Observation
+from kbnav.tools.context import Context, Observation
 from kbnav.tools.toolbox import Toolbox
+from kbnav.tools.wikidata import finish
 from tests.agents.parts import Heard, NumbersKB, agent_of, finishes, looks, runs
 
 

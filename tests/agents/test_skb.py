@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 import kbnav
-from kbnav.agents.common.choice import build_agent
-from kbnav.agents.common.ranking import best_supported
+from kbnav.agents.common.agent import build_agent
+from kbnav.agents.common.answering import best_supported
 from kbnav.agents.skb import skb_offline, skb_with
 from kbnav.answers.tables import Ranked, Ranking
 from kbnav.errors import UsageError

@@ -231,7 +231,7 @@ def test_an_approximate_index_is_built_kept_left_out_and_added_later(kbnav, tmp_
         (["build", "--from", "rdf", "lakes.ttl", "--id", "key", "--out", "v.skb"], "do not go with --from rdf"),
         (
             ["build", "--nodes", "nodes.jsonl", "--tables", "t.toml", "--out", "v.skb"],
-            "leave out --nodes, --edges and columns",
+            "leave out --nodes, --edges",
         ),
         (["build", "--nodes", "n", "--type", "a", "--type-column", "b", "--out", "v.skb"], "give one of them"),
         (["build", "--nodes", "n", "--label-property", "x", "--out", "v.skb"], "--label-property goes with --from rdf"),

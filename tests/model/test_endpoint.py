@@ -11,7 +11,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.policy import ChatPolicy, parse_calls
 from kbnav.agents.common.state import start
 from kbnav.errors import PromptTooLong, ServiceError, Stopped

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.state import start
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.runs.trajectory import Call, Step

@@ -20,7 +20,7 @@ from kbnav.models.prices import cost_of
 from kbnav.models.transport import MIB, clients
 from kbnav.runs.trajectory import Call, Step, Usage
 from kbnav.settings.model import Budget, Price, Settings
-from kbnav.tools.observation import Context
+from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 from tests.agents.parts import NumbersKB, execute_query, finish, look
 from tests.models.stub import Canned, ModelStub, completion, failure

@@ -24,7 +24,7 @@ from kbnav.knowledge.open import open_kb
 from kbnav.runs.trajectory import Call, Run, Step, Turn
 from kbnav.sessions.session import ask
 from kbnav.settings.model import load_settings
-from kbnav.tools.observation import Shown
+from kbnav.tools.context import Shown
 from kbnav.tools.show import entry_text, neighborhood_text, search_text
 
 QUESTIONS = json.loads((Path(__file__).parents[1] / "data" / "mini_questions.json").read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.models.reply_cache import Blobs
+from kbnav.models.calls import Blobs
 from kbnav.retrieval.base import build_retriever
 from kbnav.retrieval.documents import (
     BM25,

@@ -12,8 +12,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.choice import build_agent, completed
+from kbnav.agents.common.agent import Agent, build_agent, completed
 from kbnav.agents.spinach import spinach_with
 from kbnav.errors import UsageError
 from kbnav.evaluation.evaluate import PUBLISHED, estimate_cost

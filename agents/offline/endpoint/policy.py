@@ -11,9 +11,9 @@ from kbnav.agents.offline.endpoint.coverage import QUANTITIES, Joined
 from kbnav.agents.offline.endpoint.joining import Link, best, links, measure_probe, measured, member, pattern, probe
 from kbnav.agents.offline.endpoint.reading import Anchor, Reading, Seen, read, words_apart
 from kbnav.agents.offline.wikidata.question import Question, read_question
-from kbnav.runs.trajectory import Call, Understood
-from kbnav.tools.observation import Context
-from kbnav.tools.toolbox import FINISH, QUERY, Toolbox
+from kbnav.runs.trajectory import FINISH, QUERY, Call, Understood
+from kbnav.tools.context import Context
+from kbnav.tools.toolbox import Toolbox
 
 _SEARCHES = 5
 _SECOND_SEARCHES = 3

@@ -13,10 +13,10 @@ from kbnav.agents.common.walking import call_for, room
 from kbnav.agents.rog import FOLLOW, TEXT_SEARCH, followed, retrieval
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.runs.trajectory import Step
+from kbnav.runs.trajectory import FINISH, Step
 from kbnav.settings.model import Budget
-from kbnav.tools.observation import Context
-from kbnav.tools.toolbox import FINISH, Toolbox
+from kbnav.tools.context import Context
+from kbnav.tools.toolbox import Toolbox
 
 ANSWERS = 20
 BY_TEXT = 50

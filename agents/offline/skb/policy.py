@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import combinations, product
 from typing import Any
 
-from kbnav.agents.common.losses import settled
+from kbnav.agents.common.answering import settled
 from kbnav.agents.common.state import Reply, State
 from kbnav.agents.offline.skb.coverage import lost_words, names_nowhere, smaller, understood
 from kbnav.agents.offline.skb.ways import way_to
@@ -19,10 +19,10 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.question_paths import Path, Paths, Step, leftover
 from kbnav.knowledge.skb.question_reading import Mention, Reading, one_is_asked, read
 from kbnav.knowledge.skb.rdf import local_name, local_names
-from kbnav.runs.trajectory import Call, Understood
+from kbnav.runs.trajectory import FINISH, QUERY, Call, Understood
 from kbnav.runs.trajectory import Step as Taken
-from kbnav.tools.observation import Context
-from kbnav.tools.toolbox import FINISH, QUERY, Toolbox
+from kbnav.tools.context import Context
+from kbnav.tools.toolbox import Toolbox
 
 ANSWERS = 20
 _SEARCHES = 4

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
-from kbnav.agents.common.losses import settled
+from kbnav.agents.common.answering import settled
 from kbnav.agents.common.state import Reply, State
 from kbnav.agents.offline.wikidata.coverage import leaves_too_much, read_as, simpler, unnamed, unused
 from kbnav.agents.offline.wikidata.evidence import Evidence
@@ -18,9 +18,9 @@ from kbnav.agents.offline.wikidata.question import Phrase, Question, read_questi
 from kbnav.answers.lexicon import lexicon, reads, why_unread
 from kbnav.errors import KbnavError
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, Vocabulary
-from kbnav.runs.trajectory import Call, Understood
-from kbnav.tools.observation import Context
-from kbnav.tools.toolbox import FINISH, QUERY, Toolbox
+from kbnav.runs.trajectory import FINISH, QUERY, Call, Understood
+from kbnav.tools.context import Context
+from kbnav.tools.toolbox import Toolbox
 
 _SEARCHES = 4
 _SECOND_SEARCHES = 2

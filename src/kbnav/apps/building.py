@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import Agent, build_agent
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.retrieval.base import Retriever, build_retriever
 from kbnav.settings import systems

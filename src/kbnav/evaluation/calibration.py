@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbnav.agents.verification.calibration import (
+from kbnav.agents.common.confidence import (
     BINS,
     FOLDS,
+    GIVEN,
     Bin,
     Calibration,
     Seen,
@@ -18,8 +19,8 @@ from kbnav.agents.verification.calibration import (
     fit,
     held_out,
     reliability,
+    seen_of,
 )
-from kbnav.agents.verification.confidence import GIVEN, seen_of
 from kbnav.errors import UsageError
 from kbnav.evaluation.records import SavedRun
 from kbnav.evaluation.report.plots import COLORS, save_figure

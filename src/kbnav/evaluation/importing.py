@@ -16,9 +16,8 @@ from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, Ques
 from kbnav.evaluation.runner import Patience, begin_run, kb_state, side_by_side
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.runs.journal import open_journal
-from kbnav.runs.trajectory import Call, Outcome, Run, Step
+from kbnav.runs.trajectory import FINISH, QUERY, Call, Outcome, Run, Step
 from kbnav.settings.plugins import did_you_mean
-from kbnav.tools.toolbox import FINISH, QUERY
 
 _TOOLS: Mapping[str, tuple[str, str]] = {
     "search_wikidata": ("search_entities", "query"),

@@ -113,7 +113,7 @@ def build_system(name: str, kb: KnowledgeBase, settings: Settings) -> System:
     """A system of the registry (``kbnav.settings.systems``). Raises UsageError and CredentialsError."""
     built = systems.build(name, kb, settings)
     if systems.built_kind(name, built) == "agent":
-        from kbnav.agents.common.choice import completed
+        from kbnav.agents.common.agent import completed
 
         return agent_system(completed(settings, lambda one: systems.build(name, kb, one, "agent"), built))
     return retrieval_system(built, kb, settings)

@@ -16,10 +16,8 @@ from pydantic import Field
 from kbnav.answers.tables import Ranking
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
-from kbnav.planning.base import Plan, Planner
-from kbnav.planning.expansion import answers
-from kbnav.planning.open import Name, open_planner
-from kbnav.planning.options import PlanOptions
+from kbnav.planning.paths import Plan, Planner, answers
+from kbnav.planning.planners import Name, PlanOptions, open_planner
 from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings

@@ -14,9 +14,7 @@ from kbnav.errors import DataError
 from kbnav.knowledge.skb.graph import Nodes
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.base import Hop, PlannedPath, Way
-from kbnav.planning.expansion import reached
-from kbnav.planning.schema import TEXT_PATH, PathSchema, RelationPath
+from kbnav.planning.paths import TEXT_PATH, Hop, PathSchema, PlannedPath, RelationPath, Way, reached
 
 Weighing = Literal["uniform", "likelihood"]
 """How the paths of a label are weighed: see ``path_label``."""

@@ -20,7 +20,7 @@ from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.metrics.ranking import ranking_scores, ranks_in_lists
 from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.planning.schema import PathSchema
+from kbnav.planning.paths import PathSchema
 from kbnav.programs.api import API_VERSION, Api
 from kbnav.prompts import prompt_hashes
 from kbnav.retrieval.base import ComposedOptions, build_stage

@@ -23,7 +23,7 @@ from kbnav.knowledge.skb.rendering import compact_text, get_doc_info, get_rel_in
 from kbnav.knowledge.skb.schema import Progress, no_progress
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.skb.vectors import VectorIndex
-from kbnav.models.reply_cache import Blobs
+from kbnav.models.calls import Blobs
 from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges, followed, numbers, told
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trace import Trace

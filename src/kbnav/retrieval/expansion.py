@@ -314,9 +314,11 @@ def write_documents(
 ) -> list[str]:
     """Documents sampled for one prompt; replies that failed or say nothing are left out.
 
-    Raises as ``ModelCalls.ask_samples``.
+    At temperature 0 all samples would be the same, and one is asked for. Raises as ``ModelCalls.ask_many``.
     """
-    replies = calls.ask_samples(prompt, samples, trace, purpose=purpose, temperature=temperature)
+    numbers = range(samples if temperature else min(samples, 1))
+    prompts = [prompt] * len(numbers)
+    replies = calls.ask_many(prompts, trace, purpose=purpose, temperature=temperature, samples=numbers)
     written = [document(reply) for reply in replies if isinstance(reply, str)]
     return [text for text in written if text]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from kbnav.agents.common.writers import plain_answer
+from kbnav.agents.common.answering import plain_answer
 from kbnav.agents.offline.wikidata.evidence import Found, read_search
 from kbnav.answers.language import fold
 from kbnav.answers.tables import AnswerTable

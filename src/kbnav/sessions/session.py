@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.confidence import agreed, escalated, fails, weighed
 from kbnav.agents.common.state import State, start, step_limit
 from kbnav.agents.machine import Event, RunContext
-from kbnav.agents.verification.confidence import agreed, escalated, fails, weighed
 from kbnav.answers.language import question_language
 from kbnav.answers.question import checked_question
 from kbnav.answers.tables import AnswerTable
@@ -22,9 +22,9 @@ from kbnav.errors import UsageError
 from kbnav.models.cancellation import Brake
 from kbnav.models.prices import cost_of, price_of
 from kbnav.runs.journal import private_file
-from kbnav.runs.tracing import span
+from kbnav.runs.trace import span
 from kbnav.runs.trajectory import CHECKPOINTED, Attempt, Run, Turn, Usage, new_id, save_run, versions
-from kbnav.tools.observation import Context, Observation
+from kbnav.tools.context import Context, Observation
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig

@@ -19,8 +19,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.matching import NodeMatcher
 from kbnav.knowledge.skb.rendering import indexed_text
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.base import PlannedPath
-from kbnav.planning.expansion import reached
+from kbnav.planning.paths import PlannedPath, reached
 from kbnav.planning.training import Asked, made_from
 from kbnav.planning.training import examples as labelled
 from kbnav.retrieval.base import RetrievalOptions, build_retriever, candidate_ranges

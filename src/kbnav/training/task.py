@@ -22,7 +22,7 @@ from kbnav.errors import DataError, KbnavError, UsageError
 from kbnav.evaluation.metrics.ranking import STARK_METRICS
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.schema import Progress, no_progress
-from kbnav.planning.seq2seq_model import device_of, dtype_of
+from kbnav.planning.seq2seq import device_of, dtype_of
 from kbnav.runs.journal import write_whole
 from kbnav.settings.model import Settings
 from kbnav.settings.plugins import missing

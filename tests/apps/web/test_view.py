@@ -13,8 +13,8 @@ import pytest
 import requests
 
 from kbnav.answers.tables import Ranking
-from kbnav.apps.web.routes.view import router
-from kbnav.apps.web.side import side_app
+from kbnav.apps.web.routes.evaluation import view_router as router
+from kbnav.apps.web.server import small_app
 from kbnav.errors import ServiceError
 from kbnav.evaluation.monitoring import Followed, Following
 from kbnav.evaluation.runner import LIVE, StepListener, System, run_questions, under_way
@@ -75,7 +75,7 @@ def watched(tmp_path: Path) -> Iterator[tuple[str, Held, threading.Thread]]:
     runs.mkdir()
     answers = {name: Ranking.from_scores([(nodes[0], 1.0)]) for name, nodes in GOLD.items()}
     saved_folder(runs / "ended", GOLD, answers, system="right")
-    app = side_app(web_settings(tmp_path), [router], following=Following(runs))
+    app = small_app(web_settings(tmp_path), [router], following=Following(runs))
     with going(runs / "deep" / "er", held) as thread, Served(app) as server:
         yield server.url, held, thread
 

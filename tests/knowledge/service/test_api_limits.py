@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.errors import CredentialsError
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.service.exchange import Request

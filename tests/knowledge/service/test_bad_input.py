@@ -19,7 +19,7 @@ from kbnav.knowledge.service.exchange import Reply
 from kbnav.knowledge.service.query_replies import read_query
 from kbnav.knowledge.wikidata.kb import endpoints_of
 from kbnav.settings.model import Settings, load_settings
-from kbnav.tools.observation import Shown
+from kbnav.tools.context import Shown
 from kbnav.tools.show import table_text
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, in_turn, serving
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import DataError, ServiceError, UsageError
 from kbnav.knowledge.bundled import bundled_skb

@@ -20,7 +20,7 @@ from kbnav.knowledge.wikidata import split
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.knowledge.wikidata.services import QueryServices, dialect_of
 from kbnav.settings.model import Endpoints, Settings, is_split
-from kbnav.tools.observation import Shown
+from kbnav.tools.context import Shown
 from kbnav.tools.show import table_text
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, Served, serving
 

@@ -51,7 +51,7 @@ def ask(
     of = _as_before(of, earlier) if earlier else of
     settings = of.settings()
     check_key(settings)  # before the imports that take seconds
-    from kbnav.agents.common.choice import build_agent
+    from kbnav.agents.common.agent import build_agent
     from kbnav.apps.console import printable
     from kbnav.knowledge.open import open_kb
     from kbnav.runs.trajectory import Turn
@@ -119,7 +119,7 @@ def print_outcome(
 def _last_run() -> Run:
     """The last run of an agent; what ``kbnav retrieve`` ranked is no answer. Raises UsageError where there is none."""
     from kbnav.errors import UsageError
-    from kbnav.runs.saved import load_runs, saved_runs
+    from kbnav.runs.trajectory import load_runs, saved_runs
     from kbnav.settings.systems import kind_of
 
     for run in load_runs(reversed(saved_runs(load().home / "runs")), print_error):

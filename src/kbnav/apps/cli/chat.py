@@ -89,7 +89,7 @@ class Conversation:
 
     def open(self, settings: Settings, system: str) -> None:
         """Ask under these settings from now on; earlier turns stay known. Raises StopRun, nothing changed."""
-        from kbnav.agents.common.choice import build_agent
+        from kbnav.agents.common.agent import build_agent
         from kbnav.knowledge.open import open_kb
         from kbnav.models.chat import check_key
         from kbnav.sessions.session import Chat

@@ -26,13 +26,13 @@ def view(
     port: Port = None,
 ) -> None:
     """Serve the runs of a folder live, as they go on: open questions, cost, the last step of each, single samples."""
-    from kbnav.apps.web.routes.view import router
-    from kbnav.apps.web.side import side_app
+    from kbnav.apps.web.routes.evaluation import view_router
+    from kbnav.apps.web.server import small_app
     from kbnav.evaluation.monitoring import Following
 
     settings = at(load(), host, port)
     following = Following(folder)
-    _serve(settings, lambda: side_app(settings, [router], following=following), "Runs")
+    _serve(settings, lambda: small_app(settings, [view_router], following=following), "Runs")
 
 
 def collect(
@@ -49,11 +49,11 @@ def collect(
     port: Port = None,
 ) -> None:
     """Serve a page on which people write questions about nodes drawn for them (STaRK, section 2.6, appendix D)."""
-    from kbnav.apps.web.routes.collect import router
+    from kbnav.apps.web.routes.evaluation import collect_router
     from kbnav.apps.web.routes.explore import explorer_of
     from kbnav.apps.web.routes.explore import router as explore
+    from kbnav.apps.web.server import small_app
     from kbnav.apps.web.service import open_service
-    from kbnav.apps.web.side import side_app
     from kbnav.evaluation.human_evaluation import open_collection
     from kbnav.settings.systems import kb_kind
 
@@ -63,7 +63,7 @@ def collect(
         if kb_kind(served.kb) != "skb":
             raise UsageError(f"{kb} is no SKB: questions are collected on nodes with documents")
         with open_collection(out, explorer_of(served), types or (), seed) as collection:
-            make = partial(side_app, settings, [router, explore], service, collection=collection, count=count)
+            make = partial(small_app, settings, [collect_router, explore], service, collection=collection, count=count)
             _serve(settings, make, f"Questions for {out}")
 
 
@@ -84,8 +84,8 @@ def judge(
     as_json: Json = False,
 ) -> None:
     """Serve a page on which people rate questions on five points, then print the rates (STaRK, Table 5)."""
-    from kbnav.apps.web.routes.judge import router
-    from kbnav.apps.web.side import side_app
+    from kbnav.apps.web.routes.evaluation import judge_router
+    from kbnav.apps.web.server import small_app
     from kbnav.evaluation.evaluate import find_dataset
     from kbnav.evaluation.human_evaluation import open_judging, rating_rates, ratings_markdown, read_ratings
 
@@ -95,7 +95,7 @@ def judge(
         settings = at(load(), host, port)
         found = [find_dataset(name, settings.data) for name in datasets]
         with open_judging(out, found, count, seed) as judging:
-            make = partial(side_app, settings, [router], judging=judging)
+            make = partial(small_app, settings, [judge_router], judging=judging)
             _serve(settings, make, f"Ratings for {out}", err=as_json)
     rows = rating_rates(read_ratings(out))
     records = [{**asdict(row), "rates": {name: rate._asdict() for name, rate in row.rates.items()}} for row in rows]
@@ -104,7 +104,7 @@ def judge(
 
 def _serve(settings: Settings, make: Callable[[], Any], what: str, *, err: bool = False) -> None:
     """Serve a few pages until interrupted, and print where, on standard error if ``err``. Raises StopRun."""
-    from kbnav.apps.web.security import checked
+    from kbnav.apps.web.auth import checked
     from kbnav.apps.web.server import run_app
 
     def ready(address: str) -> None:

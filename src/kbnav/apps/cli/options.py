@@ -42,7 +42,7 @@ def _complete_dataset(incomplete: str) -> list[str]:
 
 
 def _complete_run(incomplete: str) -> list[str]:
-    from kbnav.runs.saved import saved_runs
+    from kbnav.runs.trajectory import saved_runs
     from kbnav.settings.model import load_settings
 
     ids = [path.stem for path in reversed(saved_runs(load_settings().home / "runs"))]

@@ -37,7 +37,7 @@ def retrieve(
     For example: kbnav retrieve --kb demo --set candidates=ship "spruce from a wreck"
     """
     from kbnav.errors import UsageError
-    from kbnav.models.standin import NAME as STANDIN
+    from kbnav.models.scripted import NAME as STANDIN
     from kbnav.retrieval.attempt import attempt
     from kbnav.retrieval.base import build_retriever
     from kbnav.runs.trajectory import save_run

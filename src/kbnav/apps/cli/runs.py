@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kbnav.runs.trajectory import Run
     from kbnav.settings.model import Settings
 
-FORMS = (".html", ".jsonld", ".zip", ".md", ".json", ".csv")
+FORMS = (".html", ".md", ".json", ".csv")
 
 
 def show(
@@ -34,12 +34,13 @@ def show(
 
     from kbnav.apps.console import print_run, printable
     from kbnav.runs.trajectory import to_json
-    from kbnav.sessions import citation
+    from kbnav.sessions.evidence import bibtex as bibtex_of
+    from kbnav.sessions.evidence import citation
 
     settings = load()
     saved, page = _find(run, settings), settings.endpoints.query_page
     if bibtex or cite:
-        print(printable(citation.bibtex(saved, page) if bibtex else citation.citation(saved, page)))
+        print(printable(bibtex_of(saved, page) if bibtex else citation(saved, page)))
     elif as_json:
         print(to_json(saved))
     else:
@@ -58,7 +59,7 @@ def runs(
     from rich.console import Console
 
     from kbnav.apps.console import print_runs, run_line
-    from kbnav.runs.saved import load_runs, saved_runs
+    from kbnav.runs.trajectory import load_runs, saved_runs
 
     if opinions:
         _print_opinions(load())
@@ -75,7 +76,7 @@ def _print_opinions(settings: Settings) -> None:
 
     with ExitStack() as stack:
         store, _ = open_store(settings, stack)
-        for record in store.opinions.every():
+        for record in store.opinions():
             sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
@@ -83,7 +84,7 @@ def export(
     run: RunName,
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help=".html, .jsonld (RO-Crate), .zip (a crate with files), .md, .json, .csv."),
+        typer.Argument(metavar="FILE", help=".html, .md, .json or .csv."),
     ],
     evidence: Annotated[
         bool, typer.Option("--evidence", help="With the statements behind each row, looked up in its knowledge base.")
@@ -107,8 +108,7 @@ def export(
 
 def _find(name: str, settings: Settings) -> Run:
     """The run that a file holds, or, by its whole id, the database that servers share. Raises UsageError."""
-    from kbnav.runs.saved import find_run
-    from kbnav.runs.trajectory import load_run
+    from kbnav.runs.trajectory import find_run, load_run
 
     try:
         return load_run(find_run(name, settings.home / "runs"))
@@ -118,7 +118,7 @@ def _find(name: str, settings: Settings) -> Run:
         from kbnav.apps.web.server import open_store
 
         with ExitStack() as stack:
-            saved = open_store(settings, stack)[0].saved.find(name)
+            saved = open_store(settings, stack)[0].saved(name)
         if saved is None:
             raise
         return saved
@@ -132,14 +132,13 @@ def write_transcript(
 ) -> None:
     """Write the runs in the format that the file's name ends in; ``evidence`` looks up what makes the rows true.
 
-    ``.html`` is one page, ``.jsonld`` a description in the form of RO-Crate, ``.zip`` a crate with page, runs, queries
-    and tables. Raises UsageError.
+    Raises UsageError.
     """
-    from kbnav.apps.sharing.crate import Told
-    from kbnav.apps.sharing.written import SharedForm, written
+    from kbnav.apps.sharing import SharedAnswer, shared_page
 
-    if (form := path.suffix.removeprefix(".")) in get_args(SharedForm):
-        content = written([Told(run, evidence(run)) for run in runs], cast("SharedForm", form), query_page)
+    if path.suffix == ".html":
+        text = shared_page([SharedAnswer(run, evidence(run)) for run in runs], query_page)
+        content = text.encode("utf-8", "replace")
     elif path.suffix in FORMS:
         content = _text(runs, path.suffix, query_page).encode("utf-8", "surrogatepass")
     else:

@@ -301,7 +301,7 @@ def calibrate(
 
     The table and the errors are by five folds: of answers that the calibration had not seen.
     """
-    from kbnav.agents.verification.calibration import write_calibration
+    from kbnav.agents.common.confidence import write_calibration
     from kbnav.evaluation.calibration import calibrate as learn
     from kbnav.evaluation.calibration import write_reliability
     from kbnav.evaluation.records import read_saved_run

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kbnav.encoders.trained import Card
     from kbnav.evaluation.datasets import Dataset
     from kbnav.knowledge.skb.kb import SkbKB
-    from kbnav.planning.seq2seq_training import Epoch
+    from kbnav.planning.seq2seq import Epoch
     from kbnav.planning.training import Asked
     from kbnav.programs.groups import Group
     from kbnav.programs.steps import Step
@@ -405,9 +405,7 @@ def _print_card(job: Job, card: Card, head: str, how: str) -> None:
 
 def _train_fuse(job: Job, options: FuseOptions) -> None:
     from kbnav.encoders.trained import CARD, kept, refuse_seen
-    from kbnav.planning.fuse.reading import open_reader
-    from kbnav.planning.fuse.saved import encoder_for, save
-    from kbnav.planning.fuse.training import train
+    from kbnav.planning.plan_fuse import encoder_for, open_reader, save, train
 
     if (job.out / CARD).exists():
         raise UsageError(f"{job.out} holds something trained already; name another folder")
@@ -461,7 +459,7 @@ def _print_stage(stage: str, done: int, total: int) -> None:
 def _train_planner(job: Job, options: RankerOptions) -> None:
     """Learn from questions and their gold nodes which relation paths lead from what is named to the answer."""
     from kbnav.knowledge.skb.matching import NodeMatcher
-    from kbnav.planning.open import encoder_of
+    from kbnav.planning.planners import encoder_of
     from kbnav.planning.training import examples
 
     cut = 0
@@ -471,15 +469,13 @@ def _train_planner(job: Job, options: RankerOptions) -> None:
         asked = [question for one in job.datasets(job.learned) for question in path_questions(one)]
         found = list(examples(asked, skb, matcher, weighing=options.weighing))
         if isinstance(options, Seq2SeqOptions):
-            from kbnav.planning.seq2seq import Seq2Seq
-            from kbnav.planning.seq2seq_training import Schedule
+            from kbnav.planning.seq2seq import Schedule, Seq2Seq
 
             schedule = _given(Schedule, options)
             _, cut = Seq2Seq.train(skb, found, job.out, base=options.base, schedule=schedule,
                                    matching=options.matching, listener=_print_epoch)  # fmt: skip
         else:
-            from kbnav.planning.ranker import Ranker
-            from kbnav.planning.scorer import Training
+            from kbnav.planning.ranker import Ranker, Training
 
             trained = Ranker.train(skb, encoder_of(skb), found, Training(seed=options.seed))
             trained.save(job.out, options.matching)
