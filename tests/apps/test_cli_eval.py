@@ -155,8 +155,7 @@ def test_reports_and_dataset_statistics_are_written_where_they_are_asked_for(kbn
         ([*RUN, "--out", "a", "--model", "our-own", "--max-cost", "1"], "--max-cost needs the price of our-own"),
         (["run", "qald-11", "--out", "a"], "no dataset 'qald-11'"),
         (["run", "spinach-dvE", "--out", "a"], "did you mean 'spinach-dev'?"),
-        (["run", "--out", "a"], "name one dataset"),
-        (["run", "a.jsonl", "--dataset", "b.jsonl", "--out", "a"], "name one dataset"),
+        (["run", "--out", "a"], "Missing argument 'DATASET'"),
     ],
 )
 def test_wrong_use_is_exit_code_2_and_one_clear_line(kbnav, arguments, said):

@@ -150,7 +150,8 @@ def test_plain_answers_are_nodes_on_an_skb_by_id_or_name(kbnav, tmp_path):
     assert (code, "the answer 'nobody at all' is neither an id nor a name in demo" in error) == (2, True)
 
 
-def test_the_list_says_what_is_here_and_how_the_rest_is_got(kbnav, tmp_path):
+def test_the_list_says_what_is_here_and_how_the_rest_is_got(kbnav, tmp_path, monkeypatch):
+    monkeypatch.setenv("KBNAV_DATA", "data")
     (tmp_path / "data" / "spinach").mkdir(parents=True)
     (tmp_path / "data" / "spinach" / "dev.json").write_text("[]")
     code, out, _ = kbnav("dataset", "list")

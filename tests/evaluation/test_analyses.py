@@ -66,8 +66,8 @@ def test_a_sheet_of_errors_is_drawn_labelled_and_reported(kbnav: Cli, tmp_path: 
     first = (run / "errors.csv").read_bytes()
     kbnav("eval", "report", "run", "--errors", "5", "--seed", "3")
     assert (run / "errors.csv").read_bytes() == first
-    kbnav("eval", "report", "run", "--errors", "5", "--seed", "4", "--out", "other.csv")
-    assert [row.id for row in read_sheet(tmp_path / "other.csv")] != [row["id"] for row in rows]
+    kbnav("eval", "report", "run", "--errors", "5", "--seed", "4")
+    assert [row.id for row in read_sheet(run / "errors.csv")] != [row["id"] for row in rows]
     for row, label in zip(rows, ("Property", "property ", "format", "<b>", ""), strict=True):
         row["label"] = label
     with (run / "errors.csv").open("w", encoding="utf-8") as file:
