@@ -178,7 +178,7 @@ def test_a_limit_of_time_leaves_a_run_that_can_be_gone_on_with(kbnav, folder):
     assert len(read_records(folder / "a")) == 3
     path = folder / "a" / QUESTIONS
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:1]))
-    code, out, error = kbnav("run", "mini.jsonl", *RUN[3:], "--out", "a", "--limit", "3", "--json")
+    code, out, error = kbnav(*RUN, "--out", "a", "--limit", "3", "--json")
     assert "going on: 1 of 3 questions were answered before, 2 are left" in error
     assert (code, json.loads(out)["ended"], json.loads(out)["scores"]["all"]["questions"]) == (0, "done", 3)
     assert "nothing is left to ask" in kbnav(*RUN, "--out", "a", "--limit", "3")[2]

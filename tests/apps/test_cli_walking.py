@@ -58,7 +58,7 @@ def test_csv_and_json_have_every_node_with_its_basis(kbnav):
         (["--kb", "demo", "--system", "pasemiqa", "--set", "k=none"], "pasemiqa: k: Input should be a valid integer"),
         (["--kb", "demo", "--system", "pasemiqa", "--set", "k"], "--set takes name=value, not 'k'"),
         (["--kb", "demo", "--set", "k=3"], "skb has no option 'k'; there are: none"),
-        (["--kb", "demo", "--set", "budget.steps=3"], "skb is not made of other systems, so no option of it begins"),
+        (["--kb", "demo", "--set", "bm25.depth=3"], "skb is not made of other systems, so no option of it begins"),
         (["--kb", "mini", "--system", "rog"], "the system rog needs an SKB"),
     ],
 )
