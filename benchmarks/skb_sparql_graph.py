@@ -32,9 +32,8 @@ from kbnav.evaluation.synthesis.wording import load_wording
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.skb.build import Options
 from kbnav.knowledge.skb.build import build as build_skb
-from kbnav.knowledge.skb.export import export_rdf
 from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.knowledge.skb.sparql_graph import SparqlGraph
+from kbnav.knowledge.skb.rdf import SparqlGraph, export_rdf
 from kbnav.knowledge.skb.store import SKB
 from kbnav.settings.model import Settings
 from tests.engines.engines import virtuoso

@@ -202,7 +202,7 @@ def sweep(
         if left_out:
             show_comparison(out / "full", out / one.name)
     for row in rows:
-        print(sweeps.line(row))
+        print(row)
 
 
 def _variants(

@@ -28,10 +28,10 @@ def view(
     """Serve the runs of a folder live, as they go on: open questions, cost, the last step of each, single samples."""
     from kbnav.apps.web.routes.evaluation import view_router
     from kbnav.apps.web.server import small_app
-    from kbnav.evaluation.monitoring import Following
+    from kbnav.evaluation.monitoring import Monitor
 
     settings = at(load(), host, port)
-    following = Following(folder)
+    following = Monitor(folder)
     _serve(settings, lambda: small_app(settings, [view_router], following=following), "Runs")
 
 

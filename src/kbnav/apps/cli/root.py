@@ -65,7 +65,6 @@ TREE: Mapping[str, Mapping[str, Any]] = {
                 "replay": "scores:replay",
                 "import": "scores:import_",
                 "synthesize": "synthesis:synthesize",
-                "vary": "datasets:vary",
                 "collect": "human:collect",
                 "judge": "human:judge",
                 "planner": "learned:planner",

@@ -163,8 +163,8 @@ def _text(runs: Sequence[Run], form: str, query_page: str) -> str:
 
 
 def _markdown(run: Run, query_page: str) -> str:
+    from kbnav.answers.tables import markdown_table
     from kbnav.apps.console import labelled_query, printable, spent_words
-    from kbnav.evaluation.markdown import table
     from kbnav.knowledge.sparql.presentation import page_for, query_link
     from kbnav.knowledge.sparql.verbalization import verbalize_answer
     from kbnav.tools.show import cell_text
@@ -173,7 +173,7 @@ def _markdown(run: Run, query_page: str) -> str:
     parts = [f"## {printable(run.question)}", printable(outcome.text or outcome.note or outcome.status)]
     if outcome.table is not None and outcome.table.columns:
         rows = [[printable(cell_text(cell, outcome.table, 200)) for cell in row] for row in outcome.table.rows]
-        parts.append(table(list(outcome.table.columns), rows).rstrip())
+        parts.append(markdown_table(list(outcome.table.columns), rows).rstrip())
     if words := verbalize_answer(outcome.query, outcome.table, run.language):
         parts.append(f"```text\n{printable(words.text())}\n```")
     if outcome.query:

@@ -52,31 +52,18 @@ def score(
             "--kb", metavar="KB", help="Where the run's SKB (--stark-compat) is now, or labels (--by) come from."
         ),
     ] = None,
-    copy: Annotated[
-        str | None,
-        typer.Option(
-            "--copy",
-            metavar="KB",
-            help="A changed copy of the data, or a file of it: an answer counts only if its query is right there too.",
-        ),
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Score a run anew from its recordings, and write scores.json beside them."""
     from kbnav.evaluation.evaluate import score_folder
     from kbnav.evaluation.records import read_saved_run
-    from kbnav.evaluation.rescoring import by_labels, checked_on_copy
+    from kbnav.evaluation.rescoring import by_labels
     from kbnav.runs.trajectory import to_json
 
-    if (by == "labels") + compat + bool(copy) > 1:
-        raise typer.BadParameter("give one of --by labels, --stark-compat and --copy")
+    if by == "labels" and compat:
+        raise typer.BadParameter("--stark-compat ranks nodes, and --by labels compares tables; give one of them")
     run = read_saved_run(folder)
-    if copy:
-        run = checked_on_copy(folder, run, load(), copy)
-    elif by == "labels":
-        run = by_labels(folder, run, load(), kb or "")
-    else:
-        run = _prepared(compat, kb)(run)
+    run = by_labels(folder, run, load(), kb or "") if by == "labels" else _prepared(compat, kb)(run)
     scores = score_folder(folder, run)
     if as_json:
         print(to_json(scores))
@@ -217,8 +204,8 @@ def report(
         saved = {str(folder): read_saved_run(folder) for folder in folders}
         _print_table(saved, groups(saved), as_json)
         return
-    runs = reports.load_runs(folders, _prepared(compat, kb))
-    found, tables = reports.build_report(runs.runs, runs.labels), groups(runs.runs)
+    runs, labels = reports.load_runs(folders, _prepared(compat, kb))
+    found, tables = reports.build_report(runs, labels), groups(runs)
     files: dict[Path, Callable[[Any], str]] = {}
     if html:
         files[html] = partial(_html, by=tables, evidence=evidence)

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from kbnav.encoders import Encoder
     from kbnav.knowledge.skb.build import Options
     from kbnav.knowledge.skb.maintenance import Info
-    from kbnav.knowledge.skb.records import Source
-    from kbnav.knowledge.skb.schema import Meta
+    from kbnav.knowledge.skb.schema import Meta, Source
     from kbnav.knowledge.skb.store import Store
 
 NO_ENCODER = "none"
@@ -99,8 +98,7 @@ class Columns:
 
     def source(self, nodes: Sequence[Path], edges: Sequence[Path], memory: int) -> Source:
         """The files of --nodes and --edges read so. Raises UsageError."""
-        from kbnav.knowledge.skb.importers.mapped import EdgeColumn, MappedSource, Table
-        from kbnav.knowledge.skb.importers.tables import TableSource
+        from kbnav.knowledge.skb.importers.tables import EdgeColumn, MappedSource, Table, TableSource
 
         if not any(astuple(self)):
             return TableSource(nodes, edges, memory=memory)
@@ -239,7 +237,7 @@ def build(
 def _records(
     sources: Sequence[Path] | None, nodes: Sequence[Path], edges: Sequence[Path], columns: Columns, tables: Path | None
 ) -> Source:
-    from kbnav.knowledge.skb.importers.mapped import mapped_from_file
+    from kbnav.knowledge.skb.importers.tables import mapped_from_file
 
     if sources or not (nodes or edges or tables):
         others = ", ".join(other for other in Format if other is not Format.records)
@@ -255,9 +253,8 @@ def _published(kind: Format, sources: Sequence[Path], language: str, labels: Seq
     """RDF files, or the files of a folder as somebody publishes them."""
     from kbnav.knowledge.skb.importers.amazon import AmazonSource
     from kbnav.knowledge.skb.importers.mag import MagSource
-    from kbnav.knowledge.skb.importers.primekg import PrimeKGSource
     from kbnav.knowledge.skb.importers.rdf import RdfSource
-    from kbnav.knowledge.skb.importers.stark import StarkSource
+    from kbnav.knowledge.skb.importers.stark import PrimeKGSource, StarkSource
 
     if kind is Format.rdf:
         if not sources:
@@ -277,7 +274,7 @@ def _published(kind: Format, sources: Sequence[Path], language: str, labels: Seq
 
 def _build_files(source: Source, out: str, options: Options, console: Console) -> Meta:
     from kbnav.knowledge.skb.build import build, unfinished
-    from kbnav.knowledge.skb.opening import is_tables
+    from kbnav.knowledge.skb.store import is_tables
 
     if is_tables(out):
         raise UsageError(f"{out} is a place of tables: build with --store lance, or choose a folder")
@@ -316,16 +313,16 @@ def copy(
 
     RDF has its nodes with names and short fields, and its edges. Killed, a copy goes on where it was when called again.
     """
-    from kbnav.knowledge.skb.export import export_rdf
     from kbnav.knowledge.skb.lance.build import refuse_other, write
+    from kbnav.knowledge.skb.rdf import export_rdf
     from kbnav.knowledge.skb.store import SKB
 
     console = stderr()
     if out.endswith((".ttl", ".ttl.gz")):
         with SKB(_opened(skb, version)) as opened, StageProgress(console) as progress:
-            rdf = export_rdf(opened, Path(out), progress=progress)
-        line = f"{out}: {rdf.nodes:,} nodes, {rdf.edges:,} edges, {rdf.bytes:,} bytes"
-        emit(as_json, {"out": out, **rdf._asdict()}, line)
+            size, meta = export_rdf(opened, Path(out), progress=progress), opened.meta
+        line = f"{out}: {meta.nodes:,} nodes, {meta.edges:,} edges, {size:,} bytes"
+        emit(as_json, {"out": out, "nodes": meta.nodes, "edges": meta.edges, "bytes": size}, line)
         return
     refuse_other(out)
     with SKB(_opened(skb, version)) as opened, _resumable(console), StageProgress(console) as progress:
@@ -391,7 +388,7 @@ def update(
     For example: kbnav skb update people.skb --nodes new.csv
     """
     from kbnav.knowledge.skb.importers.tables import TableSource
-    from kbnav.knowledge.skb.opening import is_tables
+    from kbnav.knowledge.skb.store import is_tables
 
     console = stderr()
     if keep is not None and not (nodes or edges or ann is not None):
@@ -411,10 +408,10 @@ def update(
 
 def _update_files(skb: Path, source: Source, base_url: str | None, ann: bool | None, console: Console) -> Meta:
     from kbnav.knowledge.skb.maintenance import update
-    from kbnav.knowledge.skb.schema import has_approximate, read_meta
+    from kbnav.knowledge.skb.schema import read_meta
 
     meta = read_meta(skb)
-    options = _built_with(meta, has_approximate(meta) if ann is None else ann, base_url)
+    options = _built_with(meta, meta.approximate if ann is None else ann, base_url)
     with _resumable(console), StageProgress(console) as progress:
         return update(skb, source, options, progress=progress)
 
@@ -422,8 +419,8 @@ def _update_files(skb: Path, source: Source, base_url: str | None, ann: bool | N
 def _update_tables(
     skb: str, source: Source, base_url: str | None, ann: bool | None, console: Console, *, only_index: bool
 ) -> Meta:
+    from kbnav.knowledge.skb.lance.build import index, update
     from kbnav.knowledge.skb.lance.tables import read_build
-    from kbnav.knowledge.skb.lance.update import index, update
 
     build = read_build(skb)
     approximate = build.approximate if ann is None else ann
@@ -435,7 +432,7 @@ def _update_tables(
 
 
 def _prune(skb: str, keep: int, as_json: bool) -> None:
-    from kbnav.knowledge.skb.lance.prune import prune
+    from kbnav.knowledge.skb.lance.build import prune
 
     done = prune(skb, keep)._asdict()
     numbers = {what: ", ".join(map(str, some)) or "none" for what, some in done.items()}
@@ -464,7 +461,7 @@ def _place(skb: str, version: int | None = None) -> str:
 
 
 def _opened(skb: str, version: int | None = None) -> Store:
-    from kbnav.knowledge.skb.opening import open_store
+    from kbnav.knowledge.skb.store import open_store
 
     return open_store(_place(skb, version), _home())
 

@@ -1,20 +1,61 @@
-"""Arrays and strings in files, opened by memory map."""
+"""The files of an SKB: arrays and strings by memory map, checksums, locks, and one error for damage of any kind."""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import os
+import shutil
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import wraps
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from kbnav.errors import DataError
+from kbnav.errors import DamagedKB, DataError, KbnavError, UsageError
+from kbnav.knowledge.skb.schema import META, WORK, FileInfo, read_meta
 
 Array = npt.NDArray[Any]
 Mode = Literal["r", "r+"]
+LOCK = "build.lock"
+READ_THROUGH = 1 << 22
+"""Numbers of one array that are looked at when it is opened, a few milliseconds' worth; larger ones are not."""
+_COPY_BYTES = 1 << 20
 _PARSING = threading.Lock()
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def reading(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Have a function raise DamagedKB where the files behind it cannot be read.
+
+    A panic inside a library written in Rust is no Exception: it would end the thread that meets it, and whoever waits
+    for that would wait for ever. Numbers that lead out of an array are as sure a sign. Arguments of a wrong type are
+    the caller's error: TypeError and AttributeError are raised as they are.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return function(*args, **kwargs)
+            except (KbnavError, KeyboardInterrupt, SystemExit, GeneratorExit, TypeError, AttributeError):
+                raise
+            except BaseException as error:
+                first = (str(error).splitlines() or [""])[0][:200]
+                raise DamagedKB(
+                    f"{what} cannot be read, its files seem to be damaged ({type(error).__name__}: {first}); "
+                    "kbnav skb check names them"
+                ) from error
+
+        return call
+
+    return decorate
 
 
 def load(path: Path, mode: Mode | None = "r") -> Array:
@@ -40,10 +81,6 @@ def open_array(path: Path, dtype: npt.DTypeLike | None = None) -> Array:
     if array.ndim != 1 or (dtype is not None and array.dtype != np.dtype(dtype)):
         raise DataError(f"{path}: {array.dtype}, {array.ndim} dimensions, where {dtype}, 1 was written")
     return array
-
-
-READ_THROUGH = 1 << 22
-"""Numbers of one array that are looked at when it is opened, a few milliseconds' worth; larger ones are not."""
 
 
 def check_starts(path: Path, starts: Array, end: int) -> None:
@@ -72,13 +109,9 @@ class Strings(Sequence[str]):
         self._start = open_array(folder / f"{name}-start.npy", np.int64)
         self._text = open_array(folder / f"{name}-text.npy", np.uint8)
         self._order = open_array(folder / f"{name}-order.npy", np.int32) if searchable else np.empty(0, np.int32)
-        if (
-            not len(self._start)
-            or int(self._start[-1]) != len(self._text)
-            or (searchable and len(self._order) != len(self))
-        ):
-            raise DataError(f"{folder}: the files of {name} do not fit together")
         check_starts(folder / f"{name}-start.npy", self._start, len(self._text))
+        if searchable and len(self._order) != len(self):
+            raise DataError(f"{folder}: the files of {name} do not fit together")
         check_numbers(folder / f"{name}-order.npy", self._order, len(self))
 
     def __len__(self) -> int:
@@ -118,3 +151,68 @@ def write_strings(folder: Path, name: str, strings: Iterable[str], *, searchable
     if searchable:
         order = np.array(sorted(range(len(encoded)), key=encoded.__getitem__), np.int32)
         np.save(folder / f"{name}-order.npy", order)
+
+
+def file_info(path: Path, *, sync: bool = False) -> FileInfo:
+    """Size and SHA-256 of a file; with ``sync`` it is on disk when this returns."""
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while part := file.read(_COPY_BYTES):
+            digest.update(part)
+            size += len(part)
+        if sync:
+            os.fsync(file.fileno())
+    return FileInfo(bytes=size, sha256=digest.hexdigest())
+
+
+def prepare(out: Path) -> bool:
+    """Make the folder, or see that it is an SKB, or one whose first build was cut off; whether it was made."""
+    made = not out.exists()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{out}: {error}") from error
+    if any(out.iterdir()) and not any((out / mark).exists() for mark in (LOCK, META)):
+        raise UsageError(f"{out} is there and is not an SKB; choose another folder")
+    return made
+
+
+@contextmanager
+def only_builder(out: Path) -> Iterator[None]:
+    """Hold the folder's lock. Raises UsageError where another process has it."""
+    with (out / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(f"{out} is being built by another process") from error
+        yield
+
+
+def forget(out: Path, *, made: bool) -> None:
+    """Delete what the builder that holds the folder's lock has begun, and the folder if that builder made it."""
+    shutil.rmtree(out / WORK, ignore_errors=True)
+    if made and [path.name for path in out.iterdir()] == [LOCK]:
+        with suppress(OSError):  # the user is to see what was wrong with the input, and not this
+            (out / LOCK).unlink()
+            out.rmdir()
+
+
+def tidy(out: Path) -> None:
+    """Delete the data of earlier builds that no process has open; not while another build is under way."""
+    with suppress(UsageError), only_builder(out):  # else that build will
+        remove_unused(out, read_meta(out).data)
+
+
+def remove_unused(out: Path, used: str) -> None:
+    """Delete the data of earlier builds that no process has open."""
+    for folder in out.glob("data-*"):
+        if folder.name == used:
+            continue
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder)
+        except BlockingIOError:
+            continue  # a reader has it; the next build tries again
+        finally:
+            os.close(handle)
