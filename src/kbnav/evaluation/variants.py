@@ -22,7 +22,7 @@ from typing import Any
 from pyoxigraph import BlankNode, DefaultGraph, Literal, NamedNode, Quad, QuerySolutions, RdfFormat, Store
 
 from kbnav.evaluation.datasets import Question
-from kbnav.knowledge.endpoint.names import LABELS
+from kbnav.knowledge.endpoint.data import LABELS
 from kbnav.knowledge.serving.rdf import load_into
 from kbnav.knowledge.sparql.tokens import Token, tokenize
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, STANDARD_PREFIXES, declared_prefixes, expand, text_literal
