@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import RankingWriter, looked_at, named_by, write_ranking_plainly
-from kbnav.agents.common.demonstrations import open_demonstrations
+from kbnav.agents.common.demonstrations import read_demonstrations
 from kbnav.agents.common.options import GogOptions
 from kbnav.agents.common.planned import Planned, open_match
 from kbnav.agents.common.policy import ChatPolicy
@@ -110,7 +110,7 @@ def gog_with(
     offered = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools)
     own = (*((PlanningTools(skb).plan,) if skb else ()), search_further, *tools)
     toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, more=settings.with_tools)
-    demonstrations = open_demonstrations(options.demonstrations, kb)
+    demonstrations = read_demonstrations(options.demonstrations)
     policy: Policy = ChatPolicy(
         model,
         offered,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import RankingWriter, write_ranking_plainly
-from kbnav.agents.common.demonstrations import open_demonstrations
+from kbnav.agents.common.demonstrations import read_demonstrations
 from kbnav.agents.common.options import PasemiqaOptions
 from kbnav.agents.common.planned import Planless, Planned, open_planned
 from kbnav.agents.common.policy import ChatPolicy
@@ -60,14 +60,14 @@ def pasemiqa_with(
     options = read_options(PasemiqaOptions, settings.options, NAME)
     budget = rounds_budget(settings.budget, options.rounds)
     settings = settings.model_copy(update={"budget": budget})
-    walking = WalkingTools(ask, options.kept, options.short)
-    query = TextQuery(kb, options.found, cosine=options.query == "cosine")
+    walking = WalkingTools(ask, options.k, options.short)
+    query = TextQuery(kb, options.k, cosine=options.query == "cosine")
     tools = (walking.search_neighbors, find_relations, query.vector_query, finish)
     own, also = (PlanningTools(kb).plan, *tools), query.capabilities
     offered = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools, also=also)
     toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, more=settings.with_tools, also=also)
     match, planner = open_planned(kb, settings, options, planner)
-    demonstrations = open_demonstrations(options.demonstrations, kb)
+    demonstrations = read_demonstrations(options.demonstrations)
     policy = ChatPolicy(
         model,
         offered,
@@ -75,9 +75,9 @@ def pasemiqa_with(
         budget,
         notice="pasemiqa/notice.md",
         planned=planner.name != "none",
-        found=options.found,
+        found=options.k,
         about=demonstrations.about(Schema(kb)),
-        keep=options.kept,
+        keep=options.k,
         answers=ANSWERS,
         steps=budget.steps - 1,
     )
@@ -113,7 +113,7 @@ def pasemiqa_offline(kb: SkbKB, settings: Settings, planner: Planner | None = No
         return replace(plain, name=NAME, policy=Planless(plain.policy))
     need_all_tools(settings, NAME)
     planning = PlanningTools(kb)
-    query = TextQuery(kb, options.query_k or BY_TEXT, cosine=options.query == "cosine")
+    query = TextQuery(kb, BY_TEXT, cosine=options.query == "cosine")
     tools = (planning.follow_path, query.vector_query, finish)
     toolbox = Toolbox.for_kb(kb, (planning.plan, *tools), also=query.capabilities)
     match, planner = open_planned(kb, settings, options, planner)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import RankingWriter, write_ranking_plainly
-from kbnav.agents.common.demonstrations import Demonstrations, open_demonstrations
+from kbnav.agents.common.demonstrations import Demonstrations, read_demonstrations
 from kbnav.agents.common.options import TogOptions
 from kbnav.agents.common.planned import PLAN, Planned, open_match
 from kbnav.agents.common.state import Policy, Reply, State
@@ -246,6 +246,8 @@ _SAID = 3
 _DOCUMENTS = 10
 """Nodes whose documents are shown before it is asked whether the links suffice."""
 _TIED = "; of equal scores, those whose words fit the question better, then by id"
+_LOW = 0.1
+"""Where the model scores nothing so much or more, the question is linked anew, once."""
 _FLOOR = 0.01
 """The score of a text that shares no word with the question, where words score: last, but not impossible."""
 
@@ -346,7 +348,7 @@ class TogPolicy:
         """Score relations, and follow the best of each node."""
         known = kept_facts(state["path"])
         found = list(dict.fromkeys(fact for step in last for fact in step.facts))
-        found = found if self.options.backwards else offered(found, known)
+        found = offered(found, known)
         texts = [f"{fact.relation} {fact.relation_name}".replace("_", " ") for fact in found]
         names = {fact.source: fact.source_name or fact.source for fact in found}
         lines = [(names[fact.source], relation_text(fact) + self._towards(fact)) for fact in found]
@@ -472,7 +474,7 @@ class TogPolicy:
         if not scores:
             how = "scored by bm25, because the model's scores could not be read"
             return Scored(_shares(bm25_scores(state["question"], texts)), how, usage)
-        return Scored(scores, "scored by the model", usage, low=max(scores.values()) < self.options.low)
+        return Scored(scores, "scored by the model", usage, low=max(scores.values()) < _LOW)
 
     @property
     def _temperature(self) -> float | None:
@@ -501,7 +503,7 @@ def tog_with(ask: Ask, writer: BaseChatModel | None, kb: KnowledgeBase, settings
     skb = kb if isinstance(kb, SkbKB) else None
     tools = (search_entities, search_relations, follow_relations, recall, finish)
     toolbox = Toolbox.for_kb(kb, (*((PlanningTools(skb).plan,) if skb else ()), *tools))
-    demonstrations = open_demonstrations(options.demonstrations, kb)
+    demonstrations = read_demonstrations(options.demonstrations)
     policy: Policy = TogPolicy(ask, toolbox, settings.budget, options, kb, demonstrations, _scores(kb, options))
     if skb and not options.from_gold:
         policy = Planned(open_match(skb, options.matching), None, policy, toolbox, 0)

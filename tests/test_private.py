@@ -10,7 +10,7 @@ import pytest
 
 from kbnav.apps.bot.ledger import Ledger
 from kbnav.apps.secrets import secrets_of
-from kbnav.apps.web.database import open_sqlite
+from kbnav.apps.web.store import open_sqlite
 from kbnav.knowledge.service.cache import HttpCache
 from kbnav.knowledge.service.limits import Throttle
 from kbnav.models.calls import Blobs

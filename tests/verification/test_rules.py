@@ -6,7 +6,7 @@ import pytest
 
 from kbnav.agents.common.checks import RULES, check_answer
 from kbnav.answers.tables import AnswerTable, Term
-from kbnav.apps.web.parts import HERE
+from kbnav.apps.web.rendering import HERE
 from kbnav.runs.trajectory import DOUBTS
 
 DATE = "http://www.w3.org/2001/XMLSchema#dateTime"

@@ -11,8 +11,8 @@ from kbnav.agents.common.planned import planned
 from kbnav.agents.common.state import Reply, State
 from kbnav.agents.common.walking import call_for, room
 from kbnav.agents.rog import FOLLOW, TEXT_SEARCH, followed, retrieval
-from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.runs.trajectory import FINISH, Step
 from kbnav.settings.model import Budget
 from kbnav.tools.context import Context

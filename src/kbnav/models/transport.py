@@ -11,17 +11,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import threading
 import weakref
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
+
+from kbnav.models import cancellation
+from kbnav.models.cancellation import OutOfTime
 
 Purpose = Literal["", "step", "answer"]
 """What a reply is for: the next step of a run, the answer in words, or nothing that anybody wants to hear."""
@@ -292,25 +293,13 @@ def out_of_bounds(error: BaseException) -> str:
 
 
 def in_time(call: Callable[[], T], seconds: float) -> T:
-    """The result of a call, made in a thread of its own, that is left alone after so many seconds.
+    """The result of a call, left alone after so many seconds: a socket's own limit is one between two pieces.
 
-    A socket's own limit is one between two pieces. Raises TooMuch, and what ``call`` raises.
+    Raises TooSlow, and what ``call`` raises.
     """
-    future: Future[T] = Future()
-    context = copy_context()
-
-    def work() -> None:
-        try:
-            future.set_result(call())
-        except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
-            future.set_exception(error)
-
-    threading.Thread(target=context.run, args=(work,), daemon=True, name="kbnav-request").start()
     try:
-        return future.result(seconds)
-    except TimeoutError as error:
-        if future.done():
-            raise
+        return cancellation.in_time(call, seconds)
+    except OutOfTime as error:
         raise TooSlow(_slow(seconds)) from error
 
 

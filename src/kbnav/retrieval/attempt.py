@@ -31,7 +31,7 @@ def model_name(retriever: Retriever, settings: Settings) -> str:
     if not retriever.prompts:
         return NO_MODEL
     if settings.model == OFFLINE:
-        from kbnav.models.standin import NAME
+        from kbnav.models.scripted import NAME
 
         return NAME
     return settings.model

@@ -20,11 +20,11 @@ from pydantic import Field
 
 from kbnav.answers.tables import Ranking
 from kbnav.errors import UsageError
-from kbnav.knowledge.skb.documents import is_empty, plain_text
-from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.names import normalise
+from kbnav.knowledge.skb.nodes import is_empty, plain_text
 from kbnav.knowledge.skb.rendering import field_names, get_doc_info, indexed_text
+from kbnav.knowledge.skb.search import reciprocal_rank_fusion
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls, open_calls
 from kbnav.prompts import prompt_hashes, render
@@ -314,9 +314,11 @@ def write_documents(
 ) -> list[str]:
     """Documents sampled for one prompt; replies that failed or say nothing are left out.
 
-    Raises as ``ModelCalls.ask_samples``.
+    At temperature 0 all samples would be the same, and one is asked for. Raises as ``ModelCalls.ask_many``.
     """
-    replies = calls.ask_samples(prompt, samples, trace, purpose=purpose, temperature=temperature)
+    numbers = range(samples if temperature else min(samples, 1))
+    prompts = [prompt] * len(numbers)
+    replies = calls.ask_many(prompts, trace, purpose=purpose, temperature=temperature, samples=numbers)
     written = [document(reply) for reply in replies if isinstance(reply, str)]
     return [text for text in written if text]
 

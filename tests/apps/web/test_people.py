@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 
-from kbnav.apps.web.routes.collect import router as collect
+from kbnav.apps.web.routes.evaluation import collect_router as collect
+from kbnav.apps.web.routes.evaluation import judge_router as judge
 from kbnav.apps.web.routes.explore import explorer_of
 from kbnav.apps.web.routes.explore import router as explore
-from kbnav.apps.web.routes.judge import router as judge
+from kbnav.apps.web.server import small_app
 from kbnav.apps.web.service import open_service
-from kbnav.apps.web.side import side_app
 from kbnav.errors import UnknownId, UsageError
 from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.human_evaluation import (
@@ -61,7 +61,7 @@ def collecting(web_home: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
     with open_service(settings) as service:
         explorer = explorer_of(service.kb("demo"))
         with open_collection(out, explorer, ["instrument"], seed=1) as collection:
-            app = side_app(settings, [collect, explore], service, collection=collection, count=60)
+            app = small_app(settings, [collect, explore], service, collection=collection, count=60)
             with Served(app) as server:
                 yield server.url, out
 
@@ -136,7 +136,7 @@ def test_axe_finds_nothing_where_questions_are_written_and_judged(
     datasets = [load_file("jsonl", path) for path in sets]
     with (
         open_judging(tmp_path / "ratings.jsonl", datasets, count=10, seed=0) as judging,
-        Served(side_app(web_settings(tmp_path), [judge], judging=judging)) as server,
+        Served(small_app(web_settings(tmp_path), [judge], judging=judging)) as server,
     ):
         look.goto(server.url)  # the name is known: it is the same host
         look.wait_for_selector(".sample")
@@ -226,7 +226,7 @@ def test_people_rate_a_sample_of_each_set_and_the_command_prints_the_rates(
     datasets, out = [load_file("jsonl", path) for path in sets], tmp_path / "ratings.jsonl"
     with (
         open_judging(out, datasets, count=10, seed=0) as judging,
-        Served(side_app(web_settings(tmp_path), [judge], judging=judging)) as server,
+        Served(small_app(web_settings(tmp_path), [judge], judging=judging)) as server,
     ):
         page.goto(server.url)
         page.fill("#name", "Bo")

@@ -247,7 +247,7 @@ COMMANDS: dict[str, tuple[str, Callable[[Conversation, str], None]]] = {
     "model": ("the model; /model NAME changes it", lambda talk, value: talk.change("model", value)),
     "kb": ("the knowledge base; /kb NAME changes it", lambda talk, value: talk.change("kb", value)),
     "save": (
-        "write questions and answers; /save FILE: .html .md .json .jsonld .zip, or .csv of the last table",
+        "write questions and answers; /save FILE: .html .md .json, or .csv of the last table",
         Conversation.save,
     ),
 }

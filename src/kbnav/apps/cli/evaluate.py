@@ -199,7 +199,7 @@ def sweep(
     Limits of cost and time are those of each run. The table is also written to sweep.csv and sweep.md.
     """
     from kbnav.errors import UsageError
-    from kbnav.evaluation.sweep import folders, line, markdown, row, to_csv, variants
+    from kbnav.evaluation.sweep import folders, markdown, row, to_csv, variants
     from kbnav.runs.journal import write_whole
     from kbnav.settings.systems import find
 
@@ -227,7 +227,7 @@ def sweep(
         print_json(from_csv(to_csv(rows)))
         return
     for found in rows:
-        print(line(found))
+        print(found)
 
 
 def ids_in(path: Path | None) -> frozenset[str]:

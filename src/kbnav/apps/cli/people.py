@@ -33,11 +33,11 @@ def collect(
     port: PortOption = None,
 ) -> None:
     """Serve a page on which people write questions of nodes drawn for them (STaRK, section 2.6, appendix D)."""
-    from kbnav.apps.web.routes.collect import router
+    from kbnav.apps.web.routes.evaluation import collect_router
     from kbnav.apps.web.routes.explore import explorer_of
     from kbnav.apps.web.routes.explore import router as explore
+    from kbnav.apps.web.server import small_app
     from kbnav.apps.web.service import open_service
-    from kbnav.apps.web.side import side_app
     from kbnav.errors import UsageError
     from kbnav.evaluation.human_evaluation import open_collection
     from kbnav.settings.systems import kb_kind
@@ -49,7 +49,7 @@ def collect(
         if kb_kind(served.kb) != "skb":
             raise UsageError(f"{kb} is no SKB: questions are collected on nodes with documents")
         with open_collection(out, explorer_of(served), types or (), seed) as collection:
-            make = partial(side_app, settings, [router, explore], service, collection=collection, count=count)
+            make = partial(small_app, settings, [collect_router, explore], service, collection=collection, count=count)
             run_side(settings, make, f"Questions for {out}")
 
 
@@ -74,8 +74,8 @@ def judge(
 
     With --json they are printed as JSON once the page is over.
     """
-    from kbnav.apps.web.routes.judge import router
-    from kbnav.apps.web.side import side_app
+    from kbnav.apps.web.routes.evaluation import judge_router
+    from kbnav.apps.web.server import small_app
     from kbnav.errors import UsageError
     from kbnav.evaluation.evaluate import find_dataset
     from kbnav.evaluation.human_evaluation import open_judging, read_ratings
@@ -86,7 +86,7 @@ def judge(
         settings = at(load(data=data), host, port)
         found = [find_dataset(name, settings.data) for name in datasets]
         with open_judging(out, found, count, seed) as judging:
-            make = partial(side_app, settings, [router], judging=judging)
+            make = partial(small_app, settings, [judge_router], judging=judging)
             run_side(settings, make, f"Ratings for {out}", err=as_json)
     _print_rates(read_ratings(out), as_json)
 

@@ -55,7 +55,7 @@ def _found(name: str, settings: Settings) -> Run:
         from kbnav.apps.web.server import open_store
 
         with ExitStack() as stack:
-            saved = open_store(settings, stack)[0].saved.find(name)
+            saved = open_store(settings, stack)[0].saved(name)
         if saved is None:
             raise
         return saved
@@ -71,14 +71,14 @@ def export(
     run: RunName,
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help=".html, .jsonld (RO-Crate), .zip (a crate with files), .md, .json, .csv."),
+        typer.Argument(metavar="FILE", help=".html, .md, .json, .csv."),
     ],
     evidence: Annotated[
         bool, typer.Option("--evidence", help="With the statements behind each row, looked up where it was asked.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a saved run to a file that can be passed on: a page that fetches nothing, or a description for programs."""
+    """Write a saved run to a file that can be passed on: a page that fetches nothing, Markdown, JSON or CSV."""
     from kbnav.apps.cli.transcript import write_transcript
     from kbnav.knowledge.open import open_kb
     from kbnav.sessions.evidence import run_evidence

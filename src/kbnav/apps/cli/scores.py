@@ -48,14 +48,6 @@ def score(
     by: By = "ids",
     compat: CompatOption = False,
     kb: LabelsOption = None,
-    copy: Annotated[
-        str | None,
-        typer.Option(
-            "--copy",
-            metavar="KB",
-            help="A changed copy of the data, or a file of it: an answer counts only if its query is right there too.",
-        ),
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Score a run anew from its recordings, and write scores.json beside them."""
@@ -66,12 +58,6 @@ def score(
     from kbnav.runs.trajectory import to_json
 
     run = read_saved_run(folder)
-    if copy:
-        from kbnav.evaluation.rescoring import checked_on_copy
-
-        if by == "labels" or compat:
-            raise typer.BadParameter("--copy compares the results of queries: leave out --by and --stark-compat")
-        run = checked_on_copy(folder, run, load(), copy)
     if by == "labels":
         if compat:
             raise typer.BadParameter("--stark-compat ranks nodes, and --by labels compares tables; give one of them")
@@ -169,8 +155,8 @@ def report(
 
     if evidence and not html:
         raise typer.BadParameter("--evidence goes with --html")
-    runs = reports.load_runs(folders, _prepared(compat, kb))
-    found, by = reports.build_report(runs.runs, runs.labels), kinds.of(runs.runs)
+    runs, labels = reports.load_runs(folders, _prepared(compat, kb))
+    found, by = reports.build_report(runs, labels), kinds.of(runs)
     files: dict[Path, Callable[[Any], str]] = {}
     if html:
         files[html] = partial(_html, by=by, evidence=evidence)

@@ -194,7 +194,7 @@ class Labels:
             return {iri: label for iri in wanted if (label := self._known.get((iri, code), ""))}
 
     def _query(self, iris: Sequence[str], code: str) -> str:
-        """SPARQL for the columns ``s``, ``p`` and ``l``: labels in the languages wanted, and any other without ``p``."""
+        """SPARQL for the columns ``s``, ``p`` and ``l``: labels in the languages wanted, else any."""
         subjects = f"VALUES ?s {{ {iris_list(iris)} }}"
         edges = f"VALUES ?p {{ {iris_list(self.predicates)} }} ?s ?p ?o"
         return (
