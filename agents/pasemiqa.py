@@ -103,7 +103,7 @@ def pasemiqa_offline(kb: SkbKB, settings: Settings, planner: Planner | None = No
     """
     from dataclasses import replace
 
-    from kbnav.agents.offline.skb.planned import BY_TEXT, PlanFollower
+    from kbnav.agents.offline.planned import BY_TEXT, PlanFollower
 
     options = read_options(PasemiqaOptions, settings.options, NAME)
     if options.planner == "in-context" and not planner:

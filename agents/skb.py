@@ -91,7 +91,7 @@ def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb
 
 def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
     """The same graph and tools with no language model: a baseline that needs no key."""
-    from kbnav.agents.offline.skb.policy import SkbOfflinePolicy
+    from kbnav.agents.offline.skb import SkbOfflinePolicy
 
     toolbox = Toolbox.for_kb(kb, SKB_TOOLS, without=settings.without_tools, more=settings.with_tools)
     return Agent(

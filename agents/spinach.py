@@ -111,7 +111,7 @@ def spinach_offline(kb: KnowledgeBase, settings: Settings) -> Agent:
 
 def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
     if isinstance(kb, Joint):
-        from kbnav.agents.offline.several import SeveralPolicy
+        from kbnav.agents.offline.policy import SeveralPolicy
 
         return SeveralPolicy(
             {
@@ -120,10 +120,10 @@ def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
             }
         )
     if kb_kind(kb) == "sparql":
-        from kbnav.agents.offline.endpoint.policy import EndpointPolicy
+        from kbnav.agents.offline.endpoint import EndpointPolicy
 
         return EndpointPolicy(toolbox)
-    from kbnav.agents.offline.wikidata.policy import OfflinePolicy
+    from kbnav.agents.offline.wikidata import OfflinePolicy
 
     return OfflinePolicy(toolbox, vocabulary_of(kb), partial(has_labels, kb))
 

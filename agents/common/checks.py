@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from kbnav.agents.common.state import LIMITS
-from kbnav.agents.offline.wikidata.question import Kind as QuestionKind
-from kbnav.agents.offline.wikidata.question import read_question
+from kbnav.agents.offline.question import Kind as QuestionKind
+from kbnav.agents.offline.question import read_question
 from kbnav.answers.lexicon import Asks
 from kbnav.answers.tables import AnswerTable, Cell, Term
 from kbnav.errors import KbnavError, QuerySyntaxError

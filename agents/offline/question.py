@@ -20,6 +20,7 @@ _BOUNDS = {
     "after": ">", "since": ">=", "before": "<", "nach": ">", "seit": ">=", "vor": "<",
     "après": ">", "depuis": ">=", "avant": "<", "después": ">", "desde": ">=", "antes": "<",
 }  # fmt: skip
+_EXPLETIVE = re.compile(r"\b(?:is|are|was|were) there\b|\bthere (?:is|are|was|were)\b", re.IGNORECASE)
 _UNSPACED = frozenset({"zh", "ja", "th"})
 _LONGEST_PHRASE = 8
 _IMPERATIVES = frozenset({"name", "list", "give", "show", "tell", "count", "find"})
@@ -87,9 +88,16 @@ def read_question(text: str, language: str) -> Question:
         next((words.measures[token] for token in tokens if token in words.measures), None),
         next((words.comparatives[token] for token in tokens if token in words.comparatives), None),
         tuple(_years(tokens)),
-        next((words.pronouns[token] for token in tokens if token in words.pronouns), ""),
+        pronoun(text, language),
         meant,
     )
+
+
+def pronoun(text: str, language: str) -> Literal["", "m", "f", "any"]:
+    """Whether the text points back to an earlier question, and to whom; "there is" and "are there" do not."""
+    pronouns = lexicon(language).pronouns
+    tokens = [token.casefold() for token in _TOKEN.findall(_EXPLETIVE.sub(" ", text))]
+    return next((pronouns[token] for token in tokens if token in pronouns), "")
 
 
 def _has(text: str, part: str, *, spaced: bool) -> bool:
