@@ -1,8 +1,8 @@
 """From words to things: by the endpoint's own labels, or by an index of all of them on this machine.
 
-By the endpoint: whole labels first, then labels that hold the words; classes and properties by name. The index is an SKB
-without edges, so that names are found though misspelled, and texts by words and by meaning. Paging goes by the subjects'
-IRIs in order, a page a query; what was read is kept, and a run that was stopped goes on there.
+By the endpoint: whole labels first, then labels that hold the words; classes and properties by name. The index is an
+SKB without edges, so that names are found though misspelled, and texts by words and by meaning. Paging goes by the
+subjects' IRIs in order, a page a query; what was read is kept, and a run that was stopped goes on there.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def by_label(
 
 
 def best_rung(found: Sequence[Match], phrase: str, named: bool) -> tuple[SearchResult, list[Match]]:
-    """The matches that hold most of the phrase, and a result that says how they match; ``named``: something else does."""
+    """The matches that hold most of the phrase, and a result that says how; ``named``: something else does."""
     if not found:
         return SearchResult((), rung="exact" if named else "none"), []
     wanted = _phrase_words(phrase)

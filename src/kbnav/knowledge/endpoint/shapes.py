@@ -1,4 +1,4 @@
-"""What the members of a class have, and how a property is used: as the endpoint publishes it, or worked out from samples.
+"""What members of a class have, and how a property is used: as the endpoint publishes it, or from samples.
 
 The shape of a class is what a ShEx or SHACL shape of it would say: which properties, for how many of the members, how
 many values a member, and of which datatype or class they are. VoID's partitions have counts and cost one look-up, so
