@@ -303,7 +303,7 @@ class EndpointKB:
         iri = self._data.prefixes.iri(entity_id)
         chosen = self._data.prefixes.iri(relation) if relation else ""
         ways: tuple[Literal["out", "in"], ...] = ("out", "in") if direction == "both" else (direction,)
-        found = []
+        found: list[tuple[Literal["out", "in"], str, Term]] = []
         for way in ways:
             edge = f"<{chosen}>" if chosen else "?p"
             triple = f"<{iri}> {edge} ?x" if way == "out" else f"?x {edge} <{iri}>"

@@ -198,11 +198,13 @@ def _smaller(select: Select, query: Callable[[int], str]) -> list[tuple[str, str
         table = select(query(_SAMPLES[0]))
     except QueryTimeout:
         table = select(query(_SAMPLES[1]))
-    return [
-        (row["what"].value, *(cell.value if (cell := row.get(name)) else "" for name in ("p", "x")), whole(row["n"]))
-        for row in _records(table)
-        if row.get("what") and row.get("n")
-    ]
+    found = []
+    for row in _records(table):
+        what, number = row.get("what"), row.get("n")
+        if what and number:
+            p, x = (cell.value if (cell := row.get(name)) else "" for name in ("p", "x"))
+            found.append((what.value, p, x, whole(number)))
+    return found
 
 
 # Published
