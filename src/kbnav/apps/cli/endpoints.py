@@ -130,7 +130,7 @@ def index(
 ) -> None:
     """Page an endpoint's labels once into an index of names, texts and vectors; killed, it goes on where it was."""
     from kbnav import encoders
-    from kbnav.knowledge.endpoint.index import PAGES, Paging, build, collect
+    from kbnav.knowledge.endpoint.search import PAGES, Paging, build, collect
     from kbnav.knowledge.open import open_endpoint
     from kbnav.settings.model import SparqlSource
 
