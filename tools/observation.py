@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import KbnavError, QueryTimeout
-from kbnav.knowledge.base import Entry, KnowledgeBase
-from kbnav.knowledge.service.metering import Meter
+from kbnav.knowledge.base import Entry, KnowledgeBase, Meter
 from kbnav.runs.trajectory import Fact, Step, Usage
 from kbnav.tools.notes import Notes
 

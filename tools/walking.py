@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from kbnav.answers.tables import Ranking
 from kbnav.errors import TellModel
 from kbnav.knowledge.base import INVERSE, Direction, Edge, Entity, KnowledgeBase, Neighborhood
-from kbnav.knowledge.wikidata.values import term_value
+from kbnav.knowledge.wikidata.entities import term_value
 from kbnav.prompts import render
 from kbnav.runs.trajectory import Fact, Usage
 from kbnav.settings.systems import kb_kind

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kbnav.agents.common.demonstrations import Demonstrations
 from kbnav.agents.common.objecting import Critic
 from kbnav.agents.machine import Ending, Machine, Policy, RunContext, State
-from kbnav.knowledge.base import KnowledgeBase, is_mirror
-from kbnav.knowledge.service.metering import Meter, metered
+from kbnav.knowledge.base import KnowledgeBase, Meter, is_mirror, metered
 from kbnav.models.prices import price_of
 from kbnav.prompts import prompt_hashes
 from kbnav.settings.model import OFFLINE, Settings

@@ -18,9 +18,8 @@ from kbnav.apps.bot.talk import Question
 from kbnav.apps.web.database import open_sqlite
 from kbnav.apps.web.store import Store, StoredRun
 from kbnav.apps.web.watch import _is_dead
-from kbnav.knowledge.service.cache import HttpCache
-from kbnav.knowledge.service.limits import Rules, Throttle
-from kbnav.knowledge.service.probing import kept
+from kbnav.knowledge.http_store import HttpCache, Rules, Throttle
+from kbnav.knowledge.probing import kept
 from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, _read
 from kbnav.sessions.session import Chat, sqlite_sessions

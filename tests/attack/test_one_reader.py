@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kbnav.apps.web.pool import Job
-from kbnav.knowledge.bundled import bundled_mirror
+from kbnav.knowledge.open import bundled_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.models.cancellation import Brake
 from kbnav.settings.model import Limits

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -12,16 +14,80 @@ from urllib.parse import urlsplit
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.opening import is_tables, open_store
+from kbnav.knowledge.work_folder import work_folder
 from kbnav.settings.model import Endpoints, Settings, SparqlSource, kb_names
 from kbnav.settings.plugins import did_you_mean
 
 if TYPE_CHECKING:
     from kbnav.knowledge.endpoint.kb import EndpointKB
-    from kbnav.knowledge.service.http import HttpClient
+    from kbnav.knowledge.http import HttpClient
     from kbnav.knowledge.several import SeveralKB
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.skb.store import SKB
     from kbnav.knowledge.wikidata.kb import WikidataKB
+
+
+MIRROR = "mini.ttl"
+NODES, EDGES = "demo/nodes.jsonl", "demo/edges.tsv"
+
+
+def bundled_mirror(home: Path) -> Path:
+    """The folder of the bundled mirror. Raises UsageError where ``home`` cannot be written to."""
+    from kbnav.knowledge.wikidata.mirror.store import FORMAT, META
+
+    def make(sources: Sequence[Path], out: Path) -> None:
+        from kbnav.knowledge.wikidata.mirror.build import build_mirror
+
+        build_mirror(sources, out)
+
+    return _made_once(home / "mirrors", f"mini-{FORMAT}", [MIRROR], make, META)
+
+
+def bundled_skb(home: Path) -> Path:
+    """The folder of the demo SKB. Raises UsageError where ``home`` cannot be written to.
+
+    Its vectors are those of ``lsa``, so that it is the same everywhere.
+    """
+    from kbnav.knowledge.skb.schema import FORMAT, META
+
+    def make(sources: Sequence[Path], out: Path) -> None:
+        from kbnav.knowledge.skb.build import build
+        from kbnav.knowledge.skb.importers.tables import TableSource
+
+        nodes, edges = sources
+        build(TableSource([nodes], [edges]), out, name="demo")
+
+    return _made_once(home / "skbs", f"demo-{FORMAT}", [NODES, EDGES], make, META)
+
+
+def _made_once(
+    folder: Path, name: str, data: Sequence[str], make: Callable[[Sequence[Path], Path], None], last: str
+) -> Path:
+    """What is made of files of the package, in a folder for each content they ever had; ``last`` is there when it is.
+
+    Processes that need it at the same time may each make it; the first to finish wins.
+    """
+    sources = [files("kbnav").joinpath("data", *one.split("/")) for one in data]
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+    path = folder / f"{name}-{digest}"
+    if (path / last).is_file():
+        return path
+    try:
+        with work_folder(folder, name) as work:
+            made, copies = work / "made", []
+            for source in sources:
+                copies.append(work / source.name)
+                copies[-1].write_bytes(source.read_bytes())
+            make(copies, made)
+            try:
+                made.rename(path)
+            except OSError:
+                if not (path / last).is_file():
+                    raise
+    except OSError as error:
+        raise UsageError(f"cannot build the bundled {name.partition('-')[0]} in {folder}: {error}") from error
+    return path
+
 
 _LIVE = ("wikidata", "wikidata-qlever")
 BY_NAME = ("mini", "demo", *_LIVE)
@@ -171,8 +237,8 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
     from kbnav.knowledge.endpoint.access import authorization, checked_url
     from kbnav.knowledge.endpoint.kb import EndpointKB
     from kbnav.knowledge.endpoint.known import Address
-    from kbnav.knowledge.service.exchange import Reply, Request
-    from kbnav.knowledge.service.probing import any_status, kept
+    from kbnav.knowledge.http import Reply, Request
+    from kbnav.knowledge.probing import any_status, kept
     from kbnav.knowledge.wikidata.kb import open_http
 
     url = checked_url(source.url)
@@ -205,7 +271,6 @@ def is_skb(folder: Path) -> bool:
 
 
 def _skb(settings: Settings, queries: int) -> SkbKB:
-    from kbnav.knowledge.bundled import bundled_skb
 
     place = str(bundled_skb(settings.home)) if settings.kb == "demo" else settings.kb
     return _open_skb(settings, place, queries)
@@ -269,7 +334,6 @@ def _nothing() -> None:
 @contextmanager
 def _served(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
     """A mirror's folder, served meanwhile."""
-    from kbnav.knowledge.bundled import bundled_mirror
     from kbnav.knowledge.sparql.vocabulary import WIKIDATA
     from kbnav.knowledge.wikidata.kb import WikidataKB, open_http
     from kbnav.knowledge.wikidata.mirror.nearby import nearby

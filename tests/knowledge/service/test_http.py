@@ -22,11 +22,9 @@ from kbnav.errors import (
     QueryTimeout,
     ServiceError,
 )
-from kbnav.knowledge.service.cache import HttpCache
-from kbnav.knowledge.service.exchange import MAX_BODY, Reply, Request
-from kbnav.knowledge.service.http import HttpClient, is_loopback
-from kbnav.knowledge.service.limits import Throttle
-from kbnav.knowledge.service.replies import retry_after
+from kbnav.knowledge.http import MAX_BODY, HttpClient, Reply, Request, is_loopback
+from kbnav.knowledge.http_store import HttpCache, Throttle
+from kbnav.knowledge.replies import retry_after
 from kbnav.knowledge.wikidata.api import ActionApi
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.settings.model import Settings

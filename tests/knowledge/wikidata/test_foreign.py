@@ -14,8 +14,8 @@ from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.web.service import served as offer
 from kbnav.errors import UnknownId, UsageError
 from kbnav.knowledge.base import Profiled
+from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.open import open_kb
-from kbnav.knowledge.service.http import HttpClient
 from kbnav.knowledge.sparql.present import page_for
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, vocabulary_of
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of, open_http

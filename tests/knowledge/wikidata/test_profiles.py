@@ -9,7 +9,7 @@ import pyoxigraph as ox
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity, Profiled
 from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
-from kbnav.knowledge.wikidata.profiles import property_profile
+from kbnav.knowledge.wikidata.queries import property_profile
 from kbnav.tools.get_property_examples import get_property_examples
 from kbnav.tools.observation import Context, Shown
 from kbnav.tools.profiles import class_text, incoming_text, property_text

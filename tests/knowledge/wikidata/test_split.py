@@ -10,9 +10,8 @@ import pytest
 from pyoxigraph import QueryBoolean, QueryResultsFormat, RdfFormat, Store
 
 from kbnav.errors import QuerySyntaxError, ServiceError
+from kbnav.knowledge.http import HttpClient, Reply
 from kbnav.knowledge.open import QLEVER, open_kb
-from kbnav.knowledge.service.exchange import Reply
-from kbnav.knowledge.service.http import HttpClient
 from kbnav.knowledge.sparql.dialects import DIALECTS
 from kbnav.knowledge.sparql.labels import LABEL_SERVICE
 from kbnav.knowledge.sparql.parser import parse_error

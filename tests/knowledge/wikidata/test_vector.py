@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbnav.errors import BadArguments, BadResponse, CredentialsError, ServiceError
-from kbnav.knowledge.service.limits import Throttle
+from kbnav.knowledge.http_store import Throttle
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.settings.model import Settings
 from tests.knowledge.wikidata.serving import Answer, Asked, client, serving

@@ -58,7 +58,7 @@ def info(
     as_json: JsonOption = False,
 ) -> None:
     """Say what a mirror holds, what it was built from, and when."""
-    from kbnav.knowledge.bundled import bundled_mirror
+    from kbnav.knowledge.open import bundled_mirror
     from kbnav.knowledge.wikidata.mirror.store import read_info
 
     place = bundled_mirror(load().home) if str(folder) == "mini" and not folder.exists() else folder

@@ -31,7 +31,7 @@ from kbnav.apps.web.store import Session, Status, Store, StoredEvent, StoredRun,
 from kbnav.apps.web.telling import Tell, Teller, answer_data, failed_answer
 from kbnav.apps.web.watch import BROKEN, Live, Watch
 from kbnav.errors import Busy, DataError, KbnavError, LimitReached, NotOffered, Stopped, StopRun
-from kbnav.knowledge.service.watching import watched_by
+from kbnav.knowledge.http import watched_by
 from kbnav.models.cancellation import ON_REQUEST, Brake
 from kbnav.models.prices import cost_of, price_of
 from kbnav.models.streaming import heard_by

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kbnav.errors import BadResponse, DataError, ServiceError, UsageError
 from kbnav.evaluation.datasets.load import ALIASES, NAMES
 from kbnav.evaluation.datasets.origins import ORIGINS, Remote, how_to_get
-from kbnav.knowledge.service.redirects import MOST, STATUSES, host_of, next_place, too_many, untrusted
+from kbnav.knowledge.http import MOST, STATUSES, host_of, next_place, too_many, untrusted
 from kbnav.runs.journal import write_whole
 from kbnav.settings.plugins import did_you_mean
 

@@ -21,6 +21,7 @@ from kbnav.knowledge.base import (
     Entity,
     Entry,
     Example,
+    Meter,
     Neighborhood,
     PropertyProfile,
     SearchKind,
@@ -32,10 +33,8 @@ from kbnav.knowledge.endpoint import index as naming
 from kbnav.knowledge.endpoint.known import Address, Data
 from kbnav.knowledge.endpoint.labels import Select, described, told_query
 from kbnav.knowledge.endpoint.vocabulary import Word
-from kbnav.knowledge.service.exchange import Request
-from kbnav.knowledge.service.http import HttpClient
-from kbnav.knowledge.service.metering import Meter
-from kbnav.knowledge.service.query_replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
+from kbnav.knowledge.http import HttpClient, Request
+from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
 from kbnav.knowledge.sparql.check import QueryForm
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.limits import outer_limit

@@ -4,17 +4,81 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from kbnav.errors import BadResponse, UnknownId
+from kbnav.errors import BadArguments, BadResponse, CredentialsError, ServiceError, UnknownId
 from kbnav.knowledge.base import Entity
-from kbnav.knowledge.service.exchange import Lagged, Request
-from kbnav.knowledge.service.http import HttpClient
-from kbnav.knowledge.wikidata.entities import brief, entity_of, languages
-from kbnav.knowledge.wikidata.replies import read_api
-from kbnav.knowledge.wikidata.values import ENTITY_ID
+from kbnav.knowledge.http import Again, HttpClient, Lagged, Reply, Request
+from kbnav.knowledge.replies import check_status, host_of_reply, one_line, read_json, retry_after
+from kbnav.knowledge.wikidata.entities import ENTITY_ID, brief, entity_of, languages
+
+_LOGIN_CODES = {
+    "badtoken", "assertuserfailed", "assertbotfailed", "assertnameduserfailed", "permissiondenied", "blocked",
+    "autoblocked", "notloggedin", "readapidenied", "mustbeloggedin", "login-required",
+}  # fmt: skip
+_LATER_CODES = {"ratelimited", "readonly", "timeout", "cirrussearch-too-busy-error", "search-error"}
+_ARGUMENT_CODES = re.compile(r"bad|invalid|param|unknown_|unrecognized|missing|toomany|no[a-z]+$")
+
+
+def read_api(reply: Reply) -> Mapping[str, Any]:
+    """A reply of the action API. Raises Again for lag and rate limits, UnknownId, CredentialsError, BadArguments."""
+    check_status(reply)
+    if reply.status != 200:
+        raise ServiceError(f"{host_of_reply(reply)} answers {reply.status}: {one_line(reply.text)}")
+    body = read_json(reply)
+    if not isinstance(body, dict):
+        raise BadResponse(f"{host_of_reply(reply)} answers with {type(body).__name__} where an object is promised")
+    error = body.get("error")
+    if not error and isinstance(body.get("errors"), list) and body["errors"]:
+        error = body["errors"][0]
+    if error:
+        _raise_api_error(reply, error if isinstance(error, dict) else {"info": str(error)})
+    return body
+
+
+def _raise_api_error(reply: Reply, error: Mapping[str, Any]) -> None:
+    code = str(error.get("code", "unknown"))
+    info = one_line(str(error.get("info") or error.get("text") or error.get("html") or error.get("*") or ""))
+    where = host_of_reply(reply)
+    if code == "maxlag":
+        raise Again(Lagged(f"{where} is lagged: {info}"), retry_after(reply) or 5.0)
+    if code in _LATER_CODES or code.startswith("internal_api_error"):
+        raise Again(ServiceError(f"{where}: {code}: {info}"), retry_after(reply))
+    if code in ("no-such-entity", "no-such-entity-link", "unknown-entity"):
+        raise UnknownId(info or "no such entity")
+    if code.startswith("mwoauth-"):
+        raise CredentialsError(f"{where} does not take the access token: {code}: {info}; check access_token")
+    if code in _LOGIN_CODES:
+        raise CredentialsError(f"{where} refuses the request: {code}: {info}")
+    if _ARGUMENT_CODES.match(code):
+        raise BadArguments(f"{where} does not take the arguments: {code}: {info}")
+    raise ServiceError(f"{where}: {code}: {info}")
+
+
+def siteinfo(reply: Reply) -> Mapping[str, Any] | None:
+    """What a MediaWiki says of itself, ``general`` among it; None where the reply is none of its action API's.
+
+    Raises as ``read_api``.
+    """
+    if reply.status == 429:
+        check_status(reply)
+    if reply.status != 200 and "mediawiki-api-error" not in reply.headers:
+        return None
+    try:
+        body = read_json(reply)
+    except BadResponse:
+        return None
+    if not isinstance(body, dict):
+        return None
+    if "mediawiki-api-error" in reply.headers:
+        body = read_api(reply)
+    query = body.get("query")
+    return query if isinstance(query, dict) and isinstance(query.get("general"), dict) else None
+
 
 BATCH = 50
 MAXLAG = "5"
@@ -171,3 +235,59 @@ def _hit(hit: Any, kind: str) -> Entity:
     found_by = str(match.get("text") or "") if isinstance(match, dict) else ""
     alias = found_by if found_by.casefold() != label.casefold() else ""
     return Entity(hit["id"], label, text("description"), kind, str(hit.get("datatype") or ""), alias)
+
+
+MOST_VECTORS = 50
+LONGEST_TEXT = 1000
+"""Characters of a text that are sent; it goes into the address."""
+_CLASS = re.compile(r"Q[1-9]\d*(?:,Q[1-9]\d*)*")
+VECTOR_KINDS = {"item": "QID", "property": "PID"}
+
+
+@dataclass(frozen=True)
+class VectorQuery:
+    """What is looked for; ``kind`` is ``item``, ``property``, or the id of a class: its instances."""
+
+    text: str
+    kind: str = "item"
+    limit: int = 10
+    language: str = "en"
+    rerank: bool = False
+
+
+def nearest(http: HttpClient, base: str, asked: VectorQuery) -> list[tuple[str, float]]:
+    """Ids and similarities, best first. Raises BadArguments for another kind than item, property and a class."""
+    classes = asked.kind if _CLASS.fullmatch(asked.kind) else ""
+    kind = "item" if classes else asked.kind
+    if kind not in VECTOR_KINDS:
+        raise BadArguments(
+            f"vector_query: kind is one of {', '.join(VECTOR_KINDS)} or a class such as Q5, not {asked.kind!r}"
+        )
+    phrase = " ".join(asked.text.split())[:LONGEST_TEXT]
+    if not phrase:
+        raise BadArguments("vector_query: the text is empty")
+    params = {
+        "query": phrase,
+        "K": str(max(1, min(asked.limit, MOST_VECTORS))),
+        "lang": asked.language.partition("-")[0],
+        **({"instanceof": classes} if classes else {}),
+        **({"rerank": "true"} if asked.rerank else {}),
+    }
+    request = Request("vector", f"{base.rstrip('/')}/{kind}/query/", params)
+    return http.fetch(request, lambda reply: _read(reply, VECTOR_KINDS[kind]))[: asked.limit]
+
+
+def _read(reply: Reply, name: str) -> list[tuple[str, float]]:
+    check_status(reply)
+    if reply.status in (400, 422):
+        raise BadArguments(f"{host_of_reply(reply)} does not take the arguments: {one_line(reply.text)}")
+    if reply.status != 200:
+        raise ServiceError(f"{host_of_reply(reply)} answers {reply.status}: {one_line(reply.text)}")
+    hits: Any = read_json(reply)
+    if not isinstance(hits, list):
+        raise BadResponse(f"{host_of_reply(reply)} answers with {type(hits).__name__} where a list is promised")
+    try:
+        found = [(str(hit[name]), float(hit.get("similarity_score") or 0.0)) for hit in hits]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadResponse(f"{host_of_reply(reply)}: not a list of entities with scores: {error!r}") from error
+    return [(one, score) for one, score in found if ENTITY_ID.fullmatch(one)]

@@ -20,6 +20,7 @@ from kbnav.knowledge.base import (
     Entity,
     Entry,
     Example,
+    Meter,
     Neighborhood,
     PropertyProfile,
     SearchKind,
@@ -27,18 +28,22 @@ from kbnav.knowledge.base import (
     Share,
     Stated,
 )
-from kbnav.knowledge.service.cache import HttpCache
-from kbnav.knowledge.service.exchange import Nearby
-from kbnav.knowledge.service.http import HttpClient, is_loopback, user_agent
-from kbnav.knowledge.service.limits import Throttle
-from kbnav.knowledge.service.metering import Meter
+from kbnav.knowledge.http import HttpClient, Nearby, is_loopback, user_agent
+from kbnav.knowledge.http_store import HttpCache, Throttle
 from kbnav.knowledge.sparql.prefixes import add_prefixes
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA, Vocabulary
-from kbnav.knowledge.wikidata import examples, neighbors, profiles, value_search, vector
-from kbnav.knowledge.wikidata.api import ActionApi
+from kbnav.knowledge.wikidata import queries
+from kbnav.knowledge.wikidata.api import ActionApi, VectorQuery, nearest
 from kbnav.knowledge.wikidata.entities import NO_PAGE_OF_ITS_OWN, languages, no_page, parse, references, without_unknown
-from kbnav.knowledge.wikidata.namesakes import told_apart
-from kbnav.knowledge.wikidata.search import search
+from kbnav.knowledge.wikidata.search import (
+    VALUES_SHOWN,
+    as_written,
+    mentioning,
+    named_values,
+    search,
+    told_apart,
+    value_ids,
+)
 from kbnav.knowledge.wikidata.services import QueryServices
 from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, Site
 from kbnav.settings.model import Endpoints, Settings
@@ -148,25 +153,23 @@ class WikidataKB:
             return self._values(query, code, limit)
         found = search(self._api, query, language=code, limit=limit, kind=kind)
         if found.rung != "exact" and kind == "any" and telling(query):
-            texts = value_search.as_written(self._select, query, languages(code), self._words)
-            found = replace(found, values=self._with_names(texts[: value_search.SHOWN], code))
+            texts = as_written(self._select, query, languages(code), self._words)
+            found = replace(found, values=self._with_names(texts[:VALUES_SHOWN], code))
         return replace(found, entities=told_apart(found.entities, self._select, languages(code), self._words))
 
     def _values(self, query: str, code: str, limit: int) -> SearchResult:
         """Statements and qualifiers with a text, those that are just it first."""
         if not query.strip():
             return SearchResult()
-        same = value_search.as_written(self._select, query, languages(code), self._words)
-        more, note = (
-            value_search.mentioning(self._api, self._select, query, self._words) if len(same) < limit else ([], "")
-        )
+        same = as_written(self._select, query, languages(code), self._words)
+        more, note = mentioning(self._api, self._select, query, self._words) if len(same) < limit else ([], "")
         found = self._with_names([*same, *more], code)
         return SearchResult(rung="value", values=found[:limit], note=note)
 
     def _with_names(self, found: Sequence[Stated], code: str) -> tuple[Stated, ...]:
         if not found:
             return ()
-        return tuple(value_search.named(found, self._api.brief(value_search.ids(found), code), self._words))
+        return tuple(named_values(found, self._api.brief(value_ids(found), code), self._words))
 
     def get_entry(self, entity_id: str, *, language: str = "en") -> Entry:
         """See ``KnowledgeBase``. Labels of all entities named are fetched 50 a request.
@@ -185,27 +188,27 @@ class WikidataKB:
         """See ``KnowledgeBase``. From the property's own page and a sample of its uses; those with labels go first."""
         code = _code(language)
         asked = self._id(property_id, "P")
-        own = examples.curated(self._api.document(asked, code), asked, self._words)
-        used = examples.found(self._select(examples.uses_query(asked)), self._words)
-        chosen = examples.candidates([*own, *used], self._words)
+        own = queries.curated_uses(self._api.document(asked, code), asked, self._words)
+        used = queries.found_uses(self._select(queries.examples_query(asked)), self._words)
+        chosen = queries.candidate_uses([*own, *used], self._words)
         known = self._api.brief([asked, *(one for use in chosen for one in (use.subject, *use.ids))], code)
         relation = known.get(asked, Entity(asked, kind="property"))
-        return examples.shown(chosen, relation, known, limit, self._words)
+        return queries.shown_examples(chosen, relation, known, limit, self._words)
 
     def property_profile(self, property_id: str, *, language: str = "en") -> PropertyProfile:
         """See ``Profiled``."""
         asked = self._id(property_id, "P")
-        return profiles.property_profile(self._select, self._names(language), asked, self._words)
+        return queries.property_profile(self._select, self._names(language), asked, self._words)
 
     def class_profile(self, entity_id: str, *, language: str = "en") -> ClassProfile:
         """See ``Profiled``."""
-        return profiles.class_profile(self._select, self._names(language), self._id(entity_id), self._words)
+        return queries.class_profile(self._select, self._names(language), self._id(entity_id), self._words)
 
     def incoming(self, entity_id: str, *, language: str = "en") -> Sequence[Share]:
         """See ``Profiled``."""
-        return profiles.incoming(self._select, self._names(language), self._id(entity_id), self._words)
+        return queries.incoming(self._select, self._names(language), self._id(entity_id), self._words)
 
-    def _names(self, language: str) -> profiles.Brief:
+    def _names(self, language: str) -> queries.Brief:
         return lambda ids: self._api.brief(ids, _code(language))
 
     def execute_query(self, query: str, *, language: str = "en") -> AnswerTable:
@@ -242,29 +245,29 @@ class WikidataKB:
         chosen = self._id(relation, "P") if relation else ""
         known_as = self._api.brief([asked], code).get(asked)
         entity = known_as or Entity(asked)
-        ways: tuple[neighbors.Way, ...] = ("out", "in") if direction == "both" else (direction,)
+        ways: tuple[queries.Way, ...] = ("out", "in") if direction == "both" else (direction,)
         found = []
         for way in ways:
             edges = self._edges(entity.id, way, [chosen] if chosen else [], code)
-            if len(edges) >= neighbors.FETCHED and query.strip() and not chosen:
+            if len(edges) >= queries.FETCHED and query.strip() and not chosen:
                 edges = self._edges(entity.id, way, self._fitting(entity.id, way, query, code), code) + edges
             found += edges
         found = list(dict.fromkeys(found))
         if known_as is None and not found:
             raise no_page(asked)
         names = self._api.brief(dict.fromkeys(property_id for property_id, _, _ in found), code)
-        candidates = neighbors.named(found, names)
+        candidates = queries.named_edges(found, names)
         ranked = ranking.rank(candidates, query, limit)
         note = "" if known_as else NO_PAGE_OF_ITS_OWN.format(asked)
         return Neighborhood(entity, ranked, len(candidates), ranking.counted(candidates), note)
 
-    def _edges(self, item: str, way: neighbors.Way, relations: Sequence[str], code: str) -> list[neighbors.Found]:
-        query = neighbors.edges_query(item, way, relations, languages(code))
-        return neighbors.edges(self._select(query), way, self._words)
+    def _edges(self, item: str, way: queries.Way, relations: Sequence[str], code: str) -> list[queries.FoundEdge]:
+        query = queries.edges_query(item, way, relations, languages(code))
+        return queries.edges(self._select(query), way, self._words)
 
-    def _fitting(self, item: str, way: neighbors.Way, phrase: str, code: str) -> list[str]:
+    def _fitting(self, item: str, way: queries.Way, phrase: str, code: str) -> list[str]:
         """The relations of a hub that fit a phrase."""
-        table = self._select(neighbors.relations_query(item, way))
+        table = self._select(queries.relations_query(item, way))
         ids = [self._words.entity_id(row[0].value) for row in table.rows if row[0] is not None]
         return ranking.best_relations(list(self._api.brief(ids, code).values()), phrase)
 
@@ -272,8 +275,8 @@ class WikidataKB:
         """See ``KnowledgeBase``; ``kind`` is ``item``, ``property``, or the id of a class for instances of that."""
         if not self._endpoints.vector:
             raise BadArguments("vector_query: no vector service is configured (endpoints.vector)")
-        asked = vector.Asked(text, kind, limit, _code(language), self._endpoints.vector_rerank)
-        scored = vector.nearest(self._http, self._endpoints.vector, asked)
+        asked = VectorQuery(text, kind, limit, _code(language), self._endpoints.vector_rerank)
+        scored = nearest(self._http, self._endpoints.vector, asked)
         names = self.labels([one for one, _ in scored], language=language)
         return Ranking(tuple(Ranked(one, score, names.get(one, "")) for one, score in scored))
 

@@ -10,16 +10,24 @@ from urllib.parse import urlsplit
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QuerySyntaxError, QueryTimeout, ServiceError
-from kbnav.knowledge.service.exchange import Reply, Request
-from kbnav.knowledge.service.http import HttpClient, is_loopback
-from kbnav.knowledge.service.probing import any_status, kept
-from kbnav.knowledge.service.query_replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
+from kbnav.knowledge.http import HttpClient, Reply, Request, is_loopback
+from kbnav.knowledge.probing import any_status, kept
+from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
 from kbnav.knowledge.sparql.check import QueryForm
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect, dialect_named
 from kbnav.knowledge.sparql.limits import outer_limit
 from kbnav.knowledge.sparql.prefixes import add_prefixes
 from kbnav.knowledge.sparql.rewriting import prepare
-from kbnav.knowledge.wikidata import split
+from kbnav.knowledge.wikidata.split import (
+    CLASSES,
+    LEFT_OUT,
+    Divided,
+    divide,
+    items_of,
+    known_query,
+    may_be_scholarly,
+    names_subgraph,
+)
 from kbnav.settings.model import Endpoints, is_split
 
 _ASKED = 50
@@ -66,14 +74,14 @@ class QueryServices:
 
         Raises what ``prepare`` and ``read_query`` raise; places in errors are those of ``query``.
         """
-        if not is_split(self._endpoints) or split.names_subgraph(query):
+        if not is_split(self._endpoints) or names_subgraph(query):
             return self._with_fallbacks(query, language)
-        divided = split.divide(query)
+        divided = divide(query)
         if divided:
             return self._divided(divided, query, language)
         table = self._with_fallbacks(query, language)
         if len(table.rows) or table.boolean:
-            return _noted(table, split.LEFT_OUT) if split.may_be_scholarly(query) else table
+            return _noted(table, LEFT_OUT) if may_be_scholarly(query) else table
         return self._elsewhere(query, table, language)
 
     def select(self, query: str) -> AnswerTable:
@@ -82,19 +90,19 @@ class QueryServices:
 
     def _elsewhere(self, query: str, nothing: AnswerTable, language: str) -> AnswerTable:
         """A query without rows once more where what it names, or what it may mean, is among the articles."""
-        items = split.items_of(query)[:_ASKED]
+        items = items_of(query)[:_ASKED]
         try:
-            held = self.ask(self._endpoints.scholarly, split.known_query(items)) if items else AnswerTable()
+            held = self.ask(self._endpoints.scholarly, known_query(items)) if items else AnswerTable()
             known = {cell.entity_id or "" for row in held.rows for cell in row if cell}
-            divided = split.divide(query, split.CLASSES | known, guess=split.may_be_scholarly(query))
+            divided = divide(query, CLASSES | known, guess=may_be_scholarly(query))
             table = self._divided(divided, query, language) if divided else nothing
         except (ServiceError, QueryTimeout, QuerySyntaxError) as error:
-            return _noted(nothing, f"{split.LEFT_OUT} (That service was asked, and failed: {error})")
+            return _noted(nothing, f"{LEFT_OUT} (That service was asked, and failed: {error})")
         if len(table.rows) or table.boolean:
             return table
-        return _noted(nothing, split.LEFT_OUT) if divided or split.may_be_scholarly(query) else nothing
+        return _noted(nothing, LEFT_OUT) if divided or may_be_scholarly(query) else nothing
 
-    def _divided(self, divided: split.Divided, query: str, language: str) -> AnswerTable:
+    def _divided(self, divided: Divided, query: str, language: str) -> AnswerTable:
         """A query about articles at their service, or by federation from the main one."""
         prepare(query, DIALECTS["wdqs"], services=self._allowed, prefixes=self._prefixes)  # says where it is wrong
         if divided.whole:

@@ -18,10 +18,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import KbnavError, ServiceError
-from kbnav.knowledge.service.exchange import Reply, Request
-from kbnav.knowledge.service.http import HttpClient, is_loopback
-from kbnav.knowledge.service.query_replies import ACCEPT_ROWS, read_query
-from kbnav.knowledge.service.replies import check_status, place
+from kbnav.knowledge.http import HttpClient, Reply, Request, is_loopback
+from kbnav.knowledge.replies import ACCEPT_ROWS, check_status, host_of_reply, read_query
 from kbnav.knowledge.sparql.prefixes import add_prefixes, entity_page
 from kbnav.knowledge.sparql.vocabulary import (
     CONCEPTS,
@@ -33,7 +31,7 @@ from kbnav.knowledge.sparql.vocabulary import (
     Vocabulary,
     wikibase_prefixes,
 )
-from kbnav.knowledge.wikidata import replies
+from kbnav.knowledge.wikidata import api as replies
 from kbnav.settings.model import Settings, Wikibase
 
 _LOG = logging.getLogger("kbnav.site")
@@ -211,7 +209,7 @@ def rdf_prefixes(turtle: str, base: str) -> dict[str, str]:
 def _text(reply: Reply) -> str:
     check_status(reply)
     if reply.status != 200 or "@prefix" not in reply.text.lower():
-        raise ServiceError(f"{place(reply)} has no Turtle of an entity ({reply.status})")
+        raise ServiceError(f"{host_of_reply(reply)} has no Turtle of an entity ({reply.status})")
     return reply.text
 
 

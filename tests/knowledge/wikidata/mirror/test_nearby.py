@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.knowledge.service.exchange import Reply, Request
-from kbnav.knowledge.service.http import HttpClient
+from kbnav.knowledge.http import HttpClient, Reply, Request
 from kbnav.knowledge.serving.http import Asked
 from kbnav.knowledge.serving.http import Reply as Sent
 from kbnav.knowledge.wikidata.mirror.nearby import nearby

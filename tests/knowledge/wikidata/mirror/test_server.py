@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kbnav.errors import UsageError
-from kbnav.knowledge.bundled import bundled_mirror
+from kbnav.knowledge.open import bundled_mirror
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 

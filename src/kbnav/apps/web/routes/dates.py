@@ -11,7 +11,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from kbnav.apps.web.routes.common import REFUSALS, PartsOf, VisitorOf, own_run, reader_of
 from kbnav.apps.web.routes.evidence import Edited
 from kbnav.apps.web.store import StoredRun
-from kbnav.knowledge.wikidata.precision import date_precisions
+from kbnav.knowledge.wikidata.queries import date_precisions
 from kbnav.settings.systems import kb_kind
 
 router = APIRouter(prefix="/api", responses=REFUSALS)

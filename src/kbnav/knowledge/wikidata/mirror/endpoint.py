@@ -10,9 +10,8 @@ from kbnav.knowledge.serving.http import Asked, Reply, failure
 from kbnav.knowledge.sparql.dialects import DIALECTS, GEO_WIKIDATA
 from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
 from kbnav.knowledge.sparql.rewriting import prepare
-from kbnav.knowledge.wikidata.mirror.frames import Form
-from kbnav.knowledge.wikidata.mirror.functions import DAYS
 from kbnav.knowledge.wikidata.mirror.pool import Gone, QueryError, QueryPool
+from kbnav.knowledge.wikidata.mirror.worker import DAYS, Form
 
 _PLAIN = "text/plain;charset=utf-8"
 _FORMS: Mapping[str, Form] = {

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from urllib.parse import unquote, urlsplit
 
 from kbnav.answers.tables import encodable
-from kbnav.knowledge.service.exchange import Nearby, Reply, Request
-from kbnav.knowledge.service.redirects import STATUSES
+from kbnav.knowledge.http import STATUSES, Nearby, Reply, Request
 from kbnav.knowledge.serving.http import MOST_FORM, Asked, Site, answered
 
 KEPT_BYTES = 16 << 20

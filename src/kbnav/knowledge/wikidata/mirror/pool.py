@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kbnav.knowledge.wikidata.mirror.frames import (
+from kbnav.knowledge.wikidata.mirror.worker import (
     BROKEN,
     FAILED,
     GONE,

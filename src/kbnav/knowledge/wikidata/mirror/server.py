@@ -16,8 +16,7 @@ from kbnav.errors import KbnavError, UsageError
 from kbnav.knowledge.serving.http import PLAIN, Asked, Listening, Reply, failure
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA, wikibase_prefixes
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
-from kbnav.knowledge.wikidata.mirror.api import ActionApi
-from kbnav.knowledge.wikidata.mirror.documents import Documents
+from kbnav.knowledge.wikidata.mirror.api import ActionApi, Documents
 from kbnav.knowledge.wikidata.mirror.endpoint import sparql_protocol
 from kbnav.knowledge.wikidata.mirror.pool import QueryPool
 from kbnav.knowledge.wikidata.mirror.search import Index
