@@ -491,7 +491,7 @@ class ActionApi:
         if not keywords:
             return self._index.by_words(search, kinds, limit=limit, offset=offset)
         try:
-            found = by_keywords(self._documents, self._index, keywords, words, kinds)
+            found = by_keywords(self._documents.store, self._documents.names_here, self._index, keywords, words, kinds)
         except UnreadKeyword as error:
             raise ApiError("badvalue", str(error)) from error
         except NoValues as error:

@@ -23,7 +23,6 @@ from pyoxigraph import Literal, NamedNode, QuerySolution, QuerySolutions, Store
 
 from kbnav.errors import DataError
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
-from kbnav.knowledge.wikidata.mirror.api import Documents
 from kbnav.knowledge.wikidata.mirror.store import NAMES
 
 _RUN = re.compile(
@@ -395,13 +394,13 @@ def read_keywords(search: str) -> tuple[list[Keyword], str]:
 
 
 def by_keywords(
-    documents: Documents, index: Index, keywords: Sequence[Keyword], words: str, kinds: Sequence[str]
+    store: Store, here: v.Namespaces, index: Index, keywords: Sequence[Keyword], words: str, kinds: Sequence[str]
 ) -> list[str]:
     """All entities that fit every keyword and the words, best first. Raises UnreadKeyword, NoValues."""
     wanted: set[str] | None = set(index.by_words(words, kinds, limit=-1)[0]) if words else None
     unwanted: set[str] = set()
     for keyword in keywords:
-        found = _found(documents, index, keyword)
+        found = _found(store, here, index, keyword)
         if keyword.without:
             unwanted |= found
         else:
@@ -411,7 +410,7 @@ def by_keywords(
     return index.ranked(wanted - unwanted, kinds)
 
 
-def _found(documents: Documents, index: Index, keyword: Keyword) -> set[str]:
+def _found(store: Store, here: v.Namespaces, index: Index, keyword: Keyword) -> set[str]:
     if keyword.name == "insource":
         if re.match(r"/.*/", keyword.value):
             raise UnreadKeyword("insource: regular expressions are not searched for here, only words")
@@ -423,9 +422,7 @@ def _found(documents: Documents, index: Index, keyword: Keyword) -> set[str]:
         read = _CONDITION.fullmatch(condition.strip())
         if read is None:
             raise UnreadKeyword(f"haswbstatement: not a statement: {condition[:100]}")
-        found.update(
-            _stated(documents.store, documents.names_here, read[1].upper(), read[2], (read[3] or "").upper(), read[4])
-        )
+        found.update(_stated(store, here, read[1].upper(), read[2], (read[3] or "").upper(), read[4]))
     return found
 
 
