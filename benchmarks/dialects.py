@@ -24,7 +24,7 @@ from kbnav.knowledge.sparql.limits import outer_limit
 from kbnav.knowledge.sparql.rewriting import prepare
 from kbnav.knowledge.sparql.tokens import tokenize
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
-from kbnav.knowledge.wikidata.mirror.endpoint import MIRROR
+from kbnav.knowledge.wikidata.mirror.mirror import MIRROR
 from kbnav.knowledge.wikidata.mirror.pool import QueryError, QueryPool
 from kbnav.knowledge.wikidata.mirror.store import TRIPLES
 from kbnav.settings.model import Settings

@@ -93,7 +93,7 @@ def test_what_is_down_says_which_setting_it_is(gone, mini_kb, tmp_path):
         name = "sparql" if gone == "/sparql" else "api"
         endpoints = endpoints_of(served.url).model_copy(update={**real, name: f"{served.url}{gone}"})
         settings = Settings(endpoints=endpoints, home=tmp_path, limits={"retries": 0})
-        kb = WikidataKB(settings)
+        kb = WikidataKB.by_http(settings)
         findings = list(check_kb(kb, settings))
         lacking = broken(findings, kb)
         kb.close()
@@ -130,7 +130,7 @@ def test_services_that_stand_in_and_the_one_of_articles_are_tried_by_themselves(
         update={**real, "scholarly": "http://127.0.0.1:9/sparql", "fallbacks": (real["sparql"],)}
     )
     settings = Settings(endpoints=endpoints, home=tmp_path, limits={"retries": 0})
-    kb = WikidataKB(settings)
+    kb = WikidataKB.by_http(settings)
     told = verdicts(check_kb(kb, settings))
     kb.close()
     others = {name.removeprefix("other: "): verdict for name, verdict in told.items() if name.startswith("other")}

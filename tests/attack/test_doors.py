@@ -11,8 +11,8 @@ import requests
 from pydantic import SecretStr
 from starlette.datastructures import Headers
 
-from kbnav.apps.web.connections import Deadlines
 from kbnav.apps.web.security import FREE_TRIES, Identities, OverHere, host_name
+from kbnav.knowledge.connections import Deadlines
 from kbnav.settings.model import Limits, Web
 from tests.apps.web.parts import Server, Visit, web_settings
 

@@ -12,7 +12,7 @@ from pyoxigraph import RdfFormat, Store
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import Question
 from kbnav.evaluation.variants import Graph, Opaque, changed, empty, silenced, swapped, write
-from kbnav.knowledge.serving.rdf import RdfServer
+from kbnav.knowledge.serving import RdfServer
 from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
 from tests.apps.parts import Cli
 

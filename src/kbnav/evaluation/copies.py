@@ -20,7 +20,7 @@ from kbnav.evaluation.records import COPY, SavedRun
 from kbnav.evaluation.work import Patience
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
-from kbnav.knowledge.serving.rdf import RdfServer, is_rdf
+from kbnav.knowledge.serving import RdfServer, is_rdf
 from kbnav.runs.journal import write_whole
 from kbnav.settings.model import Settings
 

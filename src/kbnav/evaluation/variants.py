@@ -23,7 +23,7 @@ from pyoxigraph import BlankNode, DefaultGraph, Literal, NamedNode, Quad, QueryS
 
 from kbnav.evaluation.datasets import Question
 from kbnav.knowledge.endpoint.names import LABELS
-from kbnav.knowledge.serving.rdf import load_into
+from kbnav.knowledge.serving import load_into
 from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES, declared_prefixes, expand, text_literal
 from kbnav.knowledge.sparql.tokens import Token, tokenize
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF

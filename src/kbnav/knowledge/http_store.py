@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from kbnav.knowledge.http import MAX_BODY
 from kbnav.runs.database import Run, keep, spared
 from kbnav.runs.journal import unpacked
 
+MAX_BODY = 64 * 1024 * 1024
+"""Bytes of an answer, unpacked."""
 MAX_BYTES = 512 * 1024 * 1024
 TRIM_EVERY = 64
 """Stores of one process between two looks at the size; it looks after its first, too."""

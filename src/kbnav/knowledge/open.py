@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.skb.store import SKB
     from kbnav.knowledge.wikidata.kb import WikidataKB
+    from kbnav.knowledge.wikidata.mirror.mirror import Mirror
+    from kbnav.knowledge.wikidata.site import Site
 
 
 MIRROR = "mini.ttl"
@@ -109,8 +111,6 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[Knowledge
     SKB's, in either case with ``@3`` behind it for version 3 of one on LanceDB; a name of ``settings.sparql`` is that
     endpoint, and a URL that of a Wikibase, a served mirror or a SPARQL endpoint; several names with `` + `` between,
     all of them together.
-    Mirrors given as folders are served on the loopback address meanwhile, and asked as any other service is, without a
-    connection: the client is the same everywhere.
     Raises UsageError for anything else and CredentialsError for a live use without a contact.
     """
     name = settings.kb
@@ -130,7 +130,7 @@ def open_kb(settings: Settings, *, queries: int = QUERIES) -> Iterator[Knowledge
         with closing(_skb(settings, queries)) as kb:
             yield kb
     else:
-        with _served(settings, queries) as kb:
+        with _mirror(settings, queries) as kb:
             yield kb
 
 
@@ -181,7 +181,8 @@ def _address(settings: Settings, name: str) -> str:
 
 def _at_url(settings: Settings, url: str) -> WikidataKB | EndpointKB:
     """What is at a URL: a Wikibase with the usual paths, or else a SPARQL endpoint. One request tells."""
-    from kbnav.knowledge.wikidata.kb import endpoints_of, open_http
+    from kbnav.knowledge.http import open_http
+    from kbnav.knowledge.wikidata.kb import endpoints_of
     from kbnav.knowledge.wikidata.site import concept_base, siteinfo
 
     wikibase = _at(settings, endpoints_of(url.rstrip("/").removesuffix("/sparql")))
@@ -205,11 +206,12 @@ def _by_qlever(settings: Settings) -> Settings:
 
 def _live(settings: Settings) -> WikidataKB:
     """What the settings' endpoints name: Wikidata, which is known, or another Wikibase, which is asked."""
-    from kbnav.knowledge.wikidata.kb import WikidataKB, open_http
+    from kbnav.knowledge.http import open_http
+    from kbnav.knowledge.wikidata.kb import WikidataKB
     from kbnav.knowledge.wikidata.site import siteinfo
 
     if settings.endpoints.api == Endpoints().api:
-        return WikidataKB(settings)
+        return WikidataKB.by_http(settings)
     http = open_http(settings)
     told = siteinfo(http, settings.endpoints.api)
     if told is None:
@@ -220,12 +222,12 @@ def _live(settings: Settings) -> WikidataKB:
 def _wikibase(settings: Settings, http: HttpClient, told: Mapping[str, Any]) -> WikidataKB:
     """A Wikibase; one that says it is a mirror is known to be a part only."""
     from kbnav.knowledge.wikidata.kb import WikidataKB
-    from kbnav.knowledge.wikidata.site import learn
+    from kbnav.knowledge.wikidata.site import learn_by_http
 
     general = told["general"]
     mirrored = "mirror" in str(general.get("generator", ""))
     about = {"mirror": {"built": general.get("time")}} if mirrored else None
-    return WikidataKB(settings, http=http, site=learn(settings, http, told), about=about)
+    return WikidataKB.by_http(settings, http=http, site=learn_by_http(settings, http, told), about=about)
 
 
 def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> EndpointKB:
@@ -237,9 +239,9 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
     from kbnav.knowledge.endpoint.access import authorization, checked_url
     from kbnav.knowledge.endpoint.kb import EndpointKB
     from kbnav.knowledge.endpoint.known import Address
-    from kbnav.knowledge.http import Reply, Request
+    from kbnav.knowledge.http import open_http
     from kbnav.knowledge.probing import any_status, kept
-    from kbnav.knowledge.wikidata.kb import open_http
+    from kbnav.knowledge.replies import Reply, Request
 
     url = checked_url(source.url)
     http = open_http(settings, url=url, authorization=authorization(source))
@@ -332,14 +334,39 @@ def _nothing() -> None:
 
 
 @contextmanager
-def _served(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
-    """A mirror's folder, served meanwhile."""
+def _mirror(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
+    """The mirror in a folder, asked in this process."""
     from kbnav.knowledge.sparql.vocabulary import WIKIDATA
-    from kbnav.knowledge.wikidata.kb import WikidataKB, open_http
-    from kbnav.knowledge.wikidata.mirror.nearby import nearby
-    from kbnav.knowledge.wikidata.mirror.server import MirrorServer
+    from kbnav.knowledge.wikidata.kb import WikidataKB
+    from kbnav.knowledge.wikidata.mirror.mirror import LocalApi, LocalQueries, Mirror
+    from kbnav.knowledge.wikidata.site import WIKIDATA_SITE
+
+    folder = _mirror_folder(settings)
+    with closing(Mirror(folder, query_timeout=settings.limits.query_timeout, workers=queries)) as mirror:
+        endpoints = _at(settings, Endpoints(sparql="", api="", entity_data="", scholarly="")).endpoints
+        site = WIKIDATA_SITE
+        if mirror.info.concept_base != WIKIDATA:
+            site = _site_of(mirror, settings)
+        http = None
+        if endpoints.vector:
+            from kbnav.knowledge.http import open_http
+
+            http = open_http(settings, url=endpoints.vector)
+        kb = WikidataKB(
+            endpoints,
+            LocalApi(mirror, site.namespaces),
+            LocalQueries(mirror, site.vocabulary.prefixes, settings.services, settings.kb),
+            http=http,
+            site=site,
+            about={"mirror": mirror.info.model_dump(mode="json")},
+        )
+        with closing(kb):
+            yield kb
+
+
+def _mirror_folder(settings: Settings) -> Path:
+    """The folder of ``settings.kb``. Raises UsageError where there is no mirror."""
     from kbnav.knowledge.wikidata.mirror.store import META
-    from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, learn, siteinfo
 
     name = settings.kb
     folder = bundled_mirror(settings.home) if name == "mini" else Path(name)
@@ -355,17 +382,17 @@ def _served(settings: Settings, queries: int) -> Iterator[KnowledgeBase]:
             f"{name} is a folder, but neither an SKB nor a mirror: the {META} that either has is not in it; "
             "`kbnav skb build` and `kbnav mirror build` make them"
         )
-    limits = settings.limits
-    with MirrorServer(folder, query_timeout=limits.query_timeout, workers=queries) as server:
-        about = {"mirror": server.info.model_dump(mode="json")}
-        # A query may wait for its turn as long as it may take; the server tells the two apart, a client cannot.
-        patient = limits.model_copy(update={"query_timeout": 2 * limits.query_timeout})
-        placed = _at(settings, server.endpoints).model_copy(update={"limits": patient})
-        site, http = WIKIDATA_SITE, open_http(placed, nearby=nearby(server, server.url))
-        if server.info.concept_base != WIKIDATA:
-            site = learn(placed, http, siteinfo(http, placed.endpoints.api) or {"general": {}})
-        with closing(WikidataKB(placed, http=http, site=site, about=about)) as kb:
-            yield kb
+    return folder
+
+
+def _site_of(mirror: Mirror, settings: Settings) -> Site:
+    """What is particular to a mirror of another Wikibase than Wikidata."""
+    from kbnav.knowledge.wikidata.mirror.mirror import LocalApi, LocalQueries
+    from kbnav.knowledge.wikidata.site import SITEINFO, WIKIDATA_SITE, learn
+
+    told = LocalApi(mirror, WIKIDATA_SITE.namespaces).call(**SITEINFO)["query"]
+    queries = LocalQueries(mirror, {}, (), settings.kb)
+    return learn(settings, told, queries.run, lambda one: (mirror.entity_turtle(one) or b"").decode())
 
 
 def _at(settings: Settings, endpoints: Endpoints) -> Settings:

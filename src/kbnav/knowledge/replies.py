@@ -1,16 +1,21 @@
-"""What a service's answer means: data, or one of kbnav's errors. Pure functions over ``Reply``.
+"""What is sent to a service, and what its replies mean: data, or one of kbnav's errors. Nothing is sent from here.
 
-This page has what all services share; ``query_replies`` has query services, ``wikidata/replies.py`` the action API.
+The forms of errors are those that Blazegraph (Wikidata), QLever, Virtuoso, Oxigraph, GraphDB and Stardog use.
+Blazegraph echoes the query, then appends a Java trace, and does so under status 200 too once rows have been sent.
 """
 
 from __future__ import annotations
 
+import hashlib
+import ipaddress
 import json
 import re
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import urlencode, urlsplit
 
 from kbnav.answers.tables import XSD_STRING, AnswerTable, Cell, Term
 from kbnav.errors import (
@@ -23,7 +28,93 @@ from kbnav.errors import (
     QueryTimeout,
     ServiceError,
 )
-from kbnav.knowledge.http import SIMPLER, TIMED_OUT, Again, Reply, host_of
+
+Service = Literal["api", "sparql", "vector"]
+LONGEST_GET = 2000
+"""Characters of parameters up to which GET is used, so that caches on the way work; longer ones are posted."""
+SIMPLER = "start from the most specific pattern, drop paths of any length such as wdt:P279*, add a LIMIT"
+TIMED_OUT = f"the query service stopped the query at its time limit; make it simpler: {SIMPLER}"
+
+
+def host_of(url: str) -> str:
+    """Host and port as they may be shown: without a user's name and password."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL is served by this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@dataclass(frozen=True)
+class Request:
+    """Where, what, and which of the services it goes to; ``post`` for what changes something, which no cache keeps."""
+
+    service: Service
+    url: str
+    params: Mapping[str, str]
+    accept: str = "application/json"
+    post: bool = False
+
+    @property
+    def method(self) -> Literal["GET", "POST"]:
+        """POST where it is asked for and for long parameters; the vector service has GET only."""
+        long = self.service != "vector" and len(urlencode(self.params)) > LONGEST_GET
+        return "POST" if long or self.post else "GET"
+
+    @property
+    def key(self) -> str:
+        """What the cache knows the request by."""
+        parts = [self.method, self.url, sorted(self.params.items()), self.accept]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer as it came: header names are in lower case, the body is decoded from its transfer form."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    url: str = ""
+
+    @property
+    def host(self) -> str:
+        """The host that answered, for messages."""
+        return host_of(self.url) or "the service"
+
+    @property
+    def content_type(self) -> str:
+        """The media type without parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def partial(self) -> bool:
+        """Whether the service says, outside the body, that this is a part of the result only: as Virtuoso does."""
+        return self.status == 206 or "x-sparql-maxrows" in self.headers or "x-sql-state" in self.headers
+
+    @property
+    def text(self) -> str:
+        """The body for messages and patterns, undecodable bytes replaced."""
+        return self.body.decode("utf-8", "replace")
+
+
+class Again(Exception):
+    """Raised by a reader: the same request may work later, after ``after`` seconds where the service says so."""
+
+    def __init__(self, error: KbnavError, after: float | None = None) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.after = after
+
+
+class Lagged(ServiceError):
+    """The service's copies of its data are behind, and stayed so; a read may be asked for without ``maxlag``."""
+
 
 _HTML = re.compile(rb"^\s*(?:<!doctype html|<html|<head|<body)", re.IGNORECASE)
 _RETRY_IN = re.compile(r"retry in (\d+) second", re.IGNORECASE)
@@ -35,7 +126,7 @@ _AGENT = re.compile(r"user.?agent|robot policy", re.IGNORECASE)
 
 def check_status(reply: Reply) -> None:
     """Raise for a status that means the same at every service: 401, 403, 429 and 5xx; others pass."""
-    where = host_of_reply(reply)
+    where = reply.host
     if reply.status == 429:
         seconds = retry_after(reply)
         raise Again(ServiceError(f"{where} answers 429, too many requests"), seconds)
@@ -66,7 +157,7 @@ def retry_after(reply: Reply, *, now: datetime | None = None) -> float | None:
 
 def read_json(reply: Reply) -> Any:
     """The JSON body. Raises BadResponse for HTML, for JSON that is cut off, and for anything else."""
-    where = host_of_reply(reply)
+    where = reply.host
     if _HTML.match(reply.body[:500]):
         raise BadResponse(f"{where} answers with a web page where JSON is promised: {one_line(reply.text)}")
     try:
@@ -75,11 +166,6 @@ def read_json(reply: Reply) -> Any:
         kind = "cut off" if _cut_off(reply.body, error) else "not JSON"
         sent = f", {reply.content_type}" if reply.content_type else ""
         raise BadResponse(f"{where} answers with a body that is {kind} ({len(reply.body)} bytes{sent})") from error
-
-
-def host_of_reply(reply: Reply) -> str:
-    """The host that answered, for messages."""
-    return host_of(reply.url) or "the service"
 
 
 def one_line(text: str, *, limit: int = 200) -> str:
@@ -149,9 +235,7 @@ def read_query(reply: Reply, *, limit: int | None = None) -> AnswerTable:
         raise (
             _failure(reply)
             if isinstance(document, dict)
-            else BadResponse(
-                f"{host_of_reply(reply)} answers with {type(document).__name__} where a query result is promised"
-            )
+            else BadResponse(f"{reply.host} answers with {type(document).__name__} where a query result is promised")
         )
     table = _without_context(AnswerTable.from_sparql_json(document))
     meta = document.get("meta")
@@ -161,7 +245,7 @@ def read_query(reply: Reply, *, limit: int | None = None) -> AnswerTable:
 
 def _cut(reply: Reply, total: object, limit: int | None, rows: int = 0) -> str:
     """Why rows are missing: Virtuoso says it in headers, QLever in ``meta``; empty where nothing is said."""
-    where = host_of_reply(reply)
+    where = reply.host
     if reply.status == 206 or reply.headers.get("x-sql-state", "").upper() == "S1TAT":
         return f"{where} gave only the rows that it had found at its time limit; there may be more."
     most = reply.headers.get("x-sparql-maxrows", "").strip()
@@ -194,7 +278,7 @@ def _failure(reply: Reply) -> Exception:
         check_status(reply)
     except (KbnavError, Again) as error:
         return error
-    return ServiceError(f"{host_of_reply(reply)} answers {reply.status}: {one_line(reply.text)}")
+    return ServiceError(f"{reply.host} answers {reply.status}: {one_line(reply.text)}")
 
 
 def _explain(reply: Reply) -> tuple[str, str]:
@@ -253,9 +337,7 @@ def _triples(reply: Reply) -> AnswerTable:
     except (SyntaxError, ValueError) as error:
         if _ECHO in reply.text:
             raise _failure(reply) from error
-        raise BadResponse(
-            f"{host_of_reply(reply)} answers with triples that do not parse: {one_line(str(error))}"
-        ) from error
+        raise BadResponse(f"{reply.host} answers with triples that do not parse: {one_line(str(error))}") from error
     rows = tuple((_term(quad.subject), _term(quad.predicate), _term(quad.object)) for quad in triples)
     return AnswerTable(("subject", "predicate", "object"), rows)
 

@@ -26,7 +26,7 @@ from kbnav.knowledge.base import (
     metered,
     said_from,
 )
-from kbnav.knowledge.http import is_loopback
+from kbnav.knowledge.replies import is_loopback
 from kbnav.knowledge.sparql.vocabulary import Vocabulary, vocabulary_of
 from kbnav.settings.systems import kb_kind
 

@@ -19,9 +19,9 @@ import requests
 import uvicorn
 from fastapi import FastAPI
 
-from kbnav.apps.web.connections import Deadlines
 from kbnav.apps.web.opening import PAUSE
 from kbnav.apps.web.server import make_app
+from kbnav.knowledge.connections import Deadlines
 from kbnav.settings.model import Settings, Web
 from tests.models.stub import Canned, ModelStub, completion
 

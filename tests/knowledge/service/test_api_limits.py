@@ -9,9 +9,10 @@ import pytest
 from kbnav.agents.common.choice import build_agent
 from kbnav.errors import CredentialsError
 from kbnav.knowledge.base import Meter, metered
-from kbnav.knowledge.http import HttpClient, Request
+from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.http_store import Throttle
 from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.replies import Request
 from kbnav.knowledge.wikidata.api import read_api
 from kbnav.knowledge.wikidata.kb import endpoints_of
 from kbnav.runs.trajectory import to_json
@@ -26,9 +27,9 @@ WIKI = "https://www.wikidata.org/w/api.php"
 class Counted(HttpClient):
     """Sends nothing: what is of interest is when."""
 
-    def _send_by_requests(self, request):
+    def _send(self, request):
         self.sent.append((request.url, self._clock.now))
-        from kbnav.knowledge.http import Reply
+        from kbnav.knowledge.replies import Reply
 
         return Reply(200, b"{}", {"content-type": "application/json"}, request.url)
 

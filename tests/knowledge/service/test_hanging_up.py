@@ -10,7 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from kbnav.errors import Stopped
-from kbnav.knowledge.http import HttpClient, Request
+from kbnav.knowledge.http import HttpClient
+from kbnav.knowledge.replies import Request
 from kbnav.models.cancellation import Brake
 from kbnav.settings.model import Settings
 

@@ -120,7 +120,7 @@ def client(
     settings = Settings(endpoints=endpoints, limits=Limits(**limits))
     slept: list[float] = []
     http = HttpClient(settings, cache=cache, throttle=throttle, sleep=slept.append, jitter=lambda: 1.0)
-    kb = WikidataKB(settings, http=http)
+    kb = WikidataKB.by_http(settings, http=http)
     try:
         yield Client(kb, http, slept)
     finally:

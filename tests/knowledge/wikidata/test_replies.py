@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import BadResponse, KbnavError, QueryRefused, QuerySyntaxError, QueryTimeout
-from kbnav.knowledge.http import Again, Reply
-from kbnav.knowledge.replies import read_query
+from kbnav.knowledge.replies import Again, Reply, read_query
 from kbnav.knowledge.wikidata.api import read_api
 
 JSON_ROWS = b"""{ "head" : { "vars" : [ "item", "n" ] }, "results" : { "bindings" : [ {

@@ -10,8 +10,8 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from kbnav.apps.bot.talk import Names, normal_user
 from kbnav.errors import BadResponse, CredentialsError, ServiceError, TellModel
-from kbnav.knowledge.http import HttpClient, Reply, Request
-from kbnav.knowledge.replies import read_json
+from kbnav.knowledge.http import HttpClient
+from kbnav.knowledge.replies import Reply, Request, read_json
 from kbnav.knowledge.wikidata.api import read_api
 
 MAXLAG = "5"

@@ -29,7 +29,7 @@ def serve(
 
     Queries see all named graphs of the files and the default graph as one; GRAPH sees them apart.
     """
-    from kbnav.knowledge.serving.rdf import RdfServer
+    from kbnav.knowledge.serving import RdfServer
 
     limits = {"query_timeout": timeout, "memory_limit": memory << 20}
     with RdfServer(files, host, port, names=name or (), **limits) as server:  # type: ignore[arg-type]

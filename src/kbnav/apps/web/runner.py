@@ -31,7 +31,7 @@ from kbnav.apps.web.store import Session, Status, Store, StoredEvent, StoredRun,
 from kbnav.apps.web.telling import Tell, Teller, answer_data, failed_answer
 from kbnav.apps.web.watch import BROKEN, Live, Watch
 from kbnav.errors import Busy, DataError, KbnavError, LimitReached, NotOffered, Stopped, StopRun
-from kbnav.knowledge.http import watched_by
+from kbnav.knowledge.http import reporting_to
 from kbnav.models.cancellation import ON_REQUEST, Brake
 from kbnav.models.prices import cost_of, price_of
 from kbnav.models.streaming import heard_by
@@ -354,7 +354,7 @@ class Runner:
         served = self._service.kb(run.kb)
         served.guard.check()
         system = self._service.system(run.kb, run.system, run.model)
-        with watched_by(served.guard), heard_by(live.writing.hear):
+        with reporting_to(served.guard), heard_by(live.writing.hear):
             if not isinstance(system, Agent):  # it ranks nodes for each question by itself, whatever was asked before
                 settings = served.asking(run.system, run.model)
                 return retrieve(system, served.kb, settings, run.question, on_step=teller.over, brake=brake)

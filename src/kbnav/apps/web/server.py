@@ -127,8 +127,8 @@ def serve(settings: Settings, *, ready: Ready) -> None:
 
 
 def _prepare_process(web: Web) -> None:
-    from kbnav.apps.web.connections import open_files
     from kbnav.apps.web.logs import start_logging
+    from kbnav.knowledge.connections import open_files
 
     open_files()
     start_logging(web.log)
@@ -146,7 +146,7 @@ def run_app(make: Callable[[], Any], web: Web, *, ready: Ready) -> None:
 
 
 _OPTIONS: dict[str, Any] = {
-    "http": "kbnav.apps.web.connections:Deadlines",
+    "http": "kbnav.knowledge.connections:Deadlines",
     "access_log": False,  # addresses may hold ids and questions; the gate logs routes
     "proxy_headers": False,  # only the configured proxy is believed
     "server_header": False,

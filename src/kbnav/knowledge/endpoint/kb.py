@@ -33,8 +33,8 @@ from kbnav.knowledge.endpoint import index as naming
 from kbnav.knowledge.endpoint.known import Address, Data
 from kbnav.knowledge.endpoint.labels import Select, described, told_query
 from kbnav.knowledge.endpoint.vocabulary import Word
-from kbnav.knowledge.http import HttpClient, Request
-from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
+from kbnav.knowledge.http import HttpClient
+from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, Request, read_query
 from kbnav.knowledge.sparql.check import QueryForm
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
 from kbnav.knowledge.sparql.limits import outer_limit

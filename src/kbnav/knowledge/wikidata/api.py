@@ -8,13 +8,15 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from kbnav.errors import BadArguments, BadResponse, CredentialsError, ServiceError, UnknownId
-from kbnav.knowledge.base import Entity
-from kbnav.knowledge.http import Again, HttpClient, Lagged, Reply, Request
-from kbnav.knowledge.replies import check_status, host_of_reply, one_line, read_json, retry_after
+from kbnav.knowledge.base import Entity, Meter
+from kbnav.knowledge.replies import Again, Lagged, Reply, Request, check_status, one_line, read_json, retry_after
 from kbnav.knowledge.wikidata.entities import ENTITY_ID, brief, entity_of, languages
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.http import HttpClient
 
 _LOGIN_CODES = {
     "badtoken", "assertuserfailed", "assertbotfailed", "assertnameduserfailed", "permissiondenied", "blocked",
@@ -28,38 +30,38 @@ def read_api(reply: Reply) -> Mapping[str, Any]:
     """A reply of the action API. Raises Again for lag and rate limits, UnknownId, CredentialsError, BadArguments."""
     check_status(reply)
     if reply.status != 200:
-        raise ServiceError(f"{host_of_reply(reply)} answers {reply.status}: {one_line(reply.text)}")
+        raise ServiceError(f"{reply.host} answers {reply.status}: {one_line(reply.text)}")
     body = read_json(reply)
     if not isinstance(body, dict):
-        raise BadResponse(f"{host_of_reply(reply)} answers with {type(body).__name__} where an object is promised")
+        raise BadResponse(f"{reply.host} answers with {type(body).__name__} where an object is promised")
     error = body.get("error")
     if not error and isinstance(body.get("errors"), list) and body["errors"]:
         error = body["errors"][0]
     if error:
-        _raise_api_error(reply, error if isinstance(error, dict) else {"info": str(error)})
+        raise api_error(reply.host, error if isinstance(error, dict) else {"info": str(error)}, retry_after(reply))
     return body
 
 
-def _raise_api_error(reply: Reply, error: Mapping[str, Any]) -> None:
+def api_error(where: str, error: Mapping[str, Any], after: float | None = None) -> Exception:
+    """The error that one of the action API stands for; ``after`` is how long the service asks to wait."""
     code = str(error.get("code", "unknown"))
     info = one_line(str(error.get("info") or error.get("text") or error.get("html") or error.get("*") or ""))
-    where = host_of_reply(reply)
     if code == "maxlag":
-        raise Again(Lagged(f"{where} is lagged: {info}"), retry_after(reply) or 5.0)
+        return Again(Lagged(f"{where} is lagged: {info}"), after or 5.0)
     if code in _LATER_CODES or code.startswith("internal_api_error"):
-        raise Again(ServiceError(f"{where}: {code}: {info}"), retry_after(reply))
+        return Again(ServiceError(f"{where}: {code}: {info}"), after)
     if code in ("no-such-entity", "no-such-entity-link", "unknown-entity"):
-        raise UnknownId(info or "no such entity")
+        return UnknownId(info or "no such entity")
     if code.startswith("mwoauth-"):
-        raise CredentialsError(f"{where} does not take the access token: {code}: {info}; check access_token")
+        return CredentialsError(f"{where} does not take the access token: {code}: {info}; check access_token")
     if code in _LOGIN_CODES:
-        raise CredentialsError(f"{where} refuses the request: {code}: {info}")
+        return CredentialsError(f"{where} refuses the request: {code}: {info}")
     if _ARGUMENT_CODES.match(code):
-        raise BadArguments(f"{where} does not take the arguments: {code}: {info}")
-    raise ServiceError(f"{where}: {code}: {info}")
+        return BadArguments(f"{where} does not take the arguments: {code}: {info}")
+    return ServiceError(f"{where}: {code}: {info}")
 
 
-def siteinfo(reply: Reply) -> Mapping[str, Any] | None:
+def read_siteinfo(reply: Reply) -> Mapping[str, Any] | None:
     """What a MediaWiki says of itself, ``general`` among it; None where the reply is none of its action API's.
 
     Raises as ``read_api``.
@@ -108,10 +110,10 @@ class ActionApi:
         self._clock = clock
         self._impatient_until = [-math.inf]
 
-    def over(self, http: HttpClient) -> ActionApi:
-        """The same API by another client; what is known of its lag is shared."""
+    def metered(self, meter: Meter) -> ActionApi:
+        """The same API, its requests counted; what is known of its lag is shared."""
         other = copy.copy(self)
-        other._http = http
+        other._http = self._http.metered(meter)
         return other
 
     def call(self, **params: str) -> Mapping[str, Any]:
@@ -280,14 +282,14 @@ def nearest(http: HttpClient, base: str, asked: VectorQuery) -> list[tuple[str, 
 def _read(reply: Reply, name: str) -> list[tuple[str, float]]:
     check_status(reply)
     if reply.status in (400, 422):
-        raise BadArguments(f"{host_of_reply(reply)} does not take the arguments: {one_line(reply.text)}")
+        raise BadArguments(f"{reply.host} does not take the arguments: {one_line(reply.text)}")
     if reply.status != 200:
-        raise ServiceError(f"{host_of_reply(reply)} answers {reply.status}: {one_line(reply.text)}")
+        raise ServiceError(f"{reply.host} answers {reply.status}: {one_line(reply.text)}")
     hits: Any = read_json(reply)
     if not isinstance(hits, list):
-        raise BadResponse(f"{host_of_reply(reply)} answers with {type(hits).__name__} where a list is promised")
+        raise BadResponse(f"{reply.host} answers with {type(hits).__name__} where a list is promised")
     try:
         found = [(str(hit[name]), float(hit.get("similarity_score") or 0.0)) for hit in hits]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BadResponse(f"{host_of_reply(reply)}: not a list of entities with scores: {error!r}") from error
+        raise BadResponse(f"{reply.host}: not a list of entities with scores: {error!r}") from error
     return [(one, score) for one, score in found if ENTITY_ID.fullmatch(one)]

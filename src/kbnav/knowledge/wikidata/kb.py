@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbnav.answers.relevance import words as telling
 from kbnav.answers.tables import AnswerTable, Ranked, Ranking
@@ -28,8 +28,6 @@ from kbnav.knowledge.base import (
     Share,
     Stated,
 )
-from kbnav.knowledge.http import HttpClient, Nearby, is_loopback, user_agent
-from kbnav.knowledge.http_store import HttpCache, Throttle
 from kbnav.knowledge.sparql.prefixes import add_prefixes
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA, Vocabulary
 from kbnav.knowledge.wikidata import queries
@@ -44,9 +42,12 @@ from kbnav.knowledge.wikidata.search import (
     told_apart,
     value_ids,
 )
-from kbnav.knowledge.wikidata.services import QueryServices
+from kbnav.knowledge.wikidata.services import Queries, QueryServices
 from kbnav.knowledge.wikidata.site import WIKIDATA_SITE, Site
 from kbnav.settings.model import Endpoints, Settings
+
+if TYPE_CHECKING:
+    from kbnav.knowledge.http import HttpClient
 
 LABELLED = 100
 """Entities of one result that are labelled, those of the first and the last rows."""
@@ -71,51 +72,44 @@ def endpoints_of(url: str) -> Endpoints:
     )
 
 
-def open_http(
-    settings: Settings, *, url: str = "", authorization: str = "", nearby: Nearby | None = None
-) -> HttpClient:
-    """The HTTP client for these settings, or for the one ``url`` of another service; ``nearby`` as ``HttpClient``'s.
-
-    Answers are cached and requests counted under ``settings.home``, except for a mirror on this machine: it has no
-    limits, and another one may have its port tomorrow. ``authorization`` is sent with queries, and what comes of them
-    is not kept. Raises CredentialsError where the contact is missing.
-    """
-    endpoints = settings.endpoints
-    urls = [url] if url else [one for one in (endpoints.sparql, endpoints.api, endpoints.vector) if one]
-    user_agent(settings, urls)  # refuses before anything is written
-    mirror = all(is_loopback(one) for one in urls if one != endpoints.vector)
-    cached = settings.cache_age > 0 and not mirror and not authorization
-    cache = HttpCache(settings.kept("http-cache.sqlite"), age=settings.cache_age) if cached else None
-    throttle = None if all(map(is_loopback, urls)) else Throttle(settings.kept("limits.sqlite"))
-    token = "" if url else settings.access_token.get_secret_value()
-    return HttpClient(
-        settings, cache=cache, throttle=throttle, urls=urls, authorization=authorization, api_token=token, nearby=nearby
-    )
-
-
 class WikidataKB:
-    """Live Wikidata, any Wikibase with a query service, or a mirror; ``http`` carries the policy and the cache."""
+    """Live Wikidata, any Wikibase with a query service, or a mirror.
+
+    ``about`` is what else is known of it, such as a mirror's build; ``http`` is what the vector service is asked by.
+    """
 
     name = "wikidata"
 
     def __init__(
         self,
-        settings: Settings,
+        endpoints: Endpoints,
+        api: ActionApi,
+        queries: Queries,
         *,
         http: HttpClient | None = None,
         site: Site = WIKIDATA_SITE,
         about: Mapping[str, Any] | None = None,
     ) -> None:
-        """Open what ``settings.endpoints`` name; ``about`` is what else is known of it, such as a mirror's build."""
-        self._site = site
-        self._words = site.vocabulary
+        self._endpoints, self._api, self._queries, self._http = endpoints, api, queries, http
+        self._site, self._words = site, site.vocabulary
         self._about = dict(about or {})
-        self._http = http or open_http(settings)
-        self._endpoints = settings.endpoints
-        self._queries = QueryServices(
-            settings.endpoints, settings.services, self._words.prefixes, self._http, settings.home
-        )
-        self._api = ActionApi(settings.endpoints.api, self._http, namespaces=site.namespaces)
+
+    @classmethod
+    def by_http(
+        cls,
+        settings: Settings,
+        *,
+        http: HttpClient | None = None,
+        site: Site = WIKIDATA_SITE,
+        about: Mapping[str, Any] | None = None,
+    ) -> WikidataKB:
+        """What ``settings.endpoints`` name, asked by HTTP."""
+        from kbnav.knowledge.http import open_http  # takes a while
+
+        http, endpoints = http or open_http(settings), settings.endpoints
+        queries = QueryServices(endpoints, settings.services, site.vocabulary.prefixes, http, settings.home)
+        api = ActionApi(endpoints.api, http, namespaces=site.namespaces)
+        return cls(endpoints, api, queries, http=http, site=site, about=about)
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -273,7 +267,7 @@ class WikidataKB:
 
     def vector_query(self, text: str, *, kind: str = "item", limit: int = 10, language: str = "en") -> Ranking:
         """See ``KnowledgeBase``; ``kind`` is ``item``, ``property``, or the id of a class for instances of that."""
-        if not self._endpoints.vector:
+        if self._http is None or not self._endpoints.vector:
             raise BadArguments("vector_query: no vector service is configured (endpoints.vector)")
         asked = VectorQuery(text, kind, limit, _code(language), self._endpoints.vector_rerank)
         scored = nearest(self._http, self._endpoints.vector, asked)
@@ -295,13 +289,14 @@ class WikidataKB:
     def metered(self, meter: Meter) -> WikidataKB:
         """See ``Metered``."""
         other = copy.copy(self)
-        other._http = self._http.metered(meter)
-        other._api, other._queries = self._api.over(other._http), self._queries.over(other._http)
+        other._http = self._http.metered(meter) if self._http else None
+        other._api, other._queries = self._api.metered(meter), self._queries.metered(meter)
         return other
 
     def close(self) -> None:
-        """Close the kept connections."""
-        self._http.close()
+        """Close the connections that are kept open."""
+        if self._http:
+            self._http.close()
 
 
 def _code(language: str) -> str:

@@ -6,13 +6,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QuerySyntaxError, QueryTimeout, ServiceError
-from kbnav.knowledge.http import HttpClient, Reply, Request, is_loopback
+from kbnav.knowledge.base import Meter
 from kbnav.knowledge.probing import any_status, kept
-from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, read_query
+from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, Reply, Request, is_loopback, read_query
 from kbnav.knowledge.sparql.check import QueryForm
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect, dialect_named
 from kbnav.knowledge.sparql.limits import outer_limit
@@ -30,6 +31,9 @@ from kbnav.knowledge.wikidata.split import (
 )
 from kbnav.settings.model import Endpoints, is_split
 
+if TYPE_CHECKING:
+    from kbnav.knowledge.http import HttpClient
+
 _ASKED = 50
 """Items of one query that the service of articles is asked about."""
 
@@ -45,6 +49,31 @@ def dialect_of(url: str, name: str = "auto") -> Dialect | None:
     if "qlever" in host:
         return DIALECTS["qlever"]
     return DIALECTS["wdqs"] if host.endswith(".wikidata.org") or is_loopback(url) else None
+
+
+class Queries(Protocol):
+    """What a Wikibase's queries are run by."""
+
+    @property
+    def engine(self) -> str:
+        """The name of the engine, for people."""
+        ...
+
+    def run(self, query: str, *, language: str = "en") -> AnswerTable:
+        """The result of a model's or person's query."""
+        ...
+
+    def select(self, query: str) -> AnswerTable:
+        """The rows of a query in standard SPARQL that kbnav made itself."""
+        ...
+
+    def ask(self, url: str, query: str) -> AnswerTable:
+        """The rows of a query in standard SPARQL at one service."""
+        ...
+
+    def metered(self, meter: Meter) -> Queries:
+        """The same, its requests counted."""
+        ...
 
 
 class QueryServices:
@@ -65,8 +94,9 @@ class QueryServices:
         self._http = http
         self._home = home
 
-    def over(self, http: HttpClient) -> QueryServices:
-        """The same services by another client."""
+    def metered(self, meter: Meter) -> QueryServices:
+        """The same services, their requests counted."""
+        http = self._http.metered(meter)
         return QueryServices(self._endpoints, self._allowed, self._prefixes, http, self._home)
 
     def run(self, query: str, *, language: str = "en") -> AnswerTable:

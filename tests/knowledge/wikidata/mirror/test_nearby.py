@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.knowledge.http import HttpClient, Reply, Request
-from kbnav.knowledge.serving.http import Asked
-from kbnav.knowledge.serving.http import Reply as Sent
+from kbnav.knowledge.http import HttpClient
+from kbnav.knowledge.replies import Reply, Request
+from kbnav.knowledge.serving import Asked
+from kbnav.knowledge.serving import Reply as Sent
 from kbnav.knowledge.wikidata.mirror.nearby import nearby
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.settings.model import Endpoints, Settings

@@ -334,7 +334,7 @@ class ApiError(Exception):
         self.code, self.info, self.details = code, info, details
 
 
-class ActionApi:
+class MirrorApi:
     """Answers ``/w/api.php``. Threads may share one."""
 
     def __init__(self, documents: Documents, index: Index, info: MirrorInfo) -> None:
