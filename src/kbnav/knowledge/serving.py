@@ -27,11 +27,10 @@ from urllib.parse import parse_qsl
 
 import uvicorn
 from pyoxigraph import RdfFormat, Store
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, Router
 
 from kbnav.errors import DataError, KbnavError, QueryRefused, QuerySyntaxError, UsageError
 from kbnav.knowledge.connections import Deadlines
@@ -83,13 +82,12 @@ class Listening:
         Raises UsageError where the address is taken.
         """
         try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            self._socket = socket.create_server((host, port), family=family, backlog=MOST_CONNECTIONS)
+            self._socket = _listener(host, port)
         except OSError as error:
             raise UsageError(f"cannot listen on {host}:{port}: {error}") from error
         self._address = self._socket.getsockname()[:2]
         config = uvicorn.Config(
-            _Named(_app(routes), names),
+            _App(routes, names),
             http=Deadlines,
             ws="none",
             lifespan="off",
@@ -121,18 +119,34 @@ class Listening:
         self._thread.join()
 
 
-class _Named:
-    """Refuses requests under another name than an address, ``localhost`` or a given one."""
+def _listener(host: str, port: int) -> socket.socket:
+    # Named as TCP, for asyncio turns off the waiting for further bytes, 40 ms a reply, for what is named so alone.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+        made.listen(MOST_CONNECTIONS)
+    except OSError:
+        made.close()
+        raise
+    return made
 
-    def __init__(self, app: Any, names: Collection[str]) -> None:
-        self._app, self._names = app, frozenset(name.casefold() for name in names)
+
+class _App:
+    """The routes; requests under another name than an address, ``localhost`` or a given one are refused."""
+
+    def __init__(self, routes: Sequence[BaseRoute], names: Collection[str]) -> None:
+        self._router, self._names = Router(routes), frozenset(name.casefold() for name in names)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         hosts = [value.decode("latin-1").strip() for name, value in scope["headers"] if name == b"host"]
-        if len(hosts) > 1 or not all(map(self._is_named, hosts)):
-            await failure(421, "this server is not asked under that name")(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
+        try:
+            if len(hosts) > 1 or not all(map(self._is_named, hosts)):
+                raise HTTPException(421, "this server is not asked under that name")
+            await self._router(scope, receive, send)
+        except HTTPException as error:
+            await failure(error.status_code, error.detail, error.headers)(scope, receive, send)
 
     def _is_named(self, host: str) -> bool:
         found = _HOST.fullmatch(host)
@@ -144,14 +158,6 @@ class _Named:
         except ValueError:
             return False
         return True
-
-
-def _app(routes: Sequence[BaseRoute]) -> Starlette:
-    async def refused(request: Request, error: Exception) -> Response:  # noqa: ARG001 - as Starlette calls it
-        found = cast(HTTPException, error)
-        return failure(found.status_code, found.detail, found.headers)
-
-    return Starlette(routes=routes, exception_handlers={HTTPException: refused})
 
 
 def failure(status: int, text: str, headers: Mapping[str, str] | None = None) -> PlainTextResponse:
