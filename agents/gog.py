@@ -11,28 +11,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.demonstrations import open_demonstrations
+from kbnav.agents.common.answering import RankingWriter, looked_at, named_by, write_ranking_plainly
+from kbnav.agents.common.demonstrations import read_demonstrations
 from kbnav.agents.common.options import GogOptions
 from kbnav.agents.common.planned import Planned, open_match
-from kbnav.agents.common.ranking import looked_at, named_by
+from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.schema import Schema
+from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.agents.common.walking import ANSWERS, PROMPTS, WalkEnding, call_for, describer, open_walking_models
-from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
-from kbnav.agents.machine import Policy, Reply, State
-from kbnav.agents.policy import ChatPolicy
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.runs.trajectory import Call, Step, Turn
 from kbnav.settings.model import Settings
 from kbnav.settings.options import read_options
-from kbnav.tools.generating import GeneratingTools, search_further
-from kbnav.tools.observation import Context, Shown
-from kbnav.tools.planning import PlanningTools
+from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.relations import find_relations
-from kbnav.tools.skb import finish, search_entities
+from kbnav.tools.skb import find_relations, finish, search_entities
 from kbnav.tools.toolbox import Toolbox
-from kbnav.tools.walking import Ask, WalkingTools
+from kbnav.tools.walking import Ask, GeneratingTools, PlanningTools, WalkingTools, search_further
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -114,7 +110,7 @@ def gog_with(
     offered = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools)
     own = (*((PlanningTools(skb).plan,) if skb else ()), search_further, *tools)
     toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, more=settings.with_tools)
-    demonstrations = open_demonstrations(options.demonstrations, kb)
+    demonstrations = read_demonstrations(options.demonstrations)
     policy: Policy = ChatPolicy(
         model,
         offered,

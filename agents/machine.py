@@ -1,38 +1,39 @@
-"""The state machine that every agent runs on: think, act, rollback, report.
+"""The state machine that every agent runs on: think, act, rollback, report (docs/state-machine.md).
 
-Nodes return updates; the one router only chooses. Every call a policy asks for ends in ``path`` or in ``discarded``,
-so that nothing is lost; what the budget counts of them says ``kbnav.agents.common.state.spent``.
+It is a LangGraph graph. Nodes return updates; the one router only chooses. Every call that a policy asks for ends in
+``path`` or in ``discarded``, so that nothing is lost; what the budget counts of them says ``state.spent``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from kbnav.agents.common.doubting import doubted
-from kbnav.agents.common.losses import told
-from kbnav.agents.common.objecting import Critic, objected, objection
-from kbnav.agents.common.rules import second_tries, sort_out, used_up, why_stopped, within_budget
-from kbnav.agents.common.running import Event as Event
-from kbnav.agents.common.running import RunContext as RunContext
-from kbnav.agents.common.running import run_side_by_side
-from kbnav.agents.common.state import Ending as Ending
-from kbnav.agents.common.state import Policy as Policy
-from kbnav.agents.common.state import Reply as Reply
-from kbnav.agents.common.state import State as State
-from kbnav.agents.common.state import Update as Update
-from kbnav.agents.common.state import room as room
-from kbnav.agents.common.state import seen_text as seen_text
-from kbnav.agents.common.state import start as start
-from kbnav.agents.common.state import step_limit as step_limit
-from kbnav.agents.common.state import taken
-from kbnav.answers.tables import Absence
+from kbnav.agents.common.answering import (
+    TRY_AGAIN,
+    Critic,
+    is_objected,
+    note_unanswered,
+    objected,
+    objection,
+    settled,
+    to_try_again,
+)
+from kbnav.agents.common.checks import with_doubts
+from kbnav.agents.common.state import Ending, Policy, State, Update, room, seen_text, taken, used
+from kbnav.answers.tables import Absence, encodable
 from kbnav.errors import ServiceError, Stopped, StopRun
-from kbnav.models.cancellation import OutOfTime
+from kbnav.models.cancellation import Brake, OutOfTime, in_time
 from kbnav.models.prices import cost_of
-from kbnav.runs.trajectory import Outcome, Step, Stop, Usage
+from kbnav.runs.trace import span
+from kbnav.runs.trajectory import FINISH, QUERY, Call, Dropped, Outcome, Step, Stop, Usage, side_by_side
 from kbnav.settings.model import Budget, Checks, Price
+from kbnav.tools.context import Context, Observation, note_lines
 from kbnav.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -40,19 +41,57 @@ if TYPE_CHECKING:
     from langgraph.graph.state import CompiledStateGraph, StateGraph
     from langgraph.runtime import Runtime
 
+T = TypeVar("T")
 Node = Literal["think", "act", "rollback", "report"]
 
 
-def unkept(node: Node, state: State) -> None:
-    """Where nothing is kept before the end."""
+@dataclass(frozen=True)
+class Event:
+    """Streamed while a run goes on: ``call`` before it is run, ``step`` when it was, ``dropped`` after a rollback."""
+
+    kind: Literal["call", "step", "dropped"]
+    call: Call | None = None
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass
+class RunContext:
+    """What one run's nodes are given beside the state. ``failure`` holds the exception that stopped the run.
+
+    With a ``brake``, the run can be ended from outside, also in the middle of a node. ``tell`` is given what happens.
+    """
+
+    tools: Context
+    failure: list[StopRun] = field(default_factory=list)
+    brake: Brake | None = None
+    tell: Callable[[Event], None] = lambda event: None  # noqa: ARG005
+    until: float | None = None
+    """When the run is to be over, by ``time.monotonic``; None: whenever it is."""
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Of the time that the run has; None where it has no limit."""
+        return None if self.until is None else self.until - time.monotonic()
+
+    def in_time(self, call: Callable[[], T], used: Usage | None = None) -> T:
+        """The result of ``call`` within the time that is left, unless the run is ended first. Raises OutOfTime.
+
+        ``used`` is what the run has used so far, where ``call`` asks a model and the run's limit counts.
+        """
+
+        def stoppable() -> T:
+            if self.brake is None:
+                return call()
+            self.brake.check(used)
+            return self.brake.run(call)
+
+        left = self.seconds_left
+        return stoppable() if left is None else in_time(stoppable, left)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The nodes and the router; SPINACH sections 4.1 and 4.2 with the rules of docs/state-machine.md.
-
-    It is run as a LangGraph graph, ``graph``, or by itself, ``run``: the same states come of both.
-    """
+    """The nodes and the router; SPINACH sections 4.1 and 4.2 with the rules of docs/state-machine.md."""
 
     policy: Policy
     toolbox: Toolbox
@@ -61,6 +100,44 @@ class Machine:
     checks: Checks = field(default_factory=Checks)
     critic: Critic | None = None
     price: Price | None = None
+
+    def graph(
+        self, checkpointer: BaseCheckpointSaver[Any] | None = None
+    ) -> CompiledStateGraph[State, RunContext, State, State]:
+        """The machine as a LangGraph graph, whose ``context`` is the RunContext."""
+        from langgraph.graph import END, START, StateGraph
+
+        graph = StateGraph(State, context_schema=RunContext)
+        self.build_into(graph, lambda _, runtime: runtime.context)
+        graph.add_edge(START, "think")
+        graph.add_edge("report", END)
+        return graph.compile(checkpointer=checkpointer)
+
+    def build_into(
+        self, graph: StateGraph[Any, Any, Any, Any], context: Callable[[State, Runtime[Any]], RunContext]
+    ) -> None:
+        """Add the nodes, which begin at ``think`` and end at ``report``; ``context`` gives that of a run."""
+
+        def as_node(work: Callable[[State, RunContext], Update]) -> Callable[..., Update]:
+            def node(state: State, runtime: Runtime[Any]) -> Update:
+                # Events go into the graph's own stream.
+                return work(state, replace(context(state, runtime), tell=runtime.stream_writer))
+
+            return node
+
+        for work in (self.think, self.act, self.rollback, self.report):
+            graph.add_node(work.__name__, as_node(work))
+        graph.add_conditional_edges("think", self.route, ["act", "rollback", "report"])
+        graph.add_conditional_edges("act", self.route, ["think", "report"])
+        graph.add_conditional_edges("rollback", self.route, ["think", "report"])
+
+    def route(self, state: State) -> Node:
+        """Where to go from any node but ``report``."""
+        if state["stop"]:
+            return "report"
+        if state["pending"]:
+            return "act" if sort_out(state, self.ending, self.budget).run else "rollback"
+        return "report" if why_stopped(state, self.budget) else "think"
 
     def think(self, state: State, run: RunContext) -> Update:
         """One turn of the policy."""
@@ -83,12 +160,24 @@ class Machine:
         turn = 1 + max((step.call.turn for step in (*state["path"], *state["discarded"])), default=0)
         return {**known, "pending": [replace(call.encodable(), turn=call.turn or turn) for call in calls]}
 
+    def _over(self, state: State, run: RunContext) -> Stop | None:
+        """Why no further turn is taken: time, money for another like the others, or the turns after an objection."""
+        left, spent = run.seconds_left, state["usage"]
+        if left is not None and left <= 0:
+            return "time limit"
+        cost = cost_of(spent, self.price) if self.budget.dollars else None
+        if cost is not None and cost + cost / max(1, spent.calls) > self.budget.dollars:
+            return "cost limit"
+        against = objection([*state["path"], *state["discarded"]])
+        last = max((step.call.turn for step in (*state["path"], *state["discarded"])), default=0)
+        return "step budget" if against and last - against.call.turn >= self.checks.turns else None
+
     def act(self, state: State, run: RunContext) -> Update:
-        """Run the pending calls that are fresh; what is not run of those beside them is dropped."""
+        """Run the pending calls that are fresh; the others of the turn are dropped."""
         fresh, refused = sort_out(state, self.ending, self.budget)
         first = taken(state) + 1
         try:
-            steps, usage, error = run.in_time(lambda: run_side_by_side(fresh, first, self.toolbox, state, run))
+            steps, usage, error = run.in_time(lambda: run_calls(fresh, first, self.toolbox, state, run))
         except (Stopped, OutOfTime) as stopped:
             why = str(stopped) or "The time for this question was over."
             steps = [Step(number, call, why, ok=False) for number, call in enumerate(fresh, first)]
@@ -96,9 +185,7 @@ class Machine:
         if error is None:
             steps, cost = self._judged(steps, state, run)
             usage += cost
-        dropped = [
-            Step(number, call, dropped=reason) for number, (call, reason) in enumerate(refused, first + len(steps))
-        ]
+        dropped = _as_steps(refused, first + len(steps))
         if dropped:
             run.tell(Event("dropped", steps=tuple(dropped)))
         update = {
@@ -111,39 +198,23 @@ class Machine:
         return update | (_failed(error, run) if error else {})
 
     def _judged(self, steps: list[Step], state: State, run: RunContext) -> tuple[list[Step], Usage]:
-        """A finish put to the critic, once a run and while there is room to mend what it finds."""
+        """The steps, the finish among them put to the critic: once a run, while there is room to mend the answer."""
         after = State(**{**state, "path": [*state["path"], *steps]})
-        finished = why_stopped(after, self.budget) == "finish"
-        if self.critic is None or not finished or room(after, self.budget) < 1 or self._objection(state):
+        critic, finished = self.critic, why_stopped(after, self.budget) == "finish"
+        judged_before = objection([*state["path"], *state["discarded"]])
+        if critic is None or not finished or room(after, self.budget) < 1 or judged_before:
             return steps, Usage()
-        critic = self.critic
         try:
-            said, usage = run.in_time(lambda: critic(after, run.tools))
+            text, usage = run.in_time(lambda: critic(after, run.tools))
         except OutOfTime:
             return steps, Usage()
-        return ([*steps[:-1], objected(steps[-1], said, self.checks.turns)] if said else steps), usage
-
-    def _objection(self, state: State) -> Step | None:
-        return objection([*state["path"], *state["discarded"]])
-
-    def _over(self, state: State, run: RunContext) -> Stop | None:
-        """Why no further turn is taken: time, money for another like the others, or the turns after an objection."""
-        left, used = run.seconds_left, state["usage"]
-        if left is not None and left <= 0:
-            return "time limit"
-        cost = cost_of(used, self.price) if self.budget.dollars else None
-        if cost is not None and cost + cost / max(1, used.calls) > self.budget.dollars:
-            return "cost limit"
-        against = self._objection(state)
-        last = max((step.call.turn for step in (*state["path"], *state["discarded"])), default=0)
-        return "step budget" if against and last - against.call.turn >= self.checks.turns else None
+        return ([*steps[:-1], objected(steps[-1], text, self.checks.turns)] if text else steps), usage
 
     def rollback(self, state: State, run: RunContext) -> Update:
         """Take steps off the path, and drop the pending calls."""
         keep = max(0, len(state["path"]) - (state["depth"] - 1) * self.budget.rollback)
         cut = [step.drop("rolled back") for step in state["path"][keep:]]
-        asked = sort_out(state, self.ending, self.budget).dropped
-        refused = [Step(number, call, dropped=reason) for number, (call, reason) in enumerate(asked, taken(state) + 1)]
+        refused = _as_steps(sort_out(state, self.ending, self.budget).dropped, taken(state) + 1)
         run.tell(Event("dropped", steps=(*cut, *refused)))
         return {
             "path": state["path"][:keep],
@@ -156,73 +227,33 @@ class Machine:
         """Make the outcome."""
         stop = state["stop"] or why_stopped(state, self.budget) or "error"
         try:
-            outcome, usage = _conclude(self.ending, State(**{**state, "stop": stop}), run)
+            outcome, usage = self._concluded(State(**{**state, "stop": stop}), run)
         except StopRun as error:
             outcome, usage = Outcome("failed", "error", note=str(error)), Usage()
             run.failure.append(error)
         outcome = replace(outcome, understood=state.get("understood"))
         if self.checks.by != "off":
-            outcome = doubted(outcome, state["question"], run.tools)
+            outcome = with_doubts(outcome, state["question"], run.tools)
             outcome = self.critic.kept(outcome, state) if self.critic else outcome
-        outcome, found = told(outcome, [*state["path"], *state["discarded"]]), outcome
-        if outcome.status != found.status:
+        status = outcome.status
+        outcome = note_unanswered(outcome, [*state["path"], *state["discarded"]])
+        if outcome.status != status:
             run.failure.append(ServiceError(outcome.note))
         if outcome.status == "failed":
             outcome = replace(outcome, absence=Absence("service failed"))
         return {"outcome": outcome, "stop": stop, "usage": state["usage"] + usage}
 
-    def route(self, state: State) -> Node:
-        """Where to go from any node but ``report``."""
-        if state["stop"]:
-            return "report"
-        if state["pending"]:
-            return "act" if sort_out(state, self.ending, self.budget).run else "rollback"
-        return "report" if why_stopped(state, self.budget) else "think"
-
-    def graph(
-        self, checkpointer: BaseCheckpointSaver[Any] | None = None
-    ) -> CompiledStateGraph[State, RunContext, State, State]:
-        """The machine as a LangGraph graph, whose ``context`` is the RunContext."""
-        from langgraph.graph import END, START, StateGraph
-
-        graph = StateGraph(State, context_schema=RunContext)
-        self.build_into(graph, lambda _, runtime: runtime.context)
-        graph.add_edge(START, "think")
-        graph.add_edge("report", END)
-        return graph.compile(checkpointer=checkpointer)
-
-    def build_into(
-        self, graph: StateGraph[Any, Any, Any, Any], context: Callable[[State, Runtime[Any]], RunContext]
-    ) -> None:
-        """Add the nodes, which begin at ``think`` and end at ``report``; ``context`` finds what a run's are given."""
-
-        def as_node(work: Callable[[State, RunContext], Update]) -> Callable[..., Update]:
-            def node(state: State, runtime: Runtime[Any]) -> Update:
-                # What the work tells goes into the graph's own stream.
-                return work(state, replace(context(state, runtime), tell=runtime.stream_writer))
-
-            return node
-
-        for work in (self.think, self.act, self.rollback, self.report):
-            graph.add_node(work.__name__, as_node(work))
-        graph.add_conditional_edges("think", self.route, ["act", "rollback", "report"])
-        graph.add_conditional_edges("act", self.route, ["think", "report"])
-        graph.add_conditional_edges("rollback", self.route, ["think", "report"])
-
-    def run(
-        self, state: State, run: RunContext, node: Node = "think", after: Callable[[Node, State], None] = unkept
-    ) -> State:
-        """The last state of a run that begins at ``node``, without LangGraph, which takes longer than its look-ups.
-
-        ``after`` is called with each node that is over and the state then.
-        """
-        while True:
-            update = getattr(self, node)(state, run)
-            state = State(**{**state, **update})
-            after(node, state)
-            if node == "report":
-                return state
-            node = self.route(state)
+    def _concluded(self, state: State, run: RunContext) -> tuple[Outcome, Usage]:
+        """The ending's outcome; where the run failed or is stopped now, that of what is there, and nothing is asked."""
+        tools = run.tools
+        if state["stop"] == "error":
+            return self.ending.conclude(state, tools)
+        try:
+            return run.in_time(lambda: self.ending.conclude(state, tools))
+        except OutOfTime:
+            return self.ending.conclude(State(**{**state, "stop": "time limit"}), tools)
+        except Stopped as stopped:
+            return self.ending.conclude(State(**{**state, **_failed(stopped, run)}), tools)  # type: ignore[typeddict-item]
 
 
 def _failed(error: StopRun, run: RunContext) -> Update:
@@ -230,14 +261,173 @@ def _failed(error: StopRun, run: RunContext) -> Update:
     return {"stop": "error", "failure": str(error)}
 
 
-def _conclude(ending: Ending, state: State, run: RunContext) -> tuple[Outcome, Usage]:
-    """The outcome; that of a failed run, which nothing is asked for, where the run is stopped now or was before."""
-    tools = run.tools
-    if state["stop"] == "error":
-        return ending.conclude(state, tools)
-    try:
-        return run.in_time(lambda: ending.conclude(state, tools))
-    except OutOfTime:
-        return ending.conclude(State(**{**state, "stop": "time limit"}), tools)
-    except Stopped as stopped:
-        return ending.conclude(State(**{**state, **_failed(stopped, run)}), tools)  # type: ignore[typeddict-item]
+# Which of a turn's calls are run, dropped, or end the run
+
+
+class Sorted(NamedTuple):
+    """A turn's calls: those to run now, and those that are not run, with the reason."""
+
+    run: list[Call]
+    dropped: list[tuple[Call, Dropped]]
+
+
+def sort_out(state: State, ending: Ending, budget: Budget) -> Sorted:
+    """Decide on the pending calls, which are those of one turn.
+
+    Nothing to run means a rollback: every call repeats a step of the path, or the finish is premature. Where a turn
+    holds fresh calls beside repeats, the policy is not going round in circles: the fresh ones run, the repeats are
+    only dropped; what was not answered in time may be tried again, and so may a finish that was objected to. A finish
+    beside other calls is not run: what they show is to be looked at first. A repeat that names its result as the
+    answer is an action like others. Without the rollback rule a step of the path may be taken again; without the rule
+    on premature finishes no finish is one. Calls that the budget has no room for are dropped.
+    """
+    path = state["path"]
+    known = {step.call.key for step in settled(path) if not is_objected(step)} if budget.rollback else set()
+    fresh: list[Call] = []
+    finishes: list[Call] = []
+    repeats: list[tuple[Call, Dropped]] = []
+    before: set[str] = set()
+    affordable = within_budget(state["pending"], state, ending, budget)
+    for call in affordable:
+        if call.key in known and (call.key in before or not ending.chosen(call, path)):
+            repeats.append((call, "repeat"))
+        elif call.tool == FINISH and not call.problem:
+            finishes.append(call)
+        else:
+            fresh.append(call)
+        known.add(call.key)
+        before.add(call.key)
+    over: list[tuple[Call, Dropped]] = [
+        (call, "over budget") for call in state["pending"] if not any(call is one for one in affordable)
+    ]
+    if fresh:
+        return Sorted(fresh, [*repeats, *((call, "not alone") for call in finishes), *over])
+    if finishes and not premature(finishes[0], state, ending, budget):
+        return Sorted(finishes[:1], [*repeats, *((call, "repeat") for call in finishes[1:]), *over])
+    refused: list[tuple[Call, Dropped]] = [
+        (call, "premature finish" if call.tool == FINISH else "repeat") for call in affordable
+    ]
+    return Sorted([], [*refused, *over])
+
+
+def _as_steps(refused: Sequence[tuple[Call, Dropped]], first: int) -> list[Step]:
+    return [Step(number, call, dropped=reason) for number, (call, reason) in enumerate(refused, first)]
+
+
+def within_budget(calls: Sequence[Call], state: State, ending: Ending, budget: Budget) -> list[Call]:
+    """The calls of a turn that the budget has room for; a finish needs none, but must be accepted where there is none.
+
+    None are left where the budget is used up.
+    """
+    kept: list[Call] = []
+    room_left = left = room(state, budget)
+    for call in calls:
+        free = budget.free_finish and call.tool == FINISH and not call.problem
+        if room_left > 0 and (free or left > 0):
+            kept.append(call)
+            left -= not free
+        elif room_left <= 0 and free and not premature(call, state, ending, budget):
+            return [call]
+    return kept
+
+
+def why_stopped(state: State, budget: Budget) -> Stop | None:
+    """Why a run ends here; None where it goes on."""
+    path = state["path"]
+    if path and path[-1].call.tool == FINISH and path[-1].ok:
+        return "finish"
+    left = room(state, budget)
+    return used_up(state, budget) if left < 0 or (left == 0 and not budget.free_finish) else None
+
+
+def used_up(state: State, budget: Budget) -> Stop:
+    """Which budget is used up."""
+    return "step budget" if used(state) >= budget.steps else "action budget"
+
+
+def premature(finish: Call, state: State, ending: Ending, budget: Budget) -> bool:
+    """Whether a finish must be dropped."""
+    return budget.premature_finish and ending.premature(finish, state["path"], state["history"])
+
+
+def second_tries(calls: Sequence[Call], state: State) -> list[Call]:
+    """What was not answered in time and is tried again, where a policy would say that there is no answer."""
+    finish = calls[0] if len(calls) == 1 and calls[0].tool == FINISH else None
+    if calls and not (finish and (finish.arguments.get("no_answer") or finish.arguments.get("nodes") == [])):
+        return []
+    if not calls and any(step.rows for step in (*state["path"], *state["discarded"])):
+        return []  # there is something to answer with; what is open is noted beside it
+    lost = to_try_again([*state["path"], *state["discarded"]])
+    return [replace(call, thought=TRY_AGAIN, id=f"{call.id}-again", turn=0) for call in lost]
+
+
+# Running a turn's calls
+
+
+def run_calls(
+    calls: Sequence[Call], first: int, toolbox: Toolbox, state: State, run: RunContext
+) -> tuple[list[Step], Usage, StopRun | None]:
+    """Run the calls of one turn side by side; steps come in the order asked for, and are streamed as they end."""
+    for call in calls:
+        run.tell(Event("call", call=call))
+    contexts = _contexts(calls, state, run.tools)
+    work = [
+        partial(_run_one, number, call, toolbox, context)
+        for number, (call, context) in enumerate(zip(calls, contexts, strict=True), first)
+    ]
+    if len(work) == 1:
+        results = [work[0]()]
+        run.tell(Event("step", steps=(results[0][0],)))
+    else:
+        with ThreadPoolExecutor(max_workers=len(work)) as pool:
+            futures = [pool.submit(copy_context().run, one) for one in work]
+            for future in as_completed(futures):
+                run.tell(Event("step", steps=(future.result()[0],)))
+        results = [future.result() for future in futures]
+    errors = [error for _, _, error in results if error]
+    return [step for step, _, _ in results], side_by_side(usage for _, usage, _ in results), next(iter(errors), None)
+
+
+def _contexts(calls: Sequence[Call], state: State, tools: Context) -> list[Context]:
+    """What each call of a turn is given; the queries before it count as seen, so that no id is named twice a turn.
+
+    Each query has a number for its result. Where one beside others has none, its number is left out.
+    """
+    seen = [seen_text(state)]
+    steps = (*state["path"], *state["discarded"])
+    ran = {step.result or step.number: step for step in steps if step.rows is not None}
+    result = max((step.result for step in steps), default=0)
+    earlier = tuple(turn.question for turn in state["history"])
+    contexts = []
+    for call in calls:
+        result += call.tool == QUERY
+        contexts.append(replace(tools, seen="\n".join(seen), number=result, ran=ran, earlier=earlier))
+        seen.append(str(call.arguments.get("query", "")))
+    return contexts
+
+
+def _run_one(number: int, call: Call, toolbox: Toolbox, context: Context) -> tuple[Step, Usage, StopRun | None]:
+    began, error = time.monotonic(), None
+    if call.problem:
+        seen = Observation(call.problem, ok=False)
+    else:
+        try:
+            with span("execute_tool", call.tool, tool_name=call.tool):
+                seen = toolbox.run(context, call.tool, call.thought, call.arguments)
+        except StopRun as stopped:
+            seen, error = Observation(str(stopped), ok=False), stopped
+    seconds = round(time.monotonic() - began, 3)
+    notes = context.notes.on(f"{call.arguments.get('query', '')}\n{seen.text}", context.seen) if seen.ok else []
+    step = Step(
+        number,
+        call,
+        encodable("\n\n".join(filter(None, (seen.text, note_lines(notes))))),
+        seen.ok,
+        seen.rows,
+        seconds,
+        nodes=seen.nodes,
+        facts=seen.facts,
+        lost=seen.lost,
+        result=seen.result or (context.number if call.tool == QUERY and seen.rows else 0),
+    )
+    return step, seen.usage, error

@@ -9,18 +9,18 @@ import re
 from dataclasses import dataclass
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import QueryEnding
+from kbnav.agents.common.answering import QueryEnding, write_plainly
 from kbnav.agents.common.options import OneQueryOptions
+from kbnav.agents.common.state import Reply, State
 from kbnav.agents.common.walking import Wanted, asked, call_for, fixed_agent, open_walking_models
-from kbnav.agents.common.writers import write_plainly
-from kbnav.agents.machine import Reply, State
+from kbnav.agents.spinach import execute_query, finish
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.prompts import render
+from kbnav.runs.trajectory import FINISH, QUERY
 from kbnav.settings.model import Settings
 from kbnav.settings.options import read_options
-from kbnav.tools.observation import Context
-from kbnav.tools.paper import execute_query, finish
-from kbnav.tools.toolbox import FINISH, QUERY, Toolbox
+from kbnav.tools.context import Context
+from kbnav.tools.toolbox import Toolbox
 from kbnav.tools.walking import Ask
 
 NAME = "one-query"

@@ -5,27 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.demonstrations import open_demonstrations
+from kbnav.agents.common.answering import RankingWriter, write_ranking_plainly
+from kbnav.agents.common.demonstrations import read_demonstrations
 from kbnav.agents.common.options import PasemiqaOptions
 from kbnav.agents.common.planned import Planless, Planned, open_planned
+from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.schema import Schema
 from kbnav.agents.common.walking import ANSWERS, PROMPTS, WalkEnding, need_all_tools, open_walking_models
-from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
-from kbnav.agents.policy import ChatPolicy
 from kbnav.agents.skb import skb_offline
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
-from kbnav.planning.base import Planner
+from kbnav.planning.paths import Planner
 from kbnav.settings.model import OFFLINE, Budget, Settings
 from kbnav.settings.options import read_options
-from kbnav.tools.observation import Shown
-from kbnav.tools.planning import PlanningTools, TextQuery
+from kbnav.tools.context import Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.relations import find_relations
-from kbnav.tools.skb import finish
+from kbnav.tools.skb import find_relations, finish
 from kbnav.tools.toolbox import Toolbox
-from kbnav.tools.walking import Ask, WalkingTools
+from kbnav.tools.walking import Ask, PlanningTools, TextQuery, WalkingTools
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -62,14 +60,14 @@ def pasemiqa_with(
     options = read_options(PasemiqaOptions, settings.options, NAME)
     budget = rounds_budget(settings.budget, options.rounds)
     settings = settings.model_copy(update={"budget": budget})
-    walking = WalkingTools(ask, options.kept, options.short)
-    query = TextQuery(kb, options.found, cosine=options.query == "cosine")
+    walking = WalkingTools(ask, options.k, options.short)
+    query = TextQuery(kb, options.k, cosine=options.query == "cosine")
     tools = (walking.search_neighbors, find_relations, query.vector_query, finish)
     own, also = (PlanningTools(kb).plan, *tools), query.capabilities
     offered = Toolbox.for_kb(kb, tools, without=settings.without_tools, more=settings.with_tools, also=also)
     toolbox = Toolbox.for_kb(kb, own, without=settings.without_tools, more=settings.with_tools, also=also)
     match, planner = open_planned(kb, settings, options, planner)
-    demonstrations = open_demonstrations(options.demonstrations, kb)
+    demonstrations = read_demonstrations(options.demonstrations)
     policy = ChatPolicy(
         model,
         offered,
@@ -77,9 +75,9 @@ def pasemiqa_with(
         budget,
         notice="pasemiqa/notice.md",
         planned=planner.name != "none",
-        found=options.found,
+        found=options.k,
         about=demonstrations.about(Schema(kb)),
-        keep=options.kept,
+        keep=options.k,
         answers=ANSWERS,
         steps=budget.steps - 1,
     )
@@ -105,7 +103,7 @@ def pasemiqa_offline(kb: SkbKB, settings: Settings, planner: Planner | None = No
     """
     from dataclasses import replace
 
-    from kbnav.agents.offline.skb.planned import BY_TEXT, PlanFollower
+    from kbnav.agents.offline.planned import BY_TEXT, PlanFollower
 
     options = read_options(PasemiqaOptions, settings.options, NAME)
     if options.planner == "in-context" and not planner:
@@ -115,7 +113,7 @@ def pasemiqa_offline(kb: SkbKB, settings: Settings, planner: Planner | None = No
         return replace(plain, name=NAME, policy=Planless(plain.policy))
     need_all_tools(settings, NAME)
     planning = PlanningTools(kb)
-    query = TextQuery(kb, options.query_k or BY_TEXT, cosine=options.query == "cosine")
+    query = TextQuery(kb, BY_TEXT, cosine=options.query == "cosine")
     tools = (planning.follow_path, query.vector_query, finish)
     toolbox = Toolbox.for_kb(kb, (planning.plan, *tools), also=query.capabilities)
     match, planner = open_planned(kb, settings, options, planner)

@@ -8,8 +8,10 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.answering import RankingWriter, write_ranking_plainly
 from kbnav.agents.common.options import RogOptions
 from kbnav.agents.common.planned import Planned, open_planned, planned, planned_starts
+from kbnav.agents.common.state import Reply, State
 from kbnav.agents.common.walking import (
     PROMPTS,
     WalkEnding,
@@ -22,22 +24,19 @@ from kbnav.agents.common.walking import (
     open_walking_models,
     room,
 )
-from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
-from kbnav.agents.machine import Reply, State
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.models.calls import BYTES_PER_TOKEN
-from kbnav.planning.base import Planner
+from kbnav.planning.paths import Planner
 from kbnav.prompts import render
-from kbnav.runs.trajectory import Step
+from kbnav.runs.trajectory import FINISH, Step
 from kbnav.settings.model import Budget, Settings
 from kbnav.settings.options import read_options
-from kbnav.tools.observation import Context, Shown
-from kbnav.tools.planning import PlanningTools, TextQuery
+from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.skb import finish
-from kbnav.tools.toolbox import FINISH, Toolbox
-from kbnav.tools.walking import Ask
+from kbnav.tools.toolbox import Toolbox
+from kbnav.tools.walking import Ask, PlanningTools, TextQuery
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

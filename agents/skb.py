@@ -5,23 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kbnav.agents.common.agent import Agent
+from kbnav.agents.common.answering import RankingEnding, RankingWriter, write_ranking_plainly
 from kbnav.agents.common.options import SHORT
-from kbnav.agents.common.ranking import RankingEnding
+from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.common.schema import Schema
 from kbnav.agents.common.walking import ANSWERS
-from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
-from kbnav.agents.policy import ChatPolicy
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.settings.model import OFFLINE, Settings
-from kbnav.tools.observation import Shown
+from kbnav.tools.context import Shown
 from kbnav.tools.prune import pruner
-from kbnav.tools.relations import find_relations
-from kbnav.tools.sets import follow_paths, get_fields
 from kbnav.tools.skb import (
     execute_query,
+    find_relations,
     finish,
+    follow_paths,
     get_entry,
+    get_fields,
     get_property_examples,
     search_entities,
     search_neighbors,
@@ -91,7 +91,7 @@ def skb_with(policy_model: BaseChatModel, writer_model: BaseChatModel | None, kb
 
 def skb_offline(kb: SkbKB, settings: Settings) -> Agent:
     """The same graph and tools with no language model: a baseline that needs no key."""
-    from kbnav.agents.offline.skb.policy import SkbOfflinePolicy
+    from kbnav.agents.offline.skb import SkbOfflinePolicy
 
     toolbox = Toolbox.for_kb(kb, SKB_TOOLS, without=settings.without_tools, more=settings.with_tools)
     return Agent(

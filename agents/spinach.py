@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import QueryEnding
-from kbnav.agents.common.critic import ModelCritic
-from kbnav.agents.common.writers import ModelWriter, write_plainly
-from kbnav.agents.machine import Policy
-from kbnav.agents.policy import ChatPolicy
+from kbnav.agents.common.answering import ModelCritic, ModelWriter, QueryEnding, write_plainly
+from kbnav.agents.common.policy import ChatPolicy
+from kbnav.agents.common.state import Policy
 from kbnav.answers.language import question_language
 from kbnav.errors import KbnavError, UsageError
 from kbnav.knowledge.base import Joint, KnowledgeBase, is_mirror
@@ -25,13 +23,11 @@ from kbnav.knowledge.sparql.vocabulary import vocabulary_of
 from kbnav.settings.model import OFFLINE, Budget, Settings
 from kbnav.settings.options import Options
 from kbnav.settings.systems import kb_kind
+from kbnav.tools.context import Context, Observation, Shown, read_notes
 from kbnav.tools.endpoint import shapes_for
-from kbnav.tools.notes import read_notes
-from kbnav.tools.observation import Shown
-from kbnav.tools.paper import PAPER_TOOLS
 from kbnav.tools.prune import pruner
-from kbnav.tools.several import about_several, several_tools, tools_of
-from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, Toolbox
+from kbnav.tools.toolbox import ENDPOINT_TOOLS, WIKIDATA_TOOLS, Toolbox, about_several, several_tools, tools_of
+from kbnav.tools.wikidata import get_entry, get_property_examples, run_query, search_entities
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -42,6 +38,29 @@ _COMMON = 0.05
 """Share of things with a label in a language, below which the knowledge base does not speak it."""
 _ENDED = ("P576", "P582")
 """Ends of things and of statements, by their ids on Wikidata."""
+
+
+def execute_query(context: Context, thought: str, query: str) -> Observation:  # noqa: ARG001, D417 - a tool
+    """Run a SPARQL query and see its rows; of a large result, the first and the last five.
+
+    Args:
+        thought: Why this step comes next, in one or two sentences.
+        query: The whole SPARQL query.
+    """
+    return run_query(context, query, diagnose=False)
+
+
+def finish(context: Context, thought: str) -> Observation:  # noqa: ARG001, D417 - a tool
+    """End the work: the result of the query that was executed last is the answer.
+
+    Args:
+        thought: Why it answers the question.
+    """
+    return Observation("Finished.")
+
+
+PAPER_TOOLS = (search_entities, get_entry, get_property_examples, execute_query, finish)
+"""The five actions of section 4.1, under kbnav's names."""
 
 
 class SpinachOptions(Options):
@@ -92,7 +111,7 @@ def spinach_offline(kb: KnowledgeBase, settings: Settings) -> Agent:
 
 def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
     if isinstance(kb, Joint):
-        from kbnav.agents.offline.several import SeveralPolicy
+        from kbnav.agents.offline.policy import SeveralPolicy
 
         return SeveralPolicy(
             {
@@ -101,10 +120,10 @@ def _offline_policy(kb: KnowledgeBase, toolbox: Toolbox) -> Policy:
             }
         )
     if kb_kind(kb) == "sparql":
-        from kbnav.agents.offline.endpoint.policy import EndpointPolicy
+        from kbnav.agents.offline.endpoint import EndpointPolicy
 
         return EndpointPolicy(toolbox)
-    from kbnav.agents.offline.wikidata.policy import OfflinePolicy
+    from kbnav.agents.offline.wikidata import OfflinePolicy
 
     return OfflinePolicy(toolbox, vocabulary_of(kb), partial(has_labels, kb))
 

@@ -8,29 +8,21 @@ its relation's times its own, and each node of the beam has its own ``width`` be
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.beam import (
-    Weighed,
-    best_links,
-    best_of_each,
-    chains,
-    fact_words,
-    fresh,
-    kept_facts,
-    offered,
-    support,
-    tied,
-)
-from kbnav.agents.common.demonstrations import Demonstrations, open_demonstrations
+from kbnav.agents.common.answering import RankingWriter, write_ranking_plainly
+from kbnav.agents.common.demonstrations import Demonstrations, read_demonstrations
 from kbnav.agents.common.options import TogOptions
 from kbnav.agents.common.planned import PLAN, Planned, open_match
-from kbnav.agents.common.scores import bm25_scores, embedding_scores, read_scores
+from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.agents.common.walking import (
     FREE,
     PROMPTS,
@@ -48,27 +40,200 @@ from kbnav.agents.common.walking import (
     open_walking_models,
     room,
 )
-from kbnav.agents.common.writers import RankingWriter, write_ranking_plainly
-from kbnav.agents.machine import Policy, Reply, State
-from kbnav.answers.relevance import relevance
+from kbnav.answers.relevance import relevance, words
+from kbnav.encoders import Encoder
 from kbnav.errors import UsageError
-from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.base import INVERSE, KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.prompts import render
-from kbnav.runs.trajectory import Fact, Step, Usage
+from kbnav.runs.trajectory import FINISH, Fact, Step, Usage
 from kbnav.settings.model import Budget, Settings
 from kbnav.settings.options import read_options
-from kbnav.tools.generating import recall
-from kbnav.tools.observation import Context, Shown
-from kbnav.tools.planning import PlanningTools
+from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.relations import follow_relations, search_relations
 from kbnav.tools.skb import finish, search_entities
-from kbnav.tools.toolbox import FINISH, Toolbox
-from kbnav.tools.walking import Ask, excerpts, fact_text, relation_text, told
+from kbnav.tools.toolbox import Toolbox
+from kbnav.tools.walking import (
+    Ask,
+    PlanningTools,
+    excerpts,
+    fact_text,
+    follow_relations,
+    fresh,
+    recall,
+    relation_text,
+    search_relations,
+    told,
+)
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+
+
+class Weighed(NamedTuple):
+    """A link with the product of its relation's score and its own (ToG, section 2.1)."""
+
+    fact: Fact
+    score: float
+
+
+def inverse(relation: str) -> str:
+    """The relation followed the other way."""
+    return relation.removeprefix(INVERSE) if relation.startswith(INVERSE) else f"{INVERSE}{relation}"
+
+
+def kept_facts(path: Sequence[Step]) -> list[Fact]:
+    """The links by which each depth's nodes were reached from the depth before."""
+    known: list[Fact] = []
+    found: list[Fact] = []
+    for step in path:
+        if step.call.tool == "search_relations":
+            beam = set(step.call.arguments["entity_ids"])
+            known += [fact for fact in found if fact.target in beam]
+            found = []
+        elif step.call.tool == "follow_relations":
+            found += step.facts
+    return fresh(known, ())
+
+
+def offered(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]:
+    """The relations of the nodes reached, without those by which they were reached, backwards."""
+    back = {(fact.target, inverse(fact.relation)) for fact in known}
+    return [fact for fact in dict.fromkeys(facts) if (fact.source, fact.relation) not in back]
+
+
+def best_of_each(
+    facts: Sequence[Fact], scores: Mapping[int, float], width: int, fit: Sequence[float] = ()
+) -> list[tuple[int, float]]:
+    """Places of the ``width`` best of every source, best first; those scored 0 are none.
+
+    Of equal scores those come first that ``fit`` the question better, by place; then those of earlier ids.
+    """
+    taken: dict[str, int] = {}
+    chosen = []
+
+    def order(pair: tuple[int, float]) -> tuple[float, float, str, str]:
+        place, score = pair
+        return -score, -fit[place] if fit else 0.0, facts[place].source, facts[place].relation
+
+    for place, score in sorted(scores.items(), key=order):
+        source = facts[place].source
+        if score > 0 and taken.get(source, 0) < width:
+            taken[source] = taken.get(source, 0) + 1
+            chosen.append((place, score))
+    return chosen
+
+
+def best_links(links: Iterable[Weighed], reached: Collection[str], question: str = "") -> list[Weighed]:
+    """Links by the scores of the nodes they lead to, best first; those scored 0 are none.
+
+    A node counts for more the more of the nodes reached link to it, as independent evidence does: its score is
+    1 - (1 - a)(1 - b)… over the best link from each. A link that joins two nodes reached comes before others as good;
+    then those whose relation and names fit the ``question`` better, then those to earlier ids. Without a question
+    equal ones stay as they come.
+    """
+    counting = [link for link in links if link.score > 0]
+    whole = _node_scores(counting)
+    if question:  # the sort below keeps the order of equals
+        fit = relevance(question, [fact_words(link.fact) for link in counting])
+        by_fit = sorted(range(len(counting)), key=lambda place: (-fit[place], counting[place].fact.target))
+        counting = [counting[place] for place in by_fit]
+    return sorted(counting, key=lambda link: (-whole[link.fact.target], link.fact.target not in reached, -link.score))
+
+
+def tied(links: Sequence[Weighed], beam: Sequence[str], reached: Collection[str]) -> bool:
+    """Whether a node that was left out of a beam is scored as the last one in it is."""
+    whole = _node_scores(links)
+    out = [score for node, score in whole.items() if node not in beam and node not in reached]
+    return bool(beam) and whole[beam[-1]] in out
+
+
+def _node_scores(links: Sequence[Weighed]) -> dict[str, float]:
+    """The scores of the nodes that links lead to, as ``best_links`` has them."""
+    best: dict[str, dict[str, float]] = {}
+    for fact, score in links:
+        sources = best.setdefault(fact.target, {})
+        sources[fact.source] = max(sources.get(fact.source, 0.0), score)
+    missing = dict.fromkeys(best, 1.0)
+    for target, sources in best.items():
+        for score in sources.values():
+            missing[target] *= 1 - min(score, 1.0)
+    return {target: 1 - left for target, left in missing.items()}
+
+
+def fact_words(fact: Fact) -> str:
+    """The words of a link by which it is compared with a question."""
+    return f"{fact.relation_name or fact.relation} {fact.target_name}".replace("_", " ")
+
+
+def chains(known: Sequence[Fact], last: Iterable[Fact]) -> list[str]:
+    """``Ann Reed (p1): owns → located in → Coldwick (t1)``: the relations that lead to each last link's end (ToG-R)."""
+    before = {fact.target: fact for fact in reversed(known)}
+    lines = []
+    for fact in last:
+        way = [fact]
+        while (earlier := before.get(way[0].source)) and earlier not in way:
+            way.insert(0, earlier)
+        names = " → ".join(
+            ("^" if one.relation.startswith(INVERSE) else "")
+            + (one.relation_name or one.relation.removeprefix(INVERSE))
+            for one in way
+        )
+        start = f"{way[0].source_name} ({way[0].source})" if way[0].source_name else way[0].source
+        end = f"{fact.target_name} ({fact.target})" if fact.target_name not in ("", fact.target) else fact.target
+        lines.append(f"{start}: {names} → {end}")
+    return list(dict.fromkeys(lines))
+
+
+def support(answers: Sequence[str], best: Sequence[Fact], known: Sequence[Fact]) -> list[str]:
+    """The links that lead to the answers, best first, and then those that lead to these."""
+    to_answers = [fact for fact in best if {fact.source, fact.target} & set(answers)]
+    ends = {end for fact in to_answers for end in (fact.source, fact.target)}
+    before = [fact for fact in known if fact.target in ends or fact.source in ends]
+    return [fact_text(fact) for fact in fresh([*to_answers, *before], ())]
+
+
+_K1, _B = 1.5, 0.75
+"""BM25's usual weights of repetition and length."""
+_SCORED = re.compile(r"""(?<![\d.])(\d+)[\s"'*`)]{0,3}[:=][\s"'*`]{0,3}(\d*\.?\d+)(?!\d|\.\d|\s*[%/])""")
+
+
+def read_scores(text: str, count: int) -> dict[int, float]:
+    """``number: score`` pairs of a model's reply, by number from 1 to ``count``; what is not from 0 to 1 is no score.
+
+    Lines, a JSON object and prose around either are read; of a number that is scored twice the first counts.
+    """
+    found: dict[int, float] = {}
+    for number, score in _SCORED.findall(text):
+        if 0 < int(number) <= count and 0 <= float(score) <= 1:
+            found.setdefault(int(number), float(score))
+    return found
+
+
+def bm25_scores(question: str, texts: Sequence[str]) -> list[float]:
+    """The BM25 score of each text for the question, among ``texts``; the question's function words are left out."""
+    bags = [Counter(words(text)) for text in texts]
+    lengths = [sum(bag.values()) for bag in bags]
+    mean = sum(lengths) / len(lengths) if any(lengths) else 1.0
+    spread = Counter(word for bag in bags for word in bag)
+    scores = [0.0] * len(texts)
+    for word in dict.fromkeys(words(question)):
+        rarity = math.log(1 + (len(texts) - spread[word] + 0.5) / (spread[word] + 0.5))
+        for place, bag in enumerate(bags):
+            if bag[word]:
+                norm = _K1 * (1 - _B + _B * lengths[place] / mean)
+                scores[place] += rarity * bag[word] * (_K1 + 1) / (bag[word] + norm)
+    return scores
+
+
+def embedding_scores(encoder: Encoder, question: str, texts: Sequence[str]) -> list[float]:
+    """The cosine of each text with the question."""
+    if not texts:
+        return []
+    vectors = encoder.encode([question, *texts])
+    cosines: list[float] = (vectors[1:] @ vectors[0]).tolist()
+    return cosines
+
 
 NAME = "tog"
 _TOPICS = 3
@@ -81,6 +246,8 @@ _SAID = 3
 _DOCUMENTS = 10
 """Nodes whose documents are shown before it is asked whether the links suffice."""
 _TIED = "; of equal scores, those whose words fit the question better, then by id"
+_LOW = 0.1
+"""Where the model scores nothing so much or more, the question is linked anew, once."""
 _FLOOR = 0.01
 """The score of a text that shares no word with the question, where words score: last, but not impossible."""
 
@@ -181,7 +348,7 @@ class TogPolicy:
         """Score relations, and follow the best of each node."""
         known = kept_facts(state["path"])
         found = list(dict.fromkeys(fact for step in last for fact in step.facts))
-        found = found if self.options.backwards else offered(found, known)
+        found = offered(found, known)
         texts = [f"{fact.relation} {fact.relation_name}".replace("_", " ") for fact in found]
         names = {fact.source: fact.source_name or fact.source for fact in found}
         lines = [(names[fact.source], relation_text(fact) + self._towards(fact)) for fact in found]
@@ -307,7 +474,7 @@ class TogPolicy:
         if not scores:
             how = "scored by bm25, because the model's scores could not be read"
             return Scored(_shares(bm25_scores(state["question"], texts)), how, usage)
-        return Scored(scores, "scored by the model", usage, low=max(scores.values()) < self.options.low)
+        return Scored(scores, "scored by the model", usage, low=max(scores.values()) < _LOW)
 
     @property
     def _temperature(self) -> float | None:
@@ -336,7 +503,7 @@ def tog_with(ask: Ask, writer: BaseChatModel | None, kb: KnowledgeBase, settings
     skb = kb if isinstance(kb, SkbKB) else None
     tools = (search_entities, search_relations, follow_relations, recall, finish)
     toolbox = Toolbox.for_kb(kb, (*((PlanningTools(skb).plan,) if skb else ()), *tools))
-    demonstrations = open_demonstrations(options.demonstrations, kb)
+    demonstrations = read_demonstrations(options.demonstrations)
     policy: Policy = TogPolicy(ask, toolbox, settings.budget, options, kb, demonstrations, _scores(kb, options))
     if skb and not options.from_gold:
         policy = Planned(open_match(skb, options.matching), None, policy, toolbox, 0)

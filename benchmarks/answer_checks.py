@@ -22,10 +22,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from kbnav.agents.verification.calibration import Seen, calibration_error, fit, reliability, write_calibration
-from kbnav.agents.verification.calibration import held_out as fitted_without
-from kbnav.agents.verification.rules import check_answer
-from kbnav.runs.warnings import Doubt
+from kbnav.agents.common.checks import check_answer
+from kbnav.agents.common.confidence import Seen, calibration_error, fit, reliability, write_calibration
+from kbnav.agents.common.confidence import held_out as fitted_without
+from kbnav.runs.trajectory import Doubt
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.replay_spinach_runs import recorded_runs, table_of

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from kbnav.agents.common.writers import ModelWriter
+from kbnav.agents.common.answering import ModelWriter
 from kbnav.models.prices import cost_of, list_prices
 from kbnav.models.scripted import ScriptedModel
 from kbnav.runs.trajectory import Usage

@@ -20,8 +20,7 @@ from pathlib import Path
 
 from kbnav.errors import QueryRefused, QuerySyntaxError
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
-from kbnav.knowledge.sparql.limits import outer_limit
-from kbnav.knowledge.sparql.rewriting import prepare
+from kbnav.knowledge.sparql.rewriting import outer_limit, prepare
 from kbnav.knowledge.sparql.tokens import tokenize
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.knowledge.wikidata.mirror.mirror import MIRROR

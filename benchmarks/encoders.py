@@ -2,7 +2,7 @@
 
     python -m benchmarks.encoders KB [--encoder minilm] [--encoder minilm-int8] [--documents 400] [--questions FILE]
 
-Documents are taken at even distances. ``numpy`` as an encoder is ``minilm`` without onnxruntime. With questions, their
+Documents are taken at even distances. With questions, their
 answers' documents are encoded too, and the table says how often the first document among all that were encoded is an
 answer (Hit@1) and the mean reciprocal rank, and how near an encoder's vectors are to those of the first one named.
 """
@@ -18,24 +18,9 @@ from statistics import fmean
 
 import numpy as np
 
-from kbnav import encoders
-from kbnav.encoders import Encoder, Vectors, encode_queries
-from kbnav.encoders.bert_numpy import NumpyLayers
-from kbnav.encoders.minilm import HEADS, LAYERS, WORDS, MiniLM, find_files, read_safetensors
+from kbnav.encoders import Vectors, encode_queries, load
 from kbnav.knowledge.skb.rendering import indexed_texts
 from kbnav.knowledge.skb.store import SKB
-
-
-def load(name: str) -> Encoder:
-    """An encoder by name, or ``minilm`` in NumPy."""
-    if name != "numpy":
-        return encoders.load(name)
-    from tokenizers import Tokenizer
-
-    weights, words = find_files()
-    assert words.name == WORDS
-    tensors = read_safetensors(weights)
-    return MiniLM(tensors, Tokenizer.from_file(str(words)), NumpyLayers(tensors, LAYERS, HEADS))
 
 
 def scores(documents: Vectors, questions: Vectors, answers: Sequence[Sequence[int]]) -> tuple[float, float]:
@@ -65,7 +50,7 @@ def main() -> None:
     print(f"| encoder | {columns} | nearness, mean, least | Hit@1, MRR |")
     print("|---|---:|---:|---:|---:|---|---|")
     first: Vectors | None = None
-    for name in chosen.encoder or ["numpy", "minilm", "minilm-int8"]:
+    for name in chosen.encoder or ["minilm", "minilm-int8"]:
         begun = time.perf_counter()
         encoder = load(name)
         loaded, cpu = time.perf_counter(), time.process_time()

@@ -20,14 +20,13 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.graph import END, START, StateGraph
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import QueryEnding
-from kbnav.agents.common.writers import write_plainly
-from kbnav.agents.policy import ChatPolicy
+from kbnav.agents.common.answering import QueryEnding, write_plainly
+from kbnav.agents.common.policy import ChatPolicy
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Usage
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.settings.model import Settings
-from kbnav.tools.observation import Context, Observation
+from kbnav.tools.context import Context, Observation
 from kbnav.tools.toolbox import Toolbox
 
 STEPS = 15

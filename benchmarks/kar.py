@@ -31,11 +31,9 @@ from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
-from kbnav.retrieval.expand.expansion import ExpandedRetriever
-from kbnav.retrieval.expand.kar import KAR
-from kbnav.retrieval.expand.neighbours import Surroundings
-from kbnav.retrieval.expand.similarity import similarity_for
-from kbnav.retrieval.vss import VSS, VSSOptions
+from kbnav.retrieval.documents import VSS, VSSOptions
+from kbnav.retrieval.expansion import ExpandedRetriever
+from kbnav.retrieval.kar import KAR, Surroundings, similarity_for
 from kbnav.runs.trace import Trace
 
 WIDTH, QUERIES, NAMED, HUBS = 384, 40, 3, 100

@@ -22,8 +22,7 @@ from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import load_file
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.base import Retriever
-from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.base import Retriever, build_retriever
 
 K = 100
 """Nodes that are asked for."""

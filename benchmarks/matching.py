@@ -27,12 +27,10 @@ from rapidfuzz import fuzz, process
 from skb_text import Words
 
 from kbnav.knowledge.skb import names
-from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.names import NodeMatcher
 from kbnav.knowledge.skb.schema import NodeText
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.base import Plan, PlannedPath
-from kbnav.planning.expansion import answers
-from kbnav.planning.schema import PathSchema
+from kbnav.planning.paths import PathSchema, Plan, PlannedPath, answers
 
 FUZZY = 10_000
 QUESTIONS = 200

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from kbnav.evaluation.datasets import load_file
-from kbnav.evaluation.datasets.question import Question
+from kbnav.evaluation.datasets.records import Question
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.base import Retriever
-from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.base import Retriever, build_retriever
 from kbnav.settings.model import Settings
 
 PLAIN: Mapping[str, Any] = {"bm25": {"relations": False}, "vss": {"relations": False}}

@@ -23,11 +23,9 @@ import numpy as np
 
 from kbnav import encoders
 from kbnav.encoders import Encoder, Vectors
-from kbnav.evaluation.datasets.load import load_dataset
-from kbnav.planning.base import Hop
-from kbnav.planning.ranker import path_parts, path_vectors
-from kbnav.planning.schema import TEXT_PATH, RelationPath
-from kbnav.planning.scorer import Candidates, Questions, Scorer
+from kbnav.evaluation.datasets.catalogue import load_dataset
+from kbnav.planning.paths import TEXT_PATH, Hop, RelationPath
+from kbnav.planning.ranker import Candidates, Questions, Scorer, path_parts, path_vectors
 
 Plan = frozenset[RelationPath]
 FIRST = 3

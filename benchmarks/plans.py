@@ -2,7 +2,7 @@
 
 KBS has ``NAME.skb`` and, where one was trained, the planner ``NAME.seq2seq``, which runs where torch is; QUESTIONS has
 ``NAME.jsonl`` and ``NAME-train.jsonl``, made by ``kbnav eval synthesize``. The ranker is trained here, with each
-weighing. The planner ``in-context`` asks a stand-in made of rules, which tells nothing of what it does with a model.
+weighing.
 """
 
 from __future__ import annotations
@@ -15,21 +15,17 @@ from pathlib import Path
 from typing import get_args
 
 from kbnav.evaluation.evaluate import find_dataset
-from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.names import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
-from kbnav.models.calls import ModelCalls
-from kbnav.models.standin import NAME, StandIn
-from kbnav.planning.base import Planner
 from kbnav.planning.evaluate import PlanScores, judge
-from kbnav.planning.in_context import InContext
-from kbnav.planning.open import encoder_of, open_planner
+from kbnav.planning.paths import Planner
+from kbnav.planning.planners import encoder_of, open_planner
 from kbnav.planning.ranker import Ranker
 from kbnav.planning.training import Asked, Weighing, examples, made_from
 
 
 def planners(skb: SKB, folder: Path, training: list[Asked], matcher: NodeMatcher) -> Iterator[tuple[str, Planner]]:
     """Each planner with its name."""
-    yield "`in-context`, stand-in", InContext(skb, ModelCalls(StandIn(), NAME))
     yield "`ranker`, untrained", open_planner("ranker", skb)
     for weighing in get_args(Weighing):
         found = list(examples(training, skb, matcher, weighing=weighing))

@@ -28,7 +28,7 @@ from kbnav.models.scripted import ScriptedModel
 from kbnav.runs.trajectory import Usage
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings, load_settings
-from kbnav.tools.observation import Context, Shown
+from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.walking import WalkingTools
 

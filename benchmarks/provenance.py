@@ -21,8 +21,8 @@ from time import perf_counter
 import kbnav
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import KbnavError
-from kbnav.evaluation.datasets.load import load_dataset
-from kbnav.evaluation.query_shape import query_shape
+from kbnav.evaluation.dataset_stats import query_shape
+from kbnav.evaluation.datasets.catalogue import load_dataset
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.evidence import provenance
 from kbnav.knowledge.sparql.tokens import AGGREGATES

@@ -20,7 +20,7 @@ from replay_spinach_runs import recorded_runs
 from kbnav.errors import TellModel
 from kbnav.knowledge.open import open_kb
 from kbnav.settings.model import load_settings
-from kbnav.tools.observation import Shown
+from kbnav.tools.context import Shown
 from kbnav.tools.prune import prune_by_ranking
 
 

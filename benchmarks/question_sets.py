@@ -23,12 +23,10 @@ from statistics import fmean
 from typing import Any
 
 from kbnav import encoders
-from kbnav.evaluation.synthesis.generate import synthesize
-from kbnav.evaluation.synthesis.records import Synthesized, reworded_file, write_questions, write_splits
-from kbnav.evaluation.synthesis.rewording import Reworder, answer_names, load_rewording
-from kbnav.evaluation.synthesis.sampling import Wanted
-from kbnav.evaluation.synthesis.wording import load_wording
-from kbnav.evaluation.synthesis.writer import model_worder
+from kbnav.evaluation.synthesis.models import model_worder
+from kbnav.evaluation.synthesis.sampling import Wanted, synthesize
+from kbnav.evaluation.synthesis.templates import Synthesized, reworded_file, write_questions, write_splits
+from kbnav.evaluation.synthesis.wording import Reworder, answer_names, load_rewording, load_wording
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.schema import LSA

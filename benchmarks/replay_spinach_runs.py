@@ -19,17 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import QueryEnding, Writer
-from kbnav.agents.common.writers import write_plainly
-from kbnav.agents.policy import ChatPolicy
+from kbnav.agents.common.answering import QueryEnding, Writer, write_plainly
+from kbnav.agents.common.policy import ChatPolicy
 from kbnav.answers.tables import AnswerTable
-from kbnav.knowledge.sparql.limits import drop_probe_limit
+from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.runs.trajectory import Run, Usage
+from kbnav.runs.trajectory import FINISH, QUERY, Run, Usage
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
-from kbnav.tools.observation import Context, Observation
-from kbnav.tools.toolbox import FINISH, QUERY, WIKIDATA_TOOLS, Toolbox
+from kbnav.tools.context import Context, Observation
+from kbnav.tools.toolbox import WIKIDATA_TOOLS, Toolbox
 
 TOOLS = {
     "search_wikidata": ("search_entities", "query"),

@@ -18,18 +18,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from benchmarks._timing import show
 
-from kbnav.encoders.trained_card import MODEL, read_card
+from kbnav.encoders.trained import MODEL, read_card
 from kbnav.evaluation.datasets import load_file
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.build import build_retriever
-from kbnav.retrieval.common import numbers
-from kbnav.retrieval.cross import shown
-from kbnav.retrieval.cross_model import Exported, Scores
+from kbnav.retrieval.base import build_retriever, numbers
+from kbnav.retrieval.cross import Exported, Scores, shown
 from kbnav.settings.model import Settings
-from kbnav.training.course import quiet
-from kbnav.training.models import cross_encoder
-from kbnav.training.onnx import export
+from kbnav.training.models import cross_encoder, export
+from kbnav.training.task import quiet
 
 
 class Asked(NamedTuple):

@@ -20,7 +20,7 @@ from skb_graph import SEED, Synthetic
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Settings
 
 QUERIES, TOP = 100, 20

@@ -21,11 +21,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from kbnav.encoders.trained_card import MODEL, read_card
+from kbnav.encoders.trained import MODEL, read_card
 from kbnav.errors import UsageError
-from kbnav.evaluation.ablate import PARTS
 from kbnav.evaluation.datasets import Dataset, load_file
-from kbnav.evaluation.evaluate import Plan, evaluate, score_folder
+from kbnav.evaluation.evaluate import PARTS, Plan, evaluate, score_folder
 from kbnav.evaluation.records import read_saved_run
 from kbnav.settings.model import Settings, load_settings
 from kbnav.settings.options import parse_set
@@ -39,7 +38,6 @@ LEARNED: Mapping[str, str] = {
     "plan-fuse-qagnn": FUSED,
     "plan-fuse-both": FUSED,
     "dense": "dense",
-    "late": "dense",
     "cross": "cross",
     "qagnn": "qagnn",
 }

@@ -20,15 +20,15 @@ from typing import Any
 
 from replay_spinach_runs import TOOLS, RecordedTools, recorded_runs
 
-from kbnav.agents.machine import WELL_KNOWN
 from kbnav.agents.spinach import build_spinach
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryTimeout, TellModel
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
+from kbnav.runs.trajectory import FINISH, QUERY
 from kbnav.settings.model import load_settings
-from kbnav.tools.observation import Context
-from kbnav.tools.toolbox import FINISH, QUERY, Toolbox
+from kbnav.tools.context import Context
+from kbnav.tools.toolbox import Toolbox
 
 BYTES_PER_TOKEN = 4
 MOST_GROWTH = 0.1
@@ -63,7 +63,7 @@ def shown(
     """Tool and text of each action of a recorded run that a mirror can answer, and the text that was recorded."""
     tables = RecordedTools(recorded).tables
     context = replace(context, kb=WithRecordedTables(kb, tables), question=recorded["question"], tables={})
-    seen = [f"{WELL_KNOWN} {recorded['question']}"]
+    seen = [recorded["question"]]
     for action in recorded["actions"]:
         name, argument = TOOLS[action["action_name"]]
         asked = action["action_argument"].strip()

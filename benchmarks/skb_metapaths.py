@@ -27,8 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import Agent, build_agent
 from kbnav.evaluation.metrics.ranking import ranking_scores, ranks_in_lists
 from kbnav.knowledge.open import open_kb
 from kbnav.sessions.session import ask

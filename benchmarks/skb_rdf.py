@@ -18,7 +18,7 @@ from pyoxigraph import Store
 
 from kbnav.knowledge.skb import rdf
 from kbnav.knowledge.skb.store import SKB
-from kbnav.knowledge.sparql.prefixes import SKB_PREFIXES, add_prefixes
+from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, add_prefixes
 
 
 def main() -> None:

@@ -23,27 +23,24 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from benchmarks.walkers import Entrant, build
+from benchmarks.walkers import Entrant
 
-from kbnav.evaluation.synthesis.generate import synthesize
-from kbnav.evaluation.synthesis.sampling import Wanted
+from kbnav.agents.common.agent import build_agent
+from kbnav.evaluation.runner import agent_system
+from kbnav.evaluation.synthesis.sampling import Wanted, synthesize
 from kbnav.evaluation.synthesis.wording import load_wording
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.skb.build import Options
 from kbnav.knowledge.skb.build import build as build_skb
-from kbnav.knowledge.skb.export import export_rdf
 from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.knowledge.skb.sparql_graph import SparqlGraph
+from kbnav.knowledge.skb.rdf import SparqlGraph, export_rdf
 from kbnav.knowledge.skb.store import SKB
 from kbnav.settings.model import Settings
 from tests.engines.engines import virtuoso
 
 AGENTS = (
     Entrant("skb", "skb", {}),
-    Entrant("pasemiqa, in-context", "pasemiqa", {"planner": "in-context"}, standin=True),
-    Entrant("rog, in-context", "rog", {"planner": "in-context"}, standin=True),
-    Entrant("tog", "tog", {}, standin=True),
-    Entrant("gog", "gog", {}, standin=True),
+    Entrant("pasemiqa, ranker", "pasemiqa", {"planner": "ranker"}),
 )
 WALKS = ("row", "neighbors", "degree", "has_edge", "expand", "ends", "paths")
 FIRST = 200
@@ -128,7 +125,7 @@ def answered(
     with open_kb(chosen) as kb:
         if walks is not None:
             kb.skb.graph = Noted(kb.skb.graph, walks)  # type: ignore[attr-defined]
-        system = build(entrant, kb, chosen)
+        system = agent_system(build_agent(kb, chosen, entrant.system))
         for question in questions:
             begin = time.perf_counter()
             run = system.ask(question).run

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kbnav.evaluation.datasets import load_dataset
-from kbnav.evaluation.datasets.stark import KBS
+from kbnav.evaluation.datasets.formats import KBS
 from kbnav.evaluation.synthesis.templates import Template, parse_template
 from kbnav.evaluation.synthesis.wording import load_wording
 

@@ -22,8 +22,8 @@ from benchmarks._timing import show
 from kbnav.evaluation.datasets import load_file
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.cross_candidates import PER_SYSTEM, Candidates, Found
-from kbnav.retrieval.subgraph import Batch, Builder, Subgraph, together
+from kbnav.retrieval.cross import PER_SYSTEM, Candidates, Found
+from kbnav.retrieval.qagnn import Batch, Builder, Subgraph, together
 from kbnav.settings.model import Settings
 
 BATCH = 16

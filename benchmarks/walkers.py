@@ -1,35 +1,22 @@
-"""The agents that walk along links, on question sets: ``python -m benchmarks.walkers KBS QUESTIONS --out RUNS``.
+"""Plans followed by rule, on question sets: ``python -m benchmarks.walkers KBS QUESTIONS --out RUNS``.
 
 KBS has ``NAME.skb`` and, where they were trained, the ranker ``NAME.planner`` and the planner ``NAME.seq2seq``, which
 runs where torch is; QUESTIONS has ``NAME.jsonl``. The offline policy runs with each planner and each way to match
-nodes, the agents that need a model with a stand-in made of rules, which tells nothing of what they score with a model.
-A run that was stopped is gone on with.
+nodes. A run that was stopped is resumed.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from kbnav.agents.common.choice import build_agent
-from kbnav.agents.common.walking import asker
-from kbnav.agents.gog import gog_with
-from kbnav.agents.pasemiqa import pasemiqa_with
-from kbnav.agents.rog import rog_with
-from kbnav.agents.tog import tog_with
 from kbnav.evaluation.evaluate import Plan, evaluate, find_dataset, score_folder
 from kbnav.evaluation.records import read_saved_run
-from kbnav.evaluation.systems import System, agent_system
-from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.schema import read_meta
-from kbnav.models.calls import ModelCalls
-from kbnav.models.standin import NAME, StandIn
-from kbnav.planning.in_context import InContext
 from kbnav.settings.model import Settings
 
 METRICS = ("hit@1", "hit@5", "recall@20", "mrr", "f1")
@@ -37,16 +24,15 @@ METRICS = ("hit@1", "hit@5", "recall@20", "mrr", "f1")
 
 @dataclass(frozen=True)
 class Entrant:
-    """A line of the table: a system with its options, by the offline policy or with the stand-in."""
+    """A line of the table: a system with its options, by the offline policy."""
 
     label: str
     system: str
     options: Mapping[str, Any]
-    standin: bool = False
 
 
 def entrants(folder: Path, vectors: bool) -> Iterator[Entrant]:
-    """Each planner and way to match nodes that this SKB allows, then the agents with the stand-in."""
+    """Each planner and way to match nodes that this SKB allows."""
     ranker, seq2seq = folder.with_suffix(".planner"), folder.with_suffix(".seq2seq")
     trained = {"planner": "ranker", "trained": str(ranker)} if ranker.exists() else {"planner": "ranker"}
     written = {"planner": "seq2seq", "trained": str(seq2seq)}
@@ -58,40 +44,14 @@ def entrants(folder: Path, vectors: bool) -> Iterator[Entrant]:
             yield Entrant(f"offline, ranker, {matching}", "pasemiqa", {**trained, "matching": matching})
     if writes:
         yield Entrant("offline, seq2seq", "pasemiqa", written)
-    yield Entrant("pasemiqa, none", "pasemiqa", {"planner": "none"}, standin=True)
-    yield Entrant("pasemiqa, in-context", "pasemiqa", {"planner": "in-context"}, standin=True)
-    yield Entrant("pasemiqa, ranker", "pasemiqa", trained, standin=True)
-    if writes:
-        yield Entrant("pasemiqa, seq2seq", "pasemiqa", written, standin=True)
-    yield Entrant("rog, in-context", "rog", {"planner": "in-context"}, standin=True)
-    yield Entrant("rog, ranker", "rog", trained, standin=True)
-    yield Entrant("tog", "tog", {}, standin=True)
-    yield Entrant("gog", "gog", {}, standin=True)
-
-
-def build(entrant: Entrant, kb: KnowledgeBase, settings: Settings) -> System:
-    """The entrant on one SKB."""
-    if not entrant.standin or not isinstance(kb, SkbKB):
-        return agent_system(build_agent(kb, settings, entrant.system))
-    model = StandIn()
-    calls = ModelCalls(model, NAME)
-    ask, planner = asker(calls), InContext(kb.skb, calls) if entrant.options.get("planner") == "in-context" else None
-    made: Mapping[str, Callable[[], Any]] = {
-        "pasemiqa": lambda: pasemiqa_with(model, ask, None, kb, settings, planner),
-        "rog": lambda: rog_with(ask, None, kb, settings, planner),
-        "tog": lambda: tog_with(ask, None, kb, settings),
-        "gog": lambda: gog_with(model, ask, None, kb, settings),
-    }
-    return agent_system(made[entrant.system]())
 
 
 def row(entrant: Entrant, folder: Path, questions: Path, out: Path, limit: int) -> str:
     """Run, or go on with, one entrant on one SKB; its line of the table."""
-    model = NAME if entrant.standin else "offline"
-    settings = Settings(kb=str(folder), model=model, language="en", options=dict(entrant.options))
+    settings = Settings(kb=str(folder), model="offline", language="en", options=dict(entrant.options))
     plan = Plan(entrant.system, find_dataset(str(questions), settings.data), settings, limit=limit)
     run = out / entrant.label.replace(", ", "-").replace(" ", "-")
-    evaluate(plan, run, build=lambda _, kb, settings: build(entrant, kb, settings))
+    evaluate(plan, run)
     scores, records = score_folder(run), list(read_saved_run(run).records.values())
     failed = sum(bool(record.error) for record in records)
     cells = [f"{100 * scores.all.values[name]:.1f}" if name in scores.all.values else "–" for name in METRICS]

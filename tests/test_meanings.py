@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import kbnav
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.apps.bot.wikitext import Style, question_text, reply_text
 from kbnav.apps.cli import app
 from kbnav.knowledge.base import KnowledgeBase

@@ -17,7 +17,7 @@ import kbnav
 from kbnav.apps.cli import main
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.scoring import score_run
-from kbnav.runs.saved import saved_runs
+from kbnav.runs.trajectory import saved_runs
 from tests.conftest import ROOT
 from tests.models.stub import ModelStub, completion
 from tests.test_docs import blocks, commands

@@ -34,7 +34,7 @@ def test_importing_kbnav_imports_nothing_that_takes_time_and_its_tools_are_a_fol
 import sys, kbnav
 print(*sys.modules)
 from kbnav.tools.toolbox import FINISH
-import kbnav.tools.finish as finish
+import kbnav.tools.wikidata as finish
 print(callable(kbnav.tools), finish.finish.__name__, sorted(dir(kbnav)) == sorted([*kbnav.__all__, "__version__"]))
 print([name for name in kbnav.__all__ if not callable(getattr(kbnav, name))])
 """

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.apps.cli import main
 from kbnav.errors import UsageError
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.scoring import score_run
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
-from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.base import build_retriever
 from kbnav.settings import systems
 from kbnav.settings.model import Settings
 from tests.conftest import ROOT
@@ -32,14 +32,14 @@ from pydantic import Field
 
 from kbnav.agents.common.agent import Agent
 from kbnav.agents.common.answering import QueryEnding
-from kbnav.agents.common.writers import write_plainly
-from kbnav.agents.machine import Reply
+from kbnav.agents.common.answering import write_plainly
+from kbnav.agents.common.state import Reply
 from kbnav.answers.tables import Ranked, Ranking
 from kbnav.settings.options import Options
 from kbnav.settings.systems import SystemEntry
-from kbnav.tools.execute_query import execute_query
-from kbnav.tools.finish import finish
-from kbnav.tools.observation import Shown
+from kbnav.tools.wikidata import execute_query
+from kbnav.tools.wikidata import finish
+from kbnav.tools.context import Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import Toolbox
 from kbnav.runs.trajectory import Call
@@ -163,7 +163,7 @@ def test_what_needs_no_model_and_no_vectors_answers_without(demo_kb: KnowledgeBa
 
 def test_listing_imports_no_system():
     code = (
-        "import sys; from kbnav import systems; found = list(systems.systems()); assert len(found) > 16;"
+        "import sys; from kbnav.settings import systems; found = list(systems.systems()); assert len(found) > 16;"
         "print([name for name in sys.modules if name.startswith(('langgraph', 'kbnav.agents', 'kbnav.retrieval'))])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

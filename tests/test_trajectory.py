@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from kbnav.answers.tables import AnswerTable, Ranking, Term
 from kbnav.errors import DataError, UsageError
-from kbnav.runs.saved import find_run
-from kbnav.runs.trajectory import Call, Outcome, Run, Step, Turn, load_run, save_run
+from kbnav.runs.trajectory import Call, Outcome, Run, Step, Turn, find_run, load_run, save_run
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 TERMS = st.builds(Term, st.sampled_from(["uri", "literal", "bnode"]), TEXT, st.none() | TEXT, st.none() | TEXT)

@@ -22,18 +22,20 @@ from kbnav.knowledge.base import (
     Shaped,
     ShapeProperty,
 )
-from kbnav.tools.execute_query import again, run_query
-from kbnav.tools.observation import Context, Observation, Shown
-from kbnav.tools.profiles import counted, incoming_text, listed
+from kbnav.tools.context import Context, Observation, Shown
 from kbnav.tools.show import (
+    counted,
     cut,
     entity_name,
     entry_text,
     examples_text,
+    incoming_text,
+    listed,
     neighborhood_text,
     search_text,
     statement_lines,
 )
+from kbnav.tools.wikidata import again, run_query
 
 _FILTERED = 500
 """Edges whose other ends are looked at for what they must have."""

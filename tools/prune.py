@@ -14,7 +14,7 @@ from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, WIKIDATA
 from kbnav.prompts import render
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings
-from kbnav.tools.observation import Pruner, Shown
+from kbnav.tools.context import Pruner, Shown
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -1,27 +1,29 @@
 """The tools of agents that walk along links: on an SKB or on Wikidata, some with a model of their own.
 
-Facts read the same wherever they are shown, and a model's own word among them is marked (``kbnav.tools.generating``).
+Facts read the same wherever they are shown, and a model's own word among them is marked (``kbnav.tools.walking``).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
+from kbnav.answers.relevance import relevance
 from kbnav.answers.tables import Ranking
-from kbnav.errors import TellModel
-from kbnav.knowledge.base import INVERSE, Direction, Edge, Entity, KnowledgeBase, Neighborhood
+from kbnav.errors import BadArguments, TellModel
+from kbnav.knowledge.base import INVERSE, Capability, Direction, Edge, Entity, KnowledgeBase, Neighborhood
+from kbnav.knowledge.skb.graph import Hop
+from kbnav.knowledge.skb.kb import RelationNames, SkbKB
+from kbnav.knowledge.skb.search import WALKED, Instances, instances
 from kbnav.knowledge.wikidata.entities import term_value
 from kbnav.prompts import render
 from kbnav.runs.trajectory import Fact, Usage
 from kbnav.settings.systems import kb_kind
-from kbnav.tools.observation import Context, Observation
+from kbnav.tools.context import Context, Observation
 from kbnav.tools.show import cut, entity_name, value_text
-
-if TYPE_CHECKING:
-    from kbnav.knowledge.skb.kb import SkbKB
 
 PAGE = 50
 """Links that one call shows, where none are chosen."""
@@ -267,3 +269,472 @@ def relation_text(fact: Fact) -> str:
 def once(ids: Iterable[str]) -> tuple[str, ...]:
     """The ids, each once, without empty ones."""
     return tuple(dict.fromkeys(one for one in ids if one))
+
+
+def fresh(facts: Iterable[Fact], known: Iterable[Fact]) -> list[Fact]:
+    """The links that are not known yet, each once, from whichever end it was seen; a link to itself is none."""
+    seen = {_key(fact) for fact in known}
+    new = []
+    for fact in facts:
+        if fact.source != fact.target and _key(fact) not in seen:
+            seen.add(_key(fact))
+            new.append(fact)
+    return new
+
+
+def _key(fact: Fact) -> tuple[str, str, str]:
+    if fact.relation.startswith(INVERSE):
+        return fact.target, fact.relation.removeprefix(INVERSE), fact.source
+    return fact.source, fact.relation, fact.target
+
+
+TEMPERATURE = 0.7
+"""Of facts that are generated several times over."""
+_GENERATED = 10
+"""Facts that one call may generate."""
+_RECALLED = 100
+"""Names of an answer from a model's own knowledge that are looked up."""
+_KNOWN = 30
+"""Lines of what was seen that are told to the model that generates."""
+_DOCUMENTS = 10
+"""Nodes whose documents are told to it."""
+_CANDIDATES = 8
+"""Entities that a name may stand for."""
+_FURTHER = 5
+"""Links of each node that a search further out shows."""
+_NUMBER_generating = re.compile(r"\d+")
+_ID = re.compile(r"\(([^()]+)\)")
+
+Triple = tuple[str, str, str]
+
+
+def recall(context: Context, thought: str, answers: list[str]) -> Observation:
+    """Look up what a model answered from its own knowledge.
+
+    Args:
+        thought: Why this step comes next, in one or two sentences.
+        answers: Names, best first.
+    """
+    said = [name for name in answers if name.strip()]
+    names = said[:_RECALLED]
+    if not names:
+        return Observation("The model knows no answer.")
+    lines, facts = ["From the model's own knowledge, not from the knowledge base:"], list[Fact]()
+    for name in names:
+        sure, same = _candidates(context, name)
+        entity = sure or next((one for one in same if one.label.casefold() == name.strip().casefold()), None)
+        target, label = (entity.id, entity.label) if entity else (name, name)
+        facts.append(Fact("", "answer", target, "", "", label, generated=True))
+        lines.append(f"- {end_text(target, label)}{'' if entity else f' [{NOT_THERE}]'}")
+    if len(said) > len(names):
+        lines.append(f"{len(said) - len(names)} more names do not count: {_RECALLED} are looked up.")
+    return Observation("\n".join(lines), nodes=once(fact.target for fact in facts), facts=tuple(facts))
+
+
+@dataclass(frozen=True)
+class GeneratingTools:
+    """Tools that ask a model for facts: ``samples`` times, which are then verified together (GoG, section 3)."""
+
+    ask: Ask
+    samples: int = 3
+
+    def generate(self, context: Context, thought: str, request: str) -> Observation:
+        """Add facts that the knowledge base lacks, from what you know yourself; they are marked as generated.
+
+        Use it only where a search has shown that a link that is needed is missing.
+
+        Args:
+            thought: Why this step comes next, in one or two sentences.
+            request: Which facts are needed, about which nodes, in one sentence.
+        """
+        work = _Generation(self.ask, context, request)
+        triples = work.sampled(self.samples)
+        if not triples:
+            return Observation("The model knows no such facts.", usage=work.usage)
+        held = work.verified(triples)
+        if not held:
+            said = f"The model named {len(triples)} facts, and held none of them when it was asked again."
+            return Observation(said, usage=work.usage)
+        linked = work.linked(held)
+        facts, lines = list[Fact](), list[str]()
+        for triple in held:
+            fact, remark = _compared(context, _fact(triple, linked))
+            facts.append(fact)
+            lines.append(f"- {fact_text(fact)}{remark}")
+        said = "Generated by the model, not from the knowledge base:"
+        if not all(fact.generated for fact in facts):
+            said = "Named by the model; what is not marked as generated is in the graph:"
+        ends = (end for fact in facts for end in (fact.target, fact.source))
+        return Observation("\n".join([said, *lines]), usage=work.usage, nodes=once(ends), facts=tuple(facts))
+
+
+def search_further(context: Context, thought: str, entity_ids: list[str]) -> Observation:
+    """Take back what was generated, and see what nodes one hop further out are linked to.
+
+    Args:
+        thought: Why this step comes next, in one or two sentences.
+        entity_ids: The ids of the nodes.
+    """
+    lines, facts = ["What was generated is taken back. One hop further:"], list[Fact]()
+    for entity_id in entity_ids:
+        found = neighborhood(context, entity_id, "", "both", context.question, _FURTHER)
+        for edge in found.edges:
+            facts.append(fact_of(found.entity, edge))
+            lines.append(f"- {told(facts[-1], edge.neighbor.description)}")
+        if found.total > len(found.edges):
+            lines.append(f"  ({found.total - len(found.edges)} more links of {found.entity.label or entity_id})")
+    return Observation("\n".join(lines), nodes=once(fact.target for fact in facts), facts=tuple(facts))
+
+
+@dataclass
+class _Generation:
+    """One request for facts, step by step; what it costs adds up in ``usage``."""
+
+    ask: Ask
+    context: Context
+    request: str
+    usage: Usage = field(default_factory=Usage)
+
+    def sampled(self, samples: int) -> list[Triple]:
+        """The triples of all samples, those named most often first."""
+        known = self._known()
+        prompt = render(
+            "walking/generate.md",
+            question=self.context.question,
+            request=self.request,
+            known=known,
+            documents=self._documents(known),
+            most=_GENERATED,
+        )
+        counted: Counter[Triple] = Counter()
+        for sample in range(samples):
+            text = self._asked(prompt, "generate facts", TEMPERATURE if samples > 1 else None, sample)
+            counted.update(list(dict.fromkeys(_triples(text))))
+        return [triple for triple, _ in counted.most_common(_GENERATED)]
+
+    def verified(self, triples: Sequence[Triple]) -> list[Triple]:
+        """Those that the model still holds when it sees them beside what is known; all where it cannot be read."""
+        known = self._known()
+        text = self._asked(
+            render(
+                "walking/verify.md",
+                question=self.context.question,
+                request=self.request,
+                known=known,
+                documents=self._documents(known),
+                facts=[" | ".join(triple) for triple in triples],
+            ),
+            "verify facts",
+        )
+        numbers = [int(number) for number in _NUMBER_generating.findall(text)]
+        if not numbers and "none" not in text.casefold():
+            return list(triples)
+        return [triple for number, triple in enumerate(triples, 1) if number in numbers]
+
+    def linked(self, triples: Sequence[Triple]) -> Mapping[str, Entity | None]:
+        """The entity that each end stands for: one of its name, or of those found for it that which is meant."""
+        linked: dict[str, Entity | None] = {}
+        open_: list[tuple[str, Triple, Entity]] = []
+        for triple in triples:
+            for name in (triple[0], triple[2]):
+                if name in linked:
+                    continue
+                linked[name], candidates = _candidates(self.context, name)
+                if linked[name] is None:
+                    open_ += [(name, triple, one) for one in candidates]
+        if open_:
+            groups: dict[str, tuple[str, list[str]]] = {}
+            for number, (name, triple, one) in enumerate(open_, 1):
+                line = f"{number}. {one.label} ({one.id}): {one.description or one.kind}"
+                groups.setdefault(name, (" | ".join(triple), []))[1].append(line)
+            prompt = render("walking/link.md", groups=groups, question=self.context.question)
+            for number in _NUMBER_generating.findall(self._asked(prompt, "link names")):
+                if 0 < int(number) <= len(open_):
+                    name, _, one = open_[int(number) - 1]
+                    linked[name] = linked[name] or one
+        return linked
+
+    def _known(self) -> list[str]:
+        """Lines of what was seen that fit the request best, in the order they were seen."""
+        lines = list(dict.fromkeys(line for line in self.context.seen.splitlines() if line.startswith("- ")))
+        scores = relevance(self.request, lines)
+        best = sorted(range(len(lines)), key=lambda place: -scores[place])[:_KNOWN]
+        return [lines[place] for place in sorted(best)]
+
+    def _documents(self, known: Sequence[str]) -> list[tuple[str, str]]:
+        """What documents say of the nodes in the request and in what is known."""
+        ids = list(dict.fromkeys(_ID.findall("\n".join([self.request, *known]))))
+        about = excerpts(self.context.kb, ids, self.request)
+        return list(about.items())[:_DOCUMENTS]
+
+    def _asked(self, prompt: str, purpose: str, temperature: float | None = None, sample: int = 0) -> str:
+        text, usage = self.ask(prompt, purpose, temperature=temperature, sample=sample)
+        self.usage += usage
+        return text
+
+
+def _candidates(context: Context, name: str) -> tuple[Entity | None, list[Entity]]:
+    """The entity that a name surely stands for: by an id shown, or the only one of the name; and those it may mean."""
+    bare = name.strip()
+    with_id = re.search(r"\(([^()]+)\)$", bare)
+    for candidate in (with_id[1] if with_id else "", bare):
+        if candidate and re.search(rf"\({re.escape(candidate)}\)", context.seen):
+            label = context.kb.labels([candidate], language=context.language).get(candidate, "")
+            return Entity(candidate, label), []
+    found = context.kb.search_entities(bare, language=context.language, limit=_CANDIDATES).entities
+    same = [one for one in found if one.label.casefold() == bare.casefold()]
+    shown = [one for one in same if f"({one.id})" in context.seen]
+    if shown or len(same) == 1:
+        return (shown or same)[0], []
+    likeness = relevance(bare, [one.label for one in found])
+    return None, same or [one for one, score in zip(found, likeness, strict=True) if score > 0]
+
+
+def _fact(triple: Triple, linked: Mapping[str, Entity | None]) -> Fact:
+    """A model's triple; an end that stands for no entity stands for itself."""
+    source, relation, target = triple
+    ends = [(one.id, one.label) if (one := linked.get(name)) else (name, name) for name in (source, target)]
+    return Fact(ends[0][0], relation, ends[1][0], ends[0][1], "", ends[1][1], generated=True)
+
+
+def _compared(context: Context, fact: Fact) -> tuple[Fact, str]:
+    """The graph's own fact where it has this one, else the model's; and what the graph links the two by instead."""
+    try:
+        found = neighborhood(context, fact.source, "", "both", f"{fact.relation} {fact.target_name}", CANDIDATES)
+    except TellModel:  # the model's subject is none of the graph's
+        return fact, ""
+    own = [fact_of(found.entity, edge) for edge in found.edges if edge.neighbor.id == fact.target]
+    names = [(one.relation_name or one.relation.removeprefix(INVERSE)).replace("_", " ") for one in own]
+    scores = relevance(fact.relation, names)
+    best = max(range(len(own)), key=lambda place: scores[place], default=None)
+    if best is None:
+        return fact, ""
+    if scores[best] > 0:
+        return own[best], " [in the graph]"
+    return fact, f" (the graph links them otherwise: {', '.join(dict.fromkeys(names))})"
+
+
+def _triples(text: str) -> Iterator[Triple]:
+    """``subject | relation | object`` lines of a reply."""
+    for line in text.splitlines():
+        parts = [part.strip(' \t`*"“”[]') for part in ITEM_MARK.sub("", line).strip("|").split("|")]
+        if len(parts) == 3 and all(parts) and not all(set(part) <= {"-", ":", " "} for part in parts):
+            yield parts[0], parts[1], parts[2]
+
+
+SHOWN = 50
+"""Instances of a path that are shown."""
+TEXT = "text"
+FROM_BEFORE = "The question names no node; these answered the one before."
+"""A note of a plan that goes on from an earlier answer, which may have been a model's own word."""
+_LONGEST = 4
+"""Relations of a path that is followed."""
+
+
+PathGiven = dict[str, Any]
+"""A path of a plan as plain data.
+
+``relations`` (^ before one that is followed backwards; none: the path ``text``), ``types`` (of the nodes met, one more
+than relations, or none), ``start`` (the type it begins at; empty for any) and ``probability``.
+"""
+
+
+@dataclass(frozen=True)
+class PlanningTools:
+    """Tools that know the schema and the graph of one SKB."""
+
+    kb: SkbKB
+
+    def plan(
+        self, context: Context, thought: str, nodes: list[str], paths: list[PathGiven], notes: list[str]
+    ) -> Observation:
+        """Write down the nodes that a question names and the relation paths that may lead from them to the answer.
+
+        Args:
+            thought: How it was made.
+            nodes: Ids of the nodes.
+            paths: The paths, the most probable first.
+            notes: What was mended.
+        """
+        known = self.kb.entities(nodes)
+        lines = [f"Note: {note}" for note in notes]
+        lines.append("The nodes to begin with:" if known else "The question names no node of the knowledge base.")
+        lines += [f"- {cut(one.label, 200)} ({one.id}): {one.kind}" for one in known.values()]
+        if paths:
+            lines.append("Relation paths that may lead to the answer, the most probable first:")
+        for path in paths:
+            lines.append(f"- {_path_text(path, self.kb.relations)} [{path['probability']:.2f}]")
+        return Observation("\n".join(lines), nodes=tuple(known))
+
+    def follow_path(
+        self,
+        context: Context,
+        thought: str,
+        entity_id: str,
+        relations: list[str],
+        types: list[str],
+        query: str = "",
+    ) -> Observation:
+        """Follow a path of relations from a node, and see where it leads.
+
+        Args:
+            thought: Why this step comes next.
+            entity_id: The id of the node to begin with.
+            relations: The relations in order, with ^ before one that is followed backwards.
+            types: The node types on the way, the first node's included; empty for any.
+            query: What the ends are ranked by; the question where it is empty.
+        """
+        found = self.walk(entity_id, relations, types, query or context.question)
+        skb = self.kb.skb
+        if not found.walks:
+            return Observation("The path leads nowhere from there.")
+        facts = [
+            Fact(
+                skb.id(source),
+                self.kb.relations.display(relation),
+                skb.id(target),
+                skb.nodes.label(source),
+                "",
+                skb.nodes.label(target),
+            )
+            for walk in found.walks
+            for source, relation, target in zip(walk, relations, walk[1:], strict=False)
+        ]
+        size = len(relations)
+        lines = [
+            "- " + " ; ".join(fact_text(fact) for fact in facts[first : first + size])
+            for first in range(0, len(facts), size)
+        ]
+        head = f"{len(found.ends)} node{'s' if len(found.ends) != 1 else ''} at its end"
+        if found.cut:
+            head += f", counting only the first {WALKED:,} ways"
+        shown = dict.fromkeys(walk[-1] for walk in found.walks)
+        if len(found.ends) > len(shown):
+            head += f"; those that fit the question best, {len(shown)}, are shown"
+        return Observation(
+            "\n".join([f"{head}.", *lines]), nodes=tuple(skb.id(end) for end in shown), facts=tuple(facts)
+        )
+
+    def walk(self, entity_id: str, relations: Sequence[str], types: Sequence[str], query: str) -> Instances:
+        """The instances of a path. Raises UnknownId, and BadArguments for a path that is too short or too long."""
+        if not 0 < len(relations) <= _LONGEST:
+            raise BadArguments(f"follow_path: give one to {_LONGEST} relations.")
+        if types and len(types) != len(relations) + 1:
+            raise BadArguments("follow_path: give one type more than relations, or none.")
+        skb = self.kb.skb
+        hops = [
+            Hop(
+                skb.relation_number(name.removeprefix(INVERSE)),
+                "in" if name.startswith(INVERSE) else "out",
+                skb.type_range(kind) if kind else None,
+            )
+            for name, kind in zip(relations, list(types[1:]) or [""] * len(relations), strict=True)
+        ]
+        return instances(skb, skb.number(entity_id), hops, query=query, limit=SHOWN)
+
+
+BY_WORDS = "Note: this knowledge base has no vectors: these are found by their words (BM25), not by meaning."
+
+
+@dataclass(frozen=True)
+class TextQuery:
+    """PASemiQA's Query (section 4.2): always the ``keep`` nearest nodes.
+
+    By words and meaning; with ``cosine`` by the cosine of embeddings alone, as in the paper. Where there are no vectors
+    it goes by words and says so.
+    """
+
+    kb: SkbKB
+    keep: int
+    cosine: bool = False
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What the tool can do on this SKB though it has no vectors."""
+        return frozenset({"vector_query"} if self.kb.skb.text or self.kb.skb.vectors else ())
+
+    def vector_query(self, context: Context, thought: str, text: str, node_type: str = "") -> Observation:
+        """Find the nodes whose documents are nearest to a description, which should say nothing of links.
+
+        Args:
+            thought: Why this step comes next, in one or two sentences.
+            text: A description of what is wanted, in a phrase or a sentence.
+            node_type: The name of a node type, to see only its nodes.
+        """
+        ranking = self.kb.text_query(text, kind=node_type or "item", limit=self.keep, cosine=self.cosine)
+        lines = described(self.kb, ranking, text)
+        said = [BY_WORDS] if self.kb.skb.vectors is None else []
+        return Observation("\n".join([*said, *(lines or ["Nothing was found."])]), nodes=tuple(ranking.ids))
+
+
+def _path_text(path: PathGiven, names: RelationNames) -> str:
+    """``person <--built by-- ship``, or that the text of documents leads there."""
+    if not path["relations"]:
+        return f"{TEXT}: nodes whose documents fit what the question describes"
+    kinds = path["types"] or [""] * (len(path["relations"]) + 1)
+    parts = [path["start"] or kinds[0] or "node"]
+    for relation, kind in zip(path["relations"], kinds[1:], strict=True):
+        name = names.display(relation.removeprefix(INVERSE))
+        parts.append(f"<-- {name} --" if relation.startswith(INVERSE) else f"-- {name} -->")
+        parts.append(kind or "node")
+    return " ".join(parts)
+
+
+_SAMPLED = 2_000
+"""Edges of a node whose relations are listed."""
+_RELATIONS = 60
+"""Relations of one node that are listed."""
+_ENTITIES = 20
+"""Nodes whose relations one call lists."""
+FOUND = 20
+"""Neighbours of one node and relation that are looked at; ToG's authors draw 5 at random."""
+_FOUND_IN_ALL = 100
+_FEWEST = 5
+"""Neighbours that each way shows, however many ways are followed at once."""
+
+Way = dict[str, Any]
+"""A relation to follow from a node, as plain data: ``entity_id``, ``relation`` (^: backwards) and its ``score``."""
+
+
+def search_relations(context: Context, thought: str, entity_ids: list[str]) -> Observation:
+    """See which relations some nodes have, in both directions, with an example of each.
+
+    Args:
+        thought: Why this step comes next, in one or two sentences.
+        entity_ids: The ids of the nodes.
+    """
+    lines, facts = list[str](), list[Fact]()
+    for entity_id in entity_ids[:_ENTITIES]:
+        found = neighborhood(context, entity_id, "", "both", "", _SAMPLED)
+        counted: dict[str, list[Fact]] = {}
+        for edge in found.edges:
+            fact = fact_of(found.entity, edge)
+            counted.setdefault(fact.relation, []).append(fact)
+        lines.append(f"{entity_name(found.entity)}{':' if counted else ' has no links.'}")
+        for own in list(counted.values())[:_RELATIONS]:
+            example = own[0].target_name or own[0].target
+            lines.append(f"- {relation_text(own[0])}: {len(own)}, such as {cut(example, 60)}")
+            facts.append(own[0]._replace(target="", target_name=""))
+    return Observation("\n".join(lines), facts=tuple(facts))
+
+
+def follow_relations(context: Context, thought: str, ways: list[Way]) -> Observation:
+    """Follow relations from nodes, each from its own node, and see what they lead to.
+
+    Args:
+        thought: Why this step comes next, in one or two sentences.
+        ways: The nodes with the relations to follow.
+    """
+    limit = max(_FEWEST, min(FOUND, _FOUND_IN_ALL // max(1, len(ways))))
+    lines, facts = list[str](), list[Fact]()
+    for way in ways:
+        found = neighborhood(context, way["entity_id"], way["relation"], "out", context.question, limit)
+        head = f"{entity_name(found.entity)}, {way['relation']}: {found.total} link{'s' if found.total != 1 else ''}"
+        if found.total > len(found.edges):
+            head += f", those {len(found.edges)} that fit the question best"
+        lines.append(f"{head}.")
+        for edge, more in zip(found.edges, qualifiers(context, found.entity, found.edges), strict=True):
+            fact = fact_of(found.entity, edge)._replace(qualifiers=more)
+            lines.append(f"- {told(fact, edge.neighbor.description)}")
+            facts.append(fact)
+    return Observation("\n".join(lines), nodes=once(fact.target for fact in facts), facts=tuple(facts))

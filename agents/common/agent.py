@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from kbnav.agents.common.answering import Critic
 from kbnav.agents.common.demonstrations import Demonstrations
-from kbnav.agents.common.objecting import Critic
-from kbnav.agents.machine import Ending, Machine, Policy, RunContext, State
-from kbnav.knowledge.base import KnowledgeBase, Meter, is_mirror, metered
-from kbnav.models.prices import price_of
+from kbnav.agents.common.state import Ending, Policy, State
+from kbnav.agents.machine import Machine, RunContext
+from kbnav.errors import UsageError
+from kbnav.knowledge.base import KnowledgeBase, Meter, metered
+from kbnav.models.prices import needed_price, price_of
 from kbnav.prompts import prompt_hashes
-from kbnav.settings.model import OFFLINE, Settings
-from kbnav.tools.notes import Notes
-from kbnav.tools.observation import Context, Pruner, Shown
+from kbnav.runs.trajectory import FINISH
+from kbnav.settings import systems
+from kbnav.settings.model import Settings
+from kbnav.settings.options import GIVEN
+from kbnav.tools.context import Context, Notes, Pruner, Shown, read_notes
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.toolbox import FINISH, SHOW_ROWS, Toolbox
+from kbnav.tools.toolbox import SHOW_ROWS, Toolbox
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -67,7 +71,7 @@ class Agent:
 
     @property
     def machine(self) -> Machine:
-        """The agent's nodes and rules, to be run as a graph or by themselves."""
+        """The agent's nodes and rules."""
         settings = self.settings
         price = price_of(settings, self.model)
         return Machine(self.policy, self.toolbox, self.ending, settings.budget, settings.checks, self.critic, price)
@@ -81,11 +85,12 @@ class Agent:
         return RunContext(
             Context(kb, question, language, self.prune, self.shown, meter=meter, given=given, notes=self.notes),
             until=until,
-            at_hand=self.model == OFFLINE and is_mirror(self.kb.state()),
         )
 
-    def graph(self, checkpointer: BaseCheckpointSaver[Any]) -> CompiledStateGraph[State, RunContext, State, State]:
-        """The machine as a graph whose states are kept; made once, because that takes as long as an easy question."""
+    def graph(
+        self, checkpointer: BaseCheckpointSaver[Any] | None = None
+    ) -> CompiledStateGraph[State, RunContext, State, State]:
+        """The machine as a graph; made once, because that takes as long as an easy question."""
         if checkpointer not in self._graphs:
             self._graphs[checkpointer] = self.machine.graph(checkpointer)
         return self._graphs[checkpointer]  # type: ignore[no-any-return]
@@ -94,3 +99,33 @@ class Agent:
         """SHA-256 of the agent's prompt files, and of the examples in them."""
         files = prompt_hashes(".", *self.prompts) if self.prompts else {}
         return {**files, **self.notes.hashes, **(self.demonstrations.hashes if self.demonstrations else {})}
+
+
+def build_agent(kb: KnowledgeBase, settings: Settings, system: str = "") -> Agent:
+    """The agent ``system``; none named: the SKB agent for an SKB, SPINACH for anything with Wikidata's model.
+
+    Raises UsageError for an unknown name or option, for one that takes from gold answers, and where the agent cannot
+    work on this knowledge base or without a model, CredentialsError where its model needs a key.
+    """
+    name = system or systems.usual_agent(kb)
+    wanted = systems.find(name, "agent").read(settings.options).from_gold
+    if wanted:
+        raise UsageError(f"{name} is given {GIVEN[wanted]} by kbnav eval alone: only a dataset's questions have them")
+    return completed(settings, lambda one: cast("Agent", systems.build(name, kb, one, "agent")))
+
+
+def completed(settings: Settings, build: Callable[[Settings], Agent], built: Agent | None = None) -> Agent:
+    """The agent that is built of these settings, and beside it the one with the model that is asked where it fails.
+
+    ``built`` is the first where that was built before. Raises UsageError where the settings want of it what it cannot
+    do, and as ``build`` does.
+    """
+    agent = replace(built or build(settings), notes=read_notes(settings.notes))
+    if settings.budget.dollars:
+        needed_price(settings, "--max-dollars")
+    if settings.checks.by == "model" and agent.critic is None:
+        raise UsageError(f"{agent.name} with {agent.model} has no check by the model: take --verify rules, or off")
+    if not settings.escalate:
+        return agent
+    stronger = settings.asking(settings.escalate).model_copy(update={"escalate": ""})
+    return replace(agent, stronger=completed(stronger, build))

@@ -3,22 +3,212 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from kbnav.agents.common.state import LIMITS
-from kbnav.agents.common.writers import plain_answer
-from kbnav.agents.machine import State
-from kbnav.answers.tables import AnswerTable
+from kbnav.agents.common.checks import find_doubts
+from kbnav.agents.common.state import LIMITS, State
+from kbnav.answers.relevance import relevance
+from kbnav.answers.tables import Absence, AnswerTable, Cell, Ranked, Ranking
 from kbnav.errors import StopRun, TellModel
 from kbnav.knowledge.absence import absence_of
-from kbnav.knowledge.base import Joint, KnowledgeBase, Shaped, asked_by
-from kbnav.knowledge.sparql.limits import drop_probe_limit
-from kbnav.knowledge.sparql.prefixes import entity_ids
-from kbnav.runs.trajectory import Call, Outcome, Status, Step, Turn, Usage
-from kbnav.tools.observation import Context
-from kbnav.tools.toolbox import QUERY
+from kbnav.knowledge.base import Entity, Joint, KnowledgeBase, Shaped, asked_by
+from kbnav.knowledge.skb.search import reciprocal_rank_fusion
+from kbnav.knowledge.sparql.presentation import comment_labels
+from kbnav.knowledge.sparql.rewriting import drop_probe_limit
+from kbnav.knowledge.sparql.vocabulary import entity_ids
+from kbnav.models.transport import asking_for
+from kbnav.prompts import render
+from kbnav.runs.trajectory import FINISH, QUERY, Call, Doubt, Fact, Outcome, Status, Step, Turn, Usage
+from kbnav.tools.context import Context, Shown
+from kbnav.tools.show import cell_text, cut, table_text
+from kbnav.tools.walking import fact_text, fresh
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+
+TRY_AGAIN = "This was not answered in time; trying it once more before saying that there is no answer."
+_NOT_RUN = ("repeat", "premature finish", "not alone", "over budget")
+
+
+def settled(steps: Iterable[Step]) -> list[Step]:
+    """The steps without those that were not answered, and not yet tried again."""
+    taken = list(steps)
+    waiting = {call.key for call in to_try_again(taken)}
+    return [step for step in taken if step.call.key not in waiting]
+
+
+def to_try_again(steps: Sequence[Step]) -> list[Call]:
+    """The calls that were not answered, and made only once."""
+    tries = Counter(step.call.key for step in steps if step.dropped not in _NOT_RUN)
+    return [step.call for step in steps if step.lost and tries[step.call.key] == 1]
+
+
+def unanswered(steps: Sequence[Step]) -> list[Step]:
+    """The last step of each call that was never answered."""
+    answered = {step.call.key for step in steps if not step.lost and step.dropped not in _NOT_RUN}
+    return list({step.call.key: step for step in steps if step.lost and step.call.key not in answered}.values())
+
+
+def note_unanswered(outcome: Outcome, steps: Sequence[Step]) -> Outcome:
+    """The outcome with a note on what was never answered; a run that found nothing has then failed to find out."""
+    open_ones = unanswered(steps)
+    if not open_ones or outcome.status == "refused":
+        return outcome
+    many = f"{len(open_ones)} look-ups were" if len(open_ones) > 1 else "A look-up was"
+    why = (open_ones[-1].observation.splitlines() or [""])[0]
+    if outcome.status == "no answer":
+        note = f"No answer was found, and it cannot be said that there is none: {many} not answered ({why})."
+        return replace(outcome, status="failed", note=" ".join(filter(None, (note, outcome.note))))
+    note = f"{many} not answered, so that something may be missing ({why})."
+    return replace(outcome, note=" ".join(filter(None, (outcome.note, note))))
+
+
+_OBJECTED = "Not finished yet. The answer was checked, and this speaks against it: "
+
+
+class Critic(Protocol):
+    """Judges a finish before it ends the run."""
+
+    def __call__(self, state: State, context: Context) -> tuple[str, Usage]:
+        """What speaks against the answer that the path's last step names, empty for nothing; and what that cost."""
+        ...
+
+    def kept(self, outcome: Outcome, state: State) -> Outcome:
+        """The outcome, with the objection as a doubt where the answer is still the one that was objected to."""
+        ...
+
+
+def objected(finish: Step, words: str, turns: int) -> Step:
+    """The finish as a step that does not end the run, with what was said against it."""
+    told = (
+        f"{_OBJECTED}{' '.join(words.split())}\n"
+        f"Mend the query, or look further, in at most {turns} turns. Where the objection is wrong, call finish again."
+    )
+    return replace(finish, ok=False, observation=told)
+
+
+def objection(steps: Iterable[Step]) -> Step | None:
+    """The finish that was objected to, if one was."""
+    return next((step for step in steps if is_objected(step)), None)
+
+
+def is_objected(step: Step) -> bool:
+    """Whether a step is a finish that was objected to."""
+    return step.call.tool == FINISH and not step.ok and step.observation.startswith(_OBJECTED)
+
+
+def objection_text(step: Step) -> str:
+    """The objection itself."""
+    return step.observation.removeprefix(_OBJECTED).partition("\n")[0]
+
+
+_NAMED = 10
+"""Rows that a plain answer names."""
+_LONG = 200
+"""Characters of a value in a plain answer."""
+WORDED = 50
+"""Rows up to which a model puts a result into words whole."""
+
+
+@dataclass(frozen=True)
+class ModelWriter:
+    """Asks a model, at temperature 0, for one to three sentences in the language of the question."""
+
+    model: BaseChatModel
+    shown: Shown = Shown()
+
+    def __call__(self, outcome: Outcome, state: State, context: Context) -> tuple[str, Usage]:
+        """The model's text; nothing is asked where there is no table."""
+        from kbnav.models.chat import ask
+
+        if outcome.table is None:
+            return "", Usage()
+        last = state["path"][-1].call if state["path"] else None
+        prompt = render(
+            "spinach/answer.md",
+            earlier=state["history"],
+            question=state["question"],
+            query=comment_labels(outcome.query, outcome.table.labels),
+            table=table_text(outcome.table, replace(self.shown, whole_rows=WORDED)),
+            most=WORDED,
+            remark=last.thought if last and last.tool == FINISH else "",
+            best_effort=outcome.status == "best effort",
+            language=context.language,
+        )
+        with asking_for("answer"):
+            text, usage = ask(self.model, prompt)
+        return text.strip() or plain_answer(outcome.table), usage
+
+
+@dataclass(frozen=True)
+class RankingWriter:
+    """As ``ModelWriter``, for ranked nodes."""
+
+    model: BaseChatModel
+
+    def __call__(self, outcome: Outcome, state: State, context: Context) -> tuple[str, Usage]:
+        """The model's text; nothing is asked where there is no ranking."""
+        from kbnav.models.chat import ask
+
+        if outcome.ranking is None:
+            return "", Usage()
+        last = state["path"][-1].call if state["path"] else None
+        named = [node.id for node in outcome.ranking.chosen[:_NAMED]]
+        facts = facts_for(named, state["path"], state["question"])
+        prompt = render(
+            "skb/answer.md",
+            earlier=state["history"],
+            question=state["question"],
+            nodes=outcome.ranking.chosen[:_NAMED],
+            more=max(0, len(outcome.ranking.chosen) - _NAMED),
+            facts=[fact_text(fact) for fact in facts],
+            generated=any(fact.generated for fact in facts),
+            remark=last.thought if last and last.tool == FINISH else "",
+            best_effort=outcome.status == "best effort",
+            language=context.language,
+        )
+        with asking_for("answer"):
+            text, usage = ask(self.model, prompt)
+        return text.strip() or plain_ranking(outcome.ranking), usage
+
+
+def write_plainly(outcome: Outcome, state: State, context: Context) -> tuple[str, Usage]:  # noqa: ARG001 - a Writer
+    """The values themselves, which read the same in every language: ``polonium, radium``."""
+    return (plain_answer(outcome.table) if outcome.table is not None else ""), Usage()
+
+
+def write_ranking_plainly(outcome: Outcome, state: State, context: Context) -> tuple[str, Usage]:  # noqa: ARG001 - a Writer
+    """The names of the nodes, best first."""
+    return (plain_ranking(outcome.ranking) if outcome.ranking is not None else ""), Usage()
+
+
+def plain_ranking(ranking: Ranking) -> str:
+    """The names of the first ten nodes that were chosen, ids where they have none."""
+    nodes = ranking.chosen
+    more = f" … (+{len(nodes) - _NAMED})" if len(nodes) > _NAMED else ""
+    return ", ".join(node.label or node.id for node in nodes[:_NAMED]) + more
+
+
+def plain_answer(table: AnswerTable) -> str:
+    """The first column's values, or whole rows where there are several columns; at most ten are named."""
+    if table.boolean is not None:
+        return "✓ (true)" if table.boolean else "✗ (no such statement here)"
+    texts = [", ".join(_plain(table, cell) for cell in row) for row in table.rows[:_NAMED]]
+    more = f" … (+{len(table.rows) - _NAMED})" if len(table.rows) > _NAMED else ""
+    return ("; " if len(table.columns) > 1 else ", ").join(texts) + more
+
+
+def _plain(table: AnswerTable, cell: Cell) -> str:
+    """An entity by its label alone, and a day without its midnight."""
+    used = table.entity(cell)
+    if used:
+        return cut(table.labels.get(used, used), _LONG)
+    return cell_text(cell, table, _LONG).removesuffix("T00:00:00Z")
+
 
 _NO_WORDS = "The sentence could not be written; the rows are the answer."
 _LOOKS = re.compile(r"^\s*(?:(?:PREFIX|BASE)\b[^\n]*\s+)*(?:CONSTRUCT|DESCRIBE)\b", re.IGNORECASE)
@@ -75,13 +265,13 @@ class QueryEnding:
         outcome = Outcome(status, stop, note=state["failure"])
         if stop == "finish" and (given_up := state["path"][-1].call).arguments.get("no_answer"):
             return replace(outcome, status="no answer", note=given_up.thought), Usage()
-        taken = self.taken(state)
-        if taken is None:
+        chosen = self.taken(state)
+        if chosen is None:
             return replace(outcome, status=status if status in ("refused", "failed") else "no answer"), Usage()
-        query = taken.call.query
+        query = chosen.call.query
         if stop in LIMITS and (known := context.tables.get(query)):
             return replace(outcome, query=query, table=known, text=plain_answer(known)), Usage()
-        if not taken.rows:
+        if not chosen.rows:
             return replace(outcome, status="no answer", query=query, table=context.tables.get(query)), Usage()
         if status == "best effort" and self._was_chosen(state):
             outcome = replace(outcome, status="answered")
@@ -168,3 +358,154 @@ def _final_table(query: str, question: str, context: Context) -> tuple[str, Answ
             note = ("The LIMIT of the query was kept, because it does not run without one.", str(error))
     known = context.tables.get(query)
     return query, known if known is not None else context.kb.execute_query(query, language=context.language), note
+
+
+BEST_EFFORT = 20
+"""Nodes of a ranking that no finish chose."""
+_START = "entity_id"
+"""Argument of the tools that look at a node, which is where a search starts and seldom where it ends."""
+
+Describe = Callable[[Sequence[str]], Mapping[str, Entity]]
+"""Name and type of nodes by their ids; ids that are none are left out."""
+
+
+@dataclass(frozen=True)
+class RankingEnding:
+    """The nodes that finish names are the answer, with its sentence, which alone is one where a number is asked for.
+
+    Out of budget, the answer are the nodes that the observations support best.
+    """
+
+    write: Writer
+    describe: Describe
+
+    def premature(self, finish: Call, path: Sequence[Step], history: Sequence[Turn]) -> bool:
+        """A finish is premature if it names a node that no observation has shown, on the path or in an earlier turn.
+
+        That there is no answer (no nodes) may be said once anything was looked at.
+        """
+        nodes = named_by(finish)
+        shown = {node for steps in (path, *(turn.steps for turn in history)) for step in steps for node in step.nodes}
+        return not shown.issuperset(nodes) if nodes else not path
+
+    def chosen(self, call: Call, path: Sequence[Step]) -> bool:  # noqa: ARG002 - an Ending
+        """Never: the answer is named by finish."""
+        return False
+
+    def conclude(self, state: State, context: Context) -> tuple[Outcome, Usage]:
+        """The ranking with names and types, put into words where finish brought none; the note is finish's thought."""
+        outcome = self.outcome(state)
+        if outcome.status == "failed" or outcome.ranking is None or outcome.text:
+            return outcome, Usage()
+        if outcome.stop in LIMITS:
+            return replace(outcome, text=plain_ranking(outcome.ranking)), Usage()
+        text, usage = self.write(outcome, state, context)
+        return replace(outcome, text=text), usage
+
+    def outcome(self, state: State) -> Outcome:
+        """The outcome without its words. Scores are 1/rank where finish chose, else sums of 1/(60 + rank)."""
+        stop = state["stop"] or "error"
+        status: Status = {"finish": "answered", "refusal": "refused", "error": "failed"}.get(stop, "best effort")  # type: ignore[assignment]
+        outcome = Outcome(status, stop, note=state["failure"])
+        if stop == "finish":
+            chosen = state["path"][-1].call
+            scored = [(node, round(1 / rank, 4)) for rank, node in enumerate(named_by(chosen), 1)]
+            outcome = replace(outcome, note=chosen.thought, text=str(chosen.arguments.get("answer", "")).strip())
+        else:
+            scored = best_supported([*state["path"], *state["discarded"]])[:BEST_EFFORT]
+        ranking = self._ranking(scored)
+        if status == "failed":
+            return replace(outcome, ranking=ranking)
+        if not ranking.nodes:
+            if status == "refused" or outcome.text:
+                return replace(outcome, status=status)
+            # A graph is whole: what was looked for and not found in it is not there.
+            return replace(outcome, status="no answer", absence=Absence("not stated"))
+        return replace(outcome, ranking=ranking)
+
+    def _ranking(self, scored: Sequence[tuple[str, float]]) -> Ranking:
+        known = self.describe([node for node, _ in scored])
+        return Ranking(
+            tuple(Ranked(node, score, known[node].label, known[node].kind) for node, score in scored if node in known)
+        )
+
+
+def best_supported(steps: Iterable[Step]) -> list[tuple[str, float]]:
+    """Nodes by how often and how far up the observations show them, best first: their reciprocal ranks summed.
+
+    Nodes that were looked at by their ids are left out, unless nothing else was seen.
+    """
+    taken = list(steps)
+    starts = {start for step in taken for start in looked_at(step.call.arguments)}
+    fused = reciprocal_rank_fusion([step.nodes for step in taken if step.nodes])
+    found = [(node, round(score, 4)) for node, score in fused]
+    return [pair for pair in found if pair[0] not in starts] or found
+
+
+def looked_at(arguments: Mapping[str, Any]) -> list[str]:
+    """The nodes that a call looked at: one, several, or those of the ways it followed."""
+    ways = [way.get(_START, "") for way in arguments.get("ways") or () if isinstance(way, dict)]
+    return [str(one) for one in (arguments.get(_START, ""), *(arguments.get(f"{_START}s") or ()), *ways)]
+
+
+def named_by(finish: Call) -> list[str]:
+    """The ids that a finish names, each once."""
+    return list(dict.fromkeys(str(node) for node in finish.arguments.get("nodes") or ()))
+
+
+_LONGEST = 1000
+"""Characters of an objection that are kept."""
+
+
+@dataclass(frozen=True)
+class ModelCritic:
+    """Asks a model once a run, at temperature 0, with the query, the result and what the rules doubt of it."""
+
+    model: BaseChatModel
+    ending: QueryEnding
+    shown: Shown = Shown()
+
+    def __call__(self, state: State, context: Context) -> tuple[str, Usage]:
+        """See ``Critic``; nothing is asked about a finish without a result."""
+        from kbnav.models.chat import ask
+
+        chosen = self.ending.taken(State(**{**state, "stop": "finish"}))
+        table = context.tables.get(chosen.call.query) if chosen else None
+        if chosen is None or table is None:
+            return "", Usage()
+        prompt = render(
+            "spinach/check.md",
+            question=state["question"],
+            earlier=state["history"],
+            query=comment_labels(chosen.call.query, table.labels),
+            table=table_text(table, self.shown),
+            doubts=[doubt.text for doubt in find_doubts(state["question"], chosen.call.query, table, context)],
+            answer=state["path"][-1].call.arguments.get("answer", ""),
+        )
+        text, usage = ask(self.model, prompt)
+        words = text.strip()
+        return ("" if words[:2].casefold() == "ok" else words[:_LONGEST]), usage
+
+    def kept(self, outcome: Outcome, state: State) -> Outcome:
+        """See ``Critic``."""
+        path = state["path"]
+        last = objection([*path, *state["discarded"]])
+        given = self.ending.taken(state)
+        if last is None or given is None or outcome.status not in ("answered", "best effort"):
+            return outcome
+        before = [step for step in (*path, *state["discarded"]) if step.number < last.number]
+        asked = State(**{**state, "stop": "finish", "path": [*before, last], "discarded": []})
+        judged = self.ending.taken(asked)
+        if judged is None or judged.call.query != given.call.query:
+            return outcome
+        return replace(outcome, doubts=(*outcome.doubts, Doubt("critic", objection_text(last))))
+
+
+def facts_for(answers: Collection[str], path: Sequence[Step], question: str, most: int = 15) -> list[Fact]:
+    """The links shown that speak of the answers, those that fit the question best first, then what leads to these."""
+    shown = fresh((fact for step in path for fact in step.facts if fact.source and fact.target), ())
+    scores = relevance(question, [fact_text(fact) for fact in shown])
+    ranked = [shown[place] for place in sorted(range(len(shown)), key=lambda place: -scores[place])]
+    own = [fact for fact in ranked if {fact.source, fact.target} & set(answers)][:most]
+    ends = {end for fact in own for end in (fact.source, fact.target)}
+    return fresh([*own, *(fact for fact in ranked if fact.target in ends)], ())[:most]

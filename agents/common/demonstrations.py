@@ -1,7 +1,6 @@
-"""Few-shot demonstrations: questions of one knowledge base that were answered, with the steps that led to the answer.
+"""Few-shot demonstrations: questions that were answered, with the steps that led to the answer (PASemiQA, appendix A).
 
-A question is never shown as its own example: it is left out by its text, and in an evaluation whatever is evaluated is
-left out for every question.
+A question is never shown as its own example; in an evaluation one that is evaluated is refused.
 """
 
 from __future__ import annotations
@@ -11,22 +10,15 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 from kbnav.errors import UsageError
-from kbnav.knowledge.base import KnowledgeBase
-from kbnav.settings.options import Options
-from kbnav.settings.plugins import load
 
-MADE = re.compile(r"made:([1-9]|1\d|20)$")
-"""So many as fit into a prompt: 20 at most."""
 _KEY = "demonstrations"
-_MAKER = "kbnav.evaluation.synthesis.demonstrations:make_demonstrations"
-"""By its name, as systems are: what makes questions stands above the agents."""
 _WORDS = re.compile(r"\w+")
 
 About = Callable[[str], Mapping[str, object]]
@@ -34,7 +26,7 @@ About = Callable[[str], Mapping[str, object]]
 
 
 class Demonstration(BaseModel):
-    """One example; steps are told as links or in words, and the answer as results show nodes, ``name (id)``."""
+    """One example; steps are links or sentences, and the answer has nodes as results show them, ``name (id)``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
 
@@ -50,48 +42,25 @@ class Demonstration(BaseModel):
         return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
-class DemonstratedOptions(Options):
-    """Options of the agents whose prompts may have examples."""
-
-    demonstrations: str = ""
-    """Examples for the model: a JSON or TOML file of question, steps and answer, or ``made:3`` from the SKB itself."""
-
-    @field_validator("demonstrations")
-    @classmethod
-    def _is_file_or_count(cls, value: str) -> str:
-        if value.startswith("made:") and not MADE.match(value):
-            raise ValueError(f"made:N takes a number from 1 to 20, not {value.removeprefix('made:')!r}")
-        return value
-
-
 @dataclass
 class Demonstrations:
-    """The first ``most`` of a pool that are none of the questions asked."""
+    """Those of a pool that are none of the questions asked."""
 
     pool: Sequence[Demonstration] = ()
-    most: int = 0
-    left_out: set[str] = field(default_factory=set)
-    """What is evaluated: texts as ``_plain`` has them."""
 
     def of(self, question: str) -> list[Demonstration]:
         """Those that a prompt for this question has."""
-        without = {*self.left_out, _plain(question)}
-        return [one for one in self.pool if _plain(one.question) not in without][: self.most]
+        return [one for one in self.pool if _normalised(one.question) != _normalised(question)]
 
     def leave_out(self, questions: Iterable[tuple[str, str]]) -> None:
-        """Leave these out for every question from now on, pairs of id and text.
-
-        Raises UsageError where fewer are left than were asked for: one of a file's is evaluated, or too few were made.
-        """
+        """Raises UsageError where one of the questions (id, text) that are to be evaluated is a demonstration."""
         asked = list(questions)
-        ids = {name for name, _ in asked if name}
-        evaluated = {_plain(text) for _, text in asked}
-        found = [one for one in self.pool if one.id in ids or _plain(one.question) in evaluated]
-        self.left_out |= {_plain(one.question) for one in found}
-        if len(self.pool) - len(found) < self.most:
+        ids, texts = {name for name, _ in asked if name}, {_normalised(text) for _, text in asked}
+        found = [one for one in self.pool if one.id in ids or _normalised(one.question) in texts]
+        if found:
             raise UsageError(
                 f"{len(found)} of the {len(self.pool)} demonstrations are among the questions to be evaluated, such as "
-                f"{found[0].question!r}; take others, or fewer"
+                f"{found[0].question!r}; take others"
             )
 
     def about(self, then: About | None = None) -> About:
@@ -105,43 +74,27 @@ class Demonstrations:
         return {_KEY: hashlib.sha256(text.encode()).hexdigest()} if self.pool else {}
 
 
-def open_demonstrations(wanted: str, kb: KnowledgeBase) -> Demonstrations:
-    """What the option names: nothing, a file, or questions made from the SKB.
+def read_demonstrations(file: str) -> Demonstrations:
+    """A JSON list, or a JSON or TOML file whose ``demonstrations`` are one; none where no file is named.
 
-    Raises UsageError for a file that is not there or cannot be read, and where questions cannot be made.
+    Raises UsageError.
     """
-    if not wanted:
+    if not file:
         return Demonstrations()
-    made = MADE.match(wanted)
-    if not made:
-        read = read_demonstrations(Path(wanted))
-        return Demonstrations(read, len(read))
-    from kbnav.knowledge.skb.kb import as_skb  # brings NumPy, which answers from Wikidata do without
-
-    skb = as_skb(kb, f"{_KEY}={wanted}")
-    count = int(made[1])
-    pool: Sequence[Demonstration] = load(_MAKER)(skb, 2 * count)  # some may be left out
-    if len(pool) < count:
-        raise UsageError(f"only {len(pool)} questions could be made from {kb.name}: {_KEY}={wanted} needs {count}")
-    return Demonstrations(pool, count)
-
-
-def read_demonstrations(path: Path) -> tuple[Demonstration, ...]:
-    """A JSON list, or a JSON or TOML file whose ``demonstrations`` are one. Raises UsageError."""
+    path = Path(file)
     try:
         text = path.read_text(encoding="utf-8")
         found = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
         listed = found.get(_KEY, ()) if isinstance(found, dict) else found
-        return TypeAdapter(tuple[Demonstration, ...]).validate_python(listed)
+        return Demonstrations(TypeAdapter(tuple[Demonstration, ...]).validate_python(listed))
     except OSError as error:
         raise UsageError(f"{_KEY}: {path} cannot be read: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{_KEY}: {path}: {where}: {first['msg']}") from error
+        raise UsageError(f"{_KEY}: {path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
     except ValueError as error:  # JSON, TOML or text that is none
         raise UsageError(f"{_KEY}: {path} is no JSON or TOML: {error}") from error
 
 
-def _plain(text: str) -> str:
+def _normalised(text: str) -> str:
     return " ".join(_WORDS.findall(text.casefold()))

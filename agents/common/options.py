@@ -6,15 +6,19 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from kbnav.agents.common.demonstrations import DemonstratedOptions
-from kbnav.agents.common.scores import Pruning
-from kbnav.knowledge.skb.matching import Variant
-from kbnav.planning.open import Name
-from kbnav.planning.options import PlanOptions
+from kbnav.knowledge.skb.names import Variant
+from kbnav.planning.planners import Name, PlanOptions
 from kbnav.settings.options import FromGold, Options
 
 SHORT = 21
 """Links up to which it costs more to ask a model which to keep than it saves: see docs/walking-agents.md."""
+
+
+class DemonstratedOptions(Options):
+    """Options of the agents whose prompts may have examples."""
+
+    demonstrations: str = ""
+    """Examples for the model: a JSON or TOML file of question, steps and answer."""
 
 
 class PasemiqaOptions(PlanOptions, DemonstratedOptions):
@@ -22,12 +26,6 @@ class PasemiqaOptions(PlanOptions, DemonstratedOptions):
 
     k: int = Field(default=10, ge=1, le=50)
     """Nodes that are kept at each search, query and match by meaning (K)."""
-    search_k: int = Field(default=0, ge=0, le=50)
-    """Nodes that are kept at each search; 0: ``k``."""
-    query_k: int = Field(default=0, ge=0, le=50)
-    """Nodes that are kept at each query; 0: ``k``."""
-    match_k: int = Field(default=0, ge=0, le=50)
-    """Nodes that are kept of a match by meaning; 0: ``k``."""
     query: Literal["fused", "cosine"] = "fused"
     """By words and meaning, or by meaning alone as in the paper."""
     rounds: int = Field(default=10, ge=1, le=50)
@@ -36,19 +34,9 @@ class PasemiqaOptions(PlanOptions, DemonstratedOptions):
     """Links of one node up to so many are all shown, without a call that asks which to keep; the paper's is 0."""
 
     @property
-    def kept(self) -> int:
-        """Neighbours of a search."""
-        return self.search_k or self.k
-
-    @property
-    def found(self) -> int:
-        """Nodes of a query."""
-        return self.query_k or self.k
-
-    @property
     def nearest(self) -> int:
         """Nodes that are matched by meaning."""
-        return self.match_k or self.k
+        return self.k
 
 
 class RogOptions(PlanOptions):
@@ -76,7 +64,7 @@ class TogOptions(DemonstratedOptions):
     """Links that a path has at most."""
     width: int = Field(default=3, ge=1, le=10)
     """Entities that the beam keeps."""
-    prune: Pruning = "model"
+    prune: Literal["model", "bm25", "embedding"] = "model"
     """What scores relations and links."""
     matching: Variant = "hybrid"
     """How the nodes that the question names are found."""
@@ -84,10 +72,6 @@ class TogOptions(DemonstratedOptions):
     """``relations`` is the authors' ToG-R: links are drawn, not scored, and chains of relations are judged."""
     exploration: float = Field(default=0.0, ge=0, le=2)
     """The temperature at which relations and links are scored; the authors' is 0.4."""
-    low: float = Field(default=0.1, ge=0, le=1)
-    """Where nothing is scored so much or more, the question is linked anew, once."""
-    backwards: bool = False
-    """Whether the relation just followed is offered backwards too, which finds what has the same neighbour."""
     topics: Literal["question", "gold-results"] = "question"
     """Where it begins; ``gold-results``: at up to 20 entities of gold answers (SPINACH, section 5.3), in ``eval``."""
 

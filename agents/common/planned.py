@@ -8,20 +8,18 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.agents.common.walking import call_for
-from kbnav.agents.machine import Policy, Reply, State
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant, unmatched_names
-from kbnav.knowledge.skb.names import normalise
-from kbnav.planning.base import Plan, PlannedPath, Planner
-from kbnav.planning.open import open_planner
-from kbnav.planning.options import PlanOptions
+from kbnav.knowledge.skb.names import NEAREST, MatchedNode, NodeMatcher, Variant, normalise, unmatched_names
+from kbnav.planning.paths import Plan, PlannedPath, Planner
+from kbnav.planning.planners import PlanOptions, open_planner
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import Step
 from kbnav.settings.model import Settings
-from kbnav.tools.observation import Context
-from kbnav.tools.planning import FROM_BEFORE, PathGiven
+from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
+from kbnav.tools.walking import FROM_BEFORE, PathGiven
 
 PLAN = "plan"
 NO_PLAN = "There is no plan (planner=none): trained=FOLDER gives one, or another planner."
@@ -144,9 +142,9 @@ def _otherwise(nodes: Sequence[MatchedNode]) -> list[str]:
     for node in nodes:
         first.setdefault(node.end, node)
     return [
-        f"“{node.text}” is taken for {node.name} ({node.id})."
+        f"“{node.text}” is taken for {node.label} ({node.id})."
         for node in first.values()
-        if node.text and normalise(node.text) != normalise(node.name)
+        if node.text and normalise(node.text) != normalise(node.label)
     ]
 
 

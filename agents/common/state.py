@@ -8,7 +8,7 @@ from typing import Any, NotRequired, Protocol, TypedDict
 
 from kbnav.runs.trajectory import NO_TOOL, Call, Outcome, Step, Stop, Turn, Understood, Usage
 from kbnav.settings.model import Budget
-from kbnav.tools.observation import Context
+from kbnav.tools.context import Context
 
 LIMITS = ("time limit", "cost limit")
 """Stops after which nothing more is asked, of a model or a service: what is there is given."""

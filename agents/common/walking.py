@@ -11,20 +11,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.ranking import BEST_EFFORT, Describe, RankingEnding, best_supported, named_by
-from kbnav.agents.machine import Ending, Policy, Reply, State
-from kbnav.agents.machine import room as room_left
+from kbnav.agents.common.answering import BEST_EFFORT, Describe, RankingEnding, best_supported, named_by
+from kbnav.agents.common.state import Ending, Policy, Reply, State
+from kbnav.agents.common.state import room as room_left
 from kbnav.answers.tables import AnswerTable, Basis, Ranked, Ranking, Term
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import Entity, KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.runs.trajectory import Call, Fact, Outcome, Step, Turn, Usage
 from kbnav.settings.model import OFFLINE, Budget, Settings
-from kbnav.tools.observation import Context, Shown
-from kbnav.tools.planning import FROM_BEFORE
+from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import Toolbox
-from kbnav.tools.walking import ITEM_MARK, Ask, fact_text
+from kbnav.tools.walking import FROM_BEFORE, ITEM_MARK, Ask, fact_text
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

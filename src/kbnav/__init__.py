@@ -10,29 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kbnav.errors import KbnavError as KbnavError
-    from kbnav.library.answer import Answer as Answer
+    from kbnav.library.asking import Answer as Answer
     from kbnav.library.asking import Event as Event
     from kbnav.library.asking import aask as aask
     from kbnav.library.asking import ask as ask
     from kbnav.library.asking import stream as stream
     from kbnav.library.kb import KB as KB
     from kbnav.library.kb import open as open
+    from kbnav.library.langchain import graph as graph
     from kbnav.library.langchain import tools as tools
-    from kbnav.library.langgraph import graph as graph
     from kbnav.settings.model import Settings as Settings
 
 __version__ = "0.1.0"
 __all__ = ["KB", "Answer", "Event", "KbnavError", "Settings", "aask", "ask", "graph", "open", "stream", "tools"]
 
 _WHERE = {
-    "Answer": "kbnav.library.answer",
+    "Answer": "kbnav.library.asking",
     "Event": "kbnav.library.asking",
     "KB": "kbnav.library.kb",
     "KbnavError": "kbnav.errors",
     "Settings": "kbnav.settings.model",
     "aask": "kbnav.library.asking",
     "ask": "kbnav.library.asking",
-    "graph": "kbnav.library.langgraph",
+    "graph": "kbnav.library.langchain",
     "open": "kbnav.library.kb",
     "stream": "kbnav.library.asking",
 }

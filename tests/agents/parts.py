@@ -9,19 +9,18 @@ from typing import Any
 from langchain_core.messages import AIMessage
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import QueryEnding
-from kbnav.agents.common.writers import write_plainly
+from kbnav.agents.common.answering import QueryEnding, write_plainly
+from kbnav.agents.common.policy import ChatPolicy
 from kbnav.agents.machine import Event
-from kbnav.agents.policy import ChatPolicy
 from kbnav.answers.tables import AnswerTable, Ranking, Term
 from kbnav.errors import QuerySyntaxError, ServiceError, UnknownId
 from kbnav.knowledge.base import Capability, Entry, Neighborhood, SearchKind, SearchResult
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings
-from kbnav.tools.finish import finish
-from kbnav.tools.observation import Context, Observation
+from kbnav.tools.context import Context, Observation
 from kbnav.tools.toolbox import Toolbox
+from kbnav.tools.wikidata import finish
 
 
 class NumbersKB:

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage
 from kbnav.agents.skb import SKB_TOOLS, build_skb, skb_with
 from kbnav.agents.spinach import build_spinach, spinach_with
 from kbnav.errors import UsageError
-from kbnav.evaluation.ablate import RULES, leave_out
+from kbnav.evaluation.evaluate import RULES, leave_out
 from kbnav.knowledge.base import Entity, Entry, Statement, Value
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.agents.direct import direct_with
 from kbnav.agents.one_query import one_query_with
 from kbnav.errors import UsageError

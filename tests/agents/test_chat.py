@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 
-from kbnav.agents.machine import seen_text, start
+from kbnav.agents.common.state import seen_text, start
 from kbnav.agents.spinach import build_spinach, spinach_with
 from kbnav.answers.question import checked_question
 from kbnav.errors import UsageError
@@ -64,27 +64,18 @@ class Dying(NumbersKB):
         raise Killed
 
 
-@pytest.mark.parametrize("seconds", [0.0, 3600.0], ids=["kept after every node", "kept at the end"])
-def test_a_chat_without_a_model_that_is_killed_goes_on_too(tmp_path, seconds):
-    steps = [looks("a"), looks("b"), runs(2)]
-    dying = replace(agent_of(steps, tmp_path, kb=Dying()), model="offline")
+def test_a_chat_without_a_model_that_is_killed_goes_on_too(tmp_path):
+    dying = replace(agent_of([looks("a"), looks("b"), runs(2)], tmp_path, kb=Dying()), model="offline")
     with sqlite_sessions(tmp_path) as saver, pytest.raises(Killed):
-        Chat(dying, "s1", saver, kept_every=seconds).ask("How many?")
-    agent = replace(agent_of([finishes()] if not seconds else [*steps, finishes()], tmp_path), model="offline")
+        Chat(dying, "s1", saver).ask("How many?")
+    agent = replace(agent_of([finishes()], tmp_path), model="offline")
     with sqlite_sessions(tmp_path) as saver:
         chat = Chat(agent, "s1", saver)
         assert (chat.unfinished, chat.history) == ("How many?", [])
         run = chat.resume()
-        assert chat.unfinished is None
         assert [turn.question for turn in chat.history] == ["How many?"]
     assert [step.call.tool for step in run.path] == ["look", "look", "execute_query", "finish"]
-    assert len(run.outcome.table) == 2
-    assert agent.kb.ran == ["look a", "look b", "SELECT 2"][2 if not seconds else 0 :]
-    again = replace(agent_of([runs(3), finishes()], tmp_path), model="offline")
-    with sqlite_sessions(tmp_path) as saver:
-        chat = Chat(again, "s1", saver)
-        assert len(chat.ask("And then?").history) == 1
-        assert [turn.question for turn in chat.history] == ["How many?", "And then?"]
+    assert agent.kb.ran == ["SELECT 2"]
 
 
 def test_a_follow_up_reaches_the_policy_with_the_earlier_turns_actions_and_results(tmp_path):
@@ -166,29 +157,12 @@ def test_control_characters_are_taken_out_and_joiners_stay():
     )
 
 
-def test_a_run_is_saved_before_its_session_is_told_that_it_is_over(mini_kb, tmp_path):
-    agent = build_spinach(mini_kb, Settings(home=tmp_path, language="en"))
-    with sqlite_sessions(tmp_path) as saver:
-        put, told = saver.put, []
-
-        def noting(config, checkpoint, metadata, versions):
-            told.append((bool(checkpoint["channel_values"].get("outcome")), len([*tmp_path.glob("runs/*.json")])))
-            return put(config, checkpoint, metadata, versions)
-
-        saver.put = noting
-        run = Chat(agent, "s", saver).ask("Who discovered polonium?")
-        assert run.outcome.text == "Marie Curie, Pierre Curie"
-        assert told[0] == (False, 0)
-        assert told[-1] == (True, 1)
-        assert (True, 0) not in told
-
-
 def test_a_question_whose_server_was_killed_at_its_very_end_is_in_the_history_once(mini_kb, tmp_path):
     agent = build_spinach(mini_kb, Settings(home=tmp_path, language="en"))
     question = "Who discovered polonium?"
     with sqlite_sessions(tmp_path) as saver:
-        Chat(agent, "s", saver, begun=False).attempt(question)  # and the server did not live to tell
-        Chat(agent, "s", saver, begun=False).attempt_again(question, begun=True)
+        Chat(agent, "s", saver).attempt(question)  # and the server did not live to tell
+        Chat(agent, "s", saver).attempt(question, again=True)
         assert [turn.question for turn in Chat(agent, "s", saver).history] == [question]
-        Chat(agent, "s", saver, begun=False).attempt_again(question, begun=False)  # somebody asks it once more
+        Chat(agent, "s", saver).attempt(question)  # somebody asks it once more
         assert [turn.question for turn in Chat(agent, "s", saver).history] == [question] * 2

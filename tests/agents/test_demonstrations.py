@@ -1,4 +1,4 @@
-"""Few-shot demonstrations: from a file or made from the SKB, in the prompts of the agents, and never the question."""
+"""Few-shot demonstrations from a file, in the prompts of the agents, and never the question."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ import json
 
 import pytest
 
-from kbnav.agents.common.demonstrations import open_demonstrations
+from kbnav.agents.common.demonstrations import read_demonstrations
 from kbnav.agents.gog import gog_with
 from kbnav.agents.pasemiqa import pasemiqa_with
 from kbnav.agents.tog import tog_with
 from kbnav.errors import UsageError
-from kbnav.evaluation.evaluate import Plan, evaluate, find_dataset
-from kbnav.evaluation.records import read_records
-from kbnav.evaluation.systems import agent_system
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.sessions.session import ask
-from kbnav.settings.model import Settings
 from tests.agents.walkers import OWNED, Given, Script, settings
 
 QUESTION = "What does Ann Reed own?"
@@ -67,15 +63,13 @@ def test_tog_has_them_where_it_scores_and_judges(village, tmp_path, file):
 
 
 def test_the_question_that_is_asked_is_not_its_own_example(village, file):
-    held = open_demonstrations(file, village)
+    held = read_demonstrations(file)
     assert [one.question for one in held.of("what does  BOB LISK own")] == [SECOND["question"]]
 
 
 def test_a_toml_file_reads_the_same(village, tmp_path, file):
     (tmp_path / "shots.toml").write_text(TOML)
-    assert (
-        open_demonstrations(str(tmp_path / "shots.toml"), village).pool == open_demonstrations(file, village).pool[:1]
-    )
+    assert read_demonstrations(str(tmp_path / "shots.toml")).pool == read_demonstrations(file).pool[:1]
 
 
 @pytest.mark.parametrize(
@@ -92,61 +86,12 @@ def test_a_file_that_cannot_be_read_is_refused_with_its_place(village, tmp_path,
     if text is not None:
         path.write_text(text)
     with pytest.raises(UsageError, match=said):
-        open_demonstrations(str(path), village)
+        read_demonstrations(str(path))
 
 
-def test_made_ones_walk_links_that_the_graph_has_to_an_answer(demo_kb):
-    pool = open_demonstrations("made:3", demo_kb).pool
-    assert pool == open_demonstrations("made:3", demo_kb).pool
-    assert len({one.question for one in pool}) == len(pool) == 6
-    for one in pool:
-        assert one.steps[0].startswith("Begin at ")
-        links = [step.partition(": ")[2].removesuffix(".") for step in one.steps if step.startswith("Follow ")]
-        assert links
-        for link in links:
-            source, relation, target = link.replace(" --> ", " -- ").split(" -- ")
-            ids = [end.rpartition("(")[2].removesuffix(")") for end in (source, target)]
-            edges = demo_kb.search_neighbors(ids[0], relation=relation, direction="out", limit=50).edges
-            assert ids[1] in [edge.neighbor.id for edge in edges]
-        last = links[-1].rpartition(" -- ")[0] if "^" in one.steps[len(links)] else links[-1]
-        assert one.answer.split(", ")[0].split(" and ")[0] in last
-
-
-def test_what_is_evaluated_is_no_example_of_any_question(demo_kb, demo_home, tmp_path):
-    made = open_demonstrations("made:2", demo_kb)
-    taken = made.of("")[0]
-    asked = [
-        {"id": "1", "question": taken.question, "nodes": ["ship:keeper"]},
-        {"id": "2", "question": "Which ship?", "nodes": ["ship:keeper"]},
-    ]
-    (tmp_path / "q.jsonl").write_text("".join(json.dumps(line) + "\n" for line in asked))
-    prompts: list[str] = []
-
-    def run(demonstrations: str, name: str) -> None:
-        model = ScriptedModel(replies=[says(("finish", {"nodes": []}))] * 8)
-        own = Settings(
-            home=demo_home, kb="demo", model="scripted", language="en", options={"demonstrations": demonstrations}
-        )
-        plan = Plan("pasemiqa", find_dataset(str(tmp_path / "q.jsonl"), tmp_path), own)
-        evaluate(
-            plan,
-            tmp_path / name,
-            build=lambda _, kb, set_: agent_system(pasemiqa_with(model, Script([]), None, kb, set_)),
-        )
-        assert len(read_records(tmp_path / name)) == 2
-        prompts.extend(seen[0].text for seen in model.seen)
-
-    run("made:2", "made")
-    assert len(prompts) >= 2
-    assert all(taken.question not in prompt for prompt in prompts)
-    assert all(prompt.count("\nAnswer: ") == 2 for prompt in prompts)  # another takes its place
-    for own in ({**SECOND, "id": "2"}, {**FIRST, "question": taken.question.upper()}):
-        (tmp_path / "own.json").write_text(json.dumps([own]))
-        with pytest.raises(UsageError, match="1 of the 1 demonstrations are among the questions to be evaluated"):
-            run(str(tmp_path / "own.json"), "own")
-
-
-@pytest.mark.parametrize("wanted", ["made:0", "made:21", "made:few"])
-def test_how_many_are_made_is_a_number(village, tmp_path, wanted):
-    with pytest.raises(UsageError, match="made:N takes a number from 1 to 20"):
-        tog_with(Script([]), None, village, settings(tmp_path, demonstrations=wanted))
+def test_what_is_evaluated_is_no_example(village, file):
+    held = read_demonstrations(file)
+    held.leave_out([("1", "Who?")])
+    for asked in (("two", "Anything?"), ("1", FIRST["question"].upper())):
+        with pytest.raises(UsageError, match="1 of the 2 demonstrations are among the questions to be evaluated"):
+            held.leave_out([asked])

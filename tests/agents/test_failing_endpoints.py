@@ -14,8 +14,7 @@ from kbnav.apps.secrets import secrets_of
 from kbnav.errors import StopRun
 from kbnav.knowledge.open import open_kb
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.runs.saved import saved_runs
-from kbnav.runs.trajectory import Run, load_run
+from kbnav.runs.trajectory import Run, load_run, saved_runs
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Limits, Settings, SparqlSource
 from tests.agents.test_several import PLACES

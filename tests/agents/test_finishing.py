@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from kbnav.agents.common.answering import last_with_rows
-from kbnav.agents.common.writers import plain_answer
+from kbnav.agents.common.answering import last_with_rows, plain_answer
 from kbnav.agents.spinach import spinach_with
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.models.scripted import ScriptedModel, says

@@ -11,18 +11,17 @@ import pytest
 from langchain_core.messages import AIMessage
 from rich.console import Console
 
+from kbnav.agents.common.answering import write_ranking_plainly
 from kbnav.agents.common.walking import generated
-from kbnav.agents.common.writers import write_ranking_plainly
 from kbnav.agents.gog import TRIED, GogEnding, build_gog, gog_with
 from kbnav.apps.console import answer_json, print_run
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Call, Fact, Run, Step, load_run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
 from kbnav.settings.model import Settings
-from kbnav.tools.observation import Context, Shown
+from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.relations import follow_relations
-from kbnav.tools.walking import WalkingTools
+from kbnav.tools.walking import WalkingTools, follow_relations
 from tests.agents.walkers import Script, settings
 from tests.models.stub import ModelStub, completion
 

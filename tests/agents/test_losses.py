@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryTimeout, ServiceError
 from kbnav.knowledge.base import KnowledgeBase

@@ -14,17 +14,17 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.messages.tool import invalid_tool_call
 
 from kbnav.agents.common.answering import QueryEnding
-from kbnav.agents.machine import State
-from kbnav.agents.policy import ChatPolicy
+from kbnav.agents.common.policy import ChatPolicy
+from kbnav.agents.common.state import State
 from kbnav.agents.spinach import spinach_with
 from kbnav.errors import ServiceError
 from kbnav.models.scripted import ScriptedModel, replay_model, says
 from kbnav.runs.trajectory import Outcome, Run, Usage, load_run
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings
-from kbnav.tools.finish import finish
-from kbnav.tools.observation import Context, Observation
+from kbnav.tools.context import Context, Observation
 from kbnav.tools.toolbox import Toolbox
+from kbnav.tools.wikidata import finish
 from tests.agents.parts import Heard, NumbersKB, agent_of, finishes, looks, runs
 
 
@@ -331,10 +331,6 @@ def test_rows_are_kept_where_only_the_words_fail(tmp_path):
     assert run.outcome.error == "the model is down"
 
 
-def _timeless(step):
-    return replace(step, seconds=0.0)
-
-
 CALLS = st.one_of(
     st.tuples(st.just("look"), st.fixed_dictionaries({"at": st.sampled_from("abc")})),
     st.tuples(
@@ -359,21 +355,17 @@ REPLIES = st.one_of(
 )
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
-    st.lists(REPLIES, max_size=40),
+    st.lists(REPLIES, max_size=20),
     st.fixed_dictionaries(
         {}, optional={"steps": st.integers(1, 15), "actions": st.integers(1, 30), "rollback_depth": st.integers(1, 5)}
     ),
 )
-def test_whatever_a_model_says_the_rules_hold_and_langgraph_changes_nothing(tmp_path, replies, budget):
+def test_whatever_a_model_says_the_rules_hold(tmp_path, replies, budget):
     agent = agent_of(replies, tmp_path, **budget)
-    heard, heard_alone = Heard(), Heard()
+    heard = Heard()
     run = ask(agent, "?", on_event=heard)
-    alone = ask(replace(agent_of(replies, tmp_path, **budget), model="offline"), "?", on_event=heard_alone)
-    assert [_timeless(step) for step in alone.steps] == [_timeless(step) for step in run.steps]
-    assert (alone.path != (), alone.outcome, alone.usage) == (run.path != (), run.outcome, run.usage)
-    assert [event.kind for event in heard_alone.events] == [event.kind for event in heard.events]
     rules = agent.settings.budget
     keys = Counter(step.call.key for step in run.path)
     with_rows = {step.call.key for step in run.path if step.rows}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.agents.gog import gog_with
 from kbnav.agents.pasemiqa import pasemiqa_offline, pasemiqa_with
 from kbnav.agents.rog import rog_with
@@ -17,15 +17,13 @@ from kbnav.errors import UsageError
 from kbnav.knowledge.skb.build import Options
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.planning.base import Hop, PlannedPath
-from kbnav.planning.open import encoder_of
-from kbnav.planning.ranker import Ranker
-from kbnav.planning.schema import RelationPath
-from kbnav.planning.scorer import Training
+from kbnav.planning.paths import Hop, PlannedPath, RelationPath
+from kbnav.planning.planners import encoder_of
+from kbnav.planning.ranker import Ranker, Training
 from kbnav.planning.training import Example
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions
-from kbnav.tools.planning import BY_WORDS
+from kbnav.tools.walking import BY_WORDS
 from tests.agents.conftest import EDGES, NODES, opened
 from tests.agents.walkers import OWNED, Given, Script, settings
 
@@ -162,22 +160,11 @@ def test_a_node_that_no_result_has_shown_is_not_accepted(village, tmp_path):
     assert run.outcome.text == "The Mill"
 
 
-@pytest.mark.parametrize(
-    ("options", "searched", "queried", "matched"),
-    [
-        ({"k": 2, "short": 0}, 2, 2, 2),
-        ({"k": 2, "query_k": 3, "short": 0}, 2, 3, 2),
-        ({"k": 2, "search_k": 1, "short": 0}, 1, 2, 2),
-        ({"match_k": 4}, 3, 7, 4),  # of three links, of seven nodes
-    ],
-)
-def test_k_is_one_number_for_search_query_and_matching_unless_one_is_set_apart(
-    village, tmp_path, options, searched, queried, matched
-):
+def test_k_is_one_number_for_search_query_and_matching(village, tmp_path):
     looks = says(("search_neighbors", {"entity_id": "p1"}), ("vector_query", {"text": "A red green house by the sea."}))
-    run, _ = asked(village, tmp_path, looks, finish(), kept=Script(["1, 2, 3"]), matching="embedding", **options)
+    run, _ = asked(village, tmp_path, looks, finish(), kept=Script(["1, 2, 3"]), matching="embedding", k=2, short=0)
     plan, search, query = run.path[:3]
-    assert [len(plan.call.arguments["nodes"]), len(search.facts), len(query.nodes)] == [matched, searched, queried]
+    assert [len(plan.call.arguments["nodes"]), len(search.facts), len(query.nodes)] == [2, 2, 2]
 
 
 def test_query_is_by_cosine_alone_where_asked_for(village, tmp_path):
@@ -259,7 +246,7 @@ def test_without_a_trained_planner_there_is_no_plan_unless_one_is_asked_for_whic
 
 def test_in_a_chat_a_question_that_names_nodes_keeps_those_found_by_meaning(village, tmp_path):
     model = ScriptedModel(replies=[LOOK, finish("h1"), LOOK, finish("h1"), LOOK, finish("h1")])
-    chosen = settings(tmp_path, matching="embedding", match_k=5)
+    chosen = settings(tmp_path, matching="embedding", k=5)
     agent = pasemiqa_with(model, Script([]), None, village, chosen, Given(()))
     with sqlite_sessions(tmp_path) as saver:
         chat = Chat(agent, "one", saver)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kbnav.agents.pasemiqa import pasemiqa_offline
-from kbnav.planning.base import Hop, PlannedPath
+from kbnav.planning.paths import Hop, PlannedPath
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import ask
 from tests.agents.walkers import BY_TEXT, OWNED, OWNED_IN, Given, settings

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.answers.tables import Term
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.runs.trajectory import Run

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.options import RogOptions
 from kbnav.agents.rog import rog_with, tokens, within
 from kbnav.errors import UsageError
-from kbnav.planning.base import Hop, PlannedPath
+from kbnav.planning.paths import Hop, PlannedPath
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.session import ask
 from kbnav.settings.options import read_options
@@ -140,7 +140,7 @@ def test_options_are_checked_by_name_and_kept_with_the_run(village, tmp_path):
     run = ask(build_agent(village, offline, "pasemiqa"), QUESTION)
     assert run.settings["options"] == {
         "planner": "ranker", "trained": "", "matching": "hybrid", "k": 10, "rounds": 10,
-        "search_k": 0, "query_k": 0, "match_k": 0, "query": "fused", "demonstrations": "", "short": 21,
+        "query": "fused", "demonstrations": "", "short": 21,
     }  # fmt: skip
     with pytest.raises(
         UsageError, match="rog has no option 'width'; there are: planner, trained, matching, paths, tokens"

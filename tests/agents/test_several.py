@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.agents.spinach import spinach_with
 from kbnav.errors import BadArguments, QueryRefused, UsageError
 from kbnav.knowledge.base import Joint, KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.library.kb import open as open_named
 from kbnav.models.scripted import ScriptedModel, says
-from kbnav.runs.saved import saved_runs
-from kbnav.runs.trajectory import Run, load_run
+from kbnav.runs.trajectory import Run, load_run, saved_runs
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Settings, load_settings
 from tests.knowledge.endpoint.conftest import COMPANY

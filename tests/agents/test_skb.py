@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 import kbnav
-from kbnav.agents.common.choice import build_agent
-from kbnav.agents.common.ranking import best_supported
+from kbnav.agents.common.agent import build_agent
+from kbnav.agents.common.answering import best_supported
 from kbnav.agents.skb import skb_offline, skb_with
 from kbnav.answers.tables import Ranked, Ranking
 from kbnav.errors import UsageError
-from kbnav.evaluation.systems import build_system
+from kbnav.evaluation.runner import build_system
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Call, Run, Step, load_run
 from kbnav.sessions.session import Chat, ask, sqlite_sessions

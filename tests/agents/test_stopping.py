@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
@@ -114,40 +113,10 @@ def test_what_a_held_call_raises_is_raised():
         Brake().run(lambda: 1 // 0)
 
 
-class Noting:
-    """A knowledge base that notes in which threads it is asked; ``state`` is what it says of itself."""
-
-    def __init__(self, kb: KnowledgeBase, **state: object) -> None:
-        self._kb, self._state, self.threads = kb, state, set[threading.Thread]()
-
-    def __getattr__(self, name: str) -> Any:
-        self.threads.add(threading.current_thread())
-        return getattr(self._kb, name)
-
-    def state(self) -> Mapping[str, Any]:
-        return self._state
-
-    def metered(self, _: object) -> Noting:
-        return self
-
-
-@pytest.mark.parametrize("mirror", [True, False])
-def test_who_asks_a_mirror_without_a_model_waits_for_no_threads_and_for_another_does(
-    mini_kb: KnowledgeBase, tmp_path: Path, mirror: bool
-):
-    kb = Noting(mini_kb, **({**mini_kb.state()} if mirror else {"kind": "wikibase"}))
-    agent = build_spinach(cast("KnowledgeBase", kb), Settings(home=tmp_path, language="en"))
-    kb.threads.clear()
-    found = attempt(agent, "Who discovered polonium?", brake=Brake())
-    assert found.run.outcome.text == "Marie Curie, Pierre Curie"
-    assert (kb.threads == {threading.current_thread()}) is mirror
-
-
 def test_a_mirrors_query_that_is_waited_for_ends_with_its_run(mini_kb: KnowledgeBase, tmp_path: Path):
     agent = build_spinach(mini_kb, Settings(home=tmp_path, language="en"))
     brake = Brake()
     context = replace(agent.context("Who?", "en"), brake=brake)
-    assert context.at_hand
     threading.Timer(0.5, brake.stop).start()
     began = time.monotonic()
     with pytest.raises(Stopped, match="on request"):

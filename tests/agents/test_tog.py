@@ -10,15 +10,23 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage
 
-from kbnav.agents.common.beam import Weighed, best_links, best_of_each, fresh, tied
-from kbnav.agents.common.choice import build_agent
-from kbnav.agents.common.scores import bm25_scores, embedding_scores, read_scores
+from kbnav.agents.common.agent import build_agent
 from kbnav.agents.common.walking import answer_lines, known_nodes
-from kbnav.agents.tog import tog_with
+from kbnav.agents.tog import (
+    Weighed,
+    best_links,
+    best_of_each,
+    bm25_scores,
+    embedding_scores,
+    read_scores,
+    tied,
+    tog_with,
+)
 from kbnav.errors import ServiceError, UsageError
 from kbnav.models.scripted import ScriptedModel
 from kbnav.runs.trajectory import Fact, Run, load_run
 from kbnav.sessions.session import Chat, ask, attempt, sqlite_sessions
+from kbnav.tools.walking import fresh
 from tests.agents.walkers import Script, by_calls, settings
 
 QUESTION = "In which town are the houses of Ann Reed?"
@@ -194,18 +202,16 @@ def test_that_equal_scores_were_decided_by_the_question_is_said(village, tmp_pat
     assert "of equal scores, those whose words fit the question better" in step.call.thought
 
 
-def test_the_relation_just_followed_is_offered_backwards_only_where_that_is_asked_for(village, tmp_path):
+def test_the_relation_just_followed_is_not_offered_backwards(village, tmp_path):
     replies = ["1: 1", "1: 1", "no", ""]
     _, script = asked(village, tmp_path, *replies, depth=2)
     assert "1. The Mill: located_in, to town\n" in script.prompts[3]
     assert "^owns" not in script.prompts[3]
-    _, script = asked(village, tmp_path, *replies, depth=2, backwards=True)
-    assert "The Mill: ^owns" in script.prompts[3]
 
 
 def test_what_the_model_scores_0_is_not_followed_and_is_no_fact(village, tmp_path):
     run, script = asked(village, tmp_path, "1: 0.8\n2: 0", "1: 0\n2: 0.7", "yes\n- The Mill (h1)", "", "", "unknown")
-    assert ways(run)[:1] == [("p1", "owns")]
+    assert {way for way in ways(run) if way[0] == "p1"} == {("p1", "owns")}, "a relation scored 0 was followed"
     assert "The Mill" not in script.prompts[2]
     assert run.outcome.status == "no answer"
 
@@ -246,20 +252,6 @@ def test_it_explores_at_its_own_temperature_and_judges_at_0(village, tmp_path):
     assert script.temperatures == [0.4, 0.4, None, 0.4, 0.4, None, None]
     _, script = asked(village, tmp_path, *replies, depth=2)
     assert set(script.temperatures) == {None}
-
-
-def test_nothing_is_looked_at_twice(village, tmp_path):
-    # Following owns and back again leads to Ann Reed herself: she is not explored again.
-    replies = ["1: 1", "2: 1", "no", "1: 1\n2: 1", "1: 1\n2: 1", "no", "1: 1", "1: 1", "no", "unknown"]
-    run, script = asked(village, tmp_path, *replies, backwards=True)
-    explored = [
-        node for step in run.path if step.call.tool == "search_relations" for node in step.call.arguments["entity_ids"]
-    ]
-    assert len(explored) == len(set(explored))
-    shown = script.prompts[4].partition("Links found:")[2]
-    assert "Bob Lisk (p2) -- owns --> Long Barn (h2)" in shown
-    assert "Ann Reed (p1) -- owns --> Long Barn (h2)" not in shown  # by which it was reached
-    assert run.discarded == ()
 
 
 @pytest.mark.parametrize("prune", ["bm25", "embedding"])

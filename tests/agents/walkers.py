@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage
 from kbnav.agents.common.walking import asker
 from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel
-from kbnav.planning.base import Hop, Plan, PlannedPath
+from kbnav.planning.paths import Hop, Plan, PlannedPath
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings
 from kbnav.tools.walking import Ask

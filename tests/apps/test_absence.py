@@ -17,7 +17,7 @@ from kbnav.apps.console import answer_record, print_answer
 from kbnav.apps.mcp import _answered
 from kbnav.errors import ServiceError
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.library.answer import Answer
+from kbnav.library.asking import Answer
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Run, load_run
 from tests.agents.parts import NumbersKB
@@ -83,7 +83,7 @@ def test_over_mcp_the_kind_is_in_the_text_and_the_data(mini_home: Path, mini_kb:
 
 
 def kbnav_agent(kb: KnowledgeBase, home: Path):
-    from kbnav.agents.common.choice import build_agent
+    from kbnav.agents.common.agent import build_agent
 
     return build_agent(kb, kbnav.Settings(home=home))
 

@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 from kbnav.apps.cli import app
 from kbnav.errors import UsageError
 from kbnav.retrieval.rrf import RRFOptions
-from kbnav.runs.saved import find_run
-from kbnav.runs.trajectory import load_run
+from kbnav.runs.trajectory import find_run, load_run
 from kbnav.settings.options import Options, parse_set, read_options
 from tests.models.stub import ModelStub, failure
 

@@ -127,7 +127,7 @@ def test_what_can_be_typed_in_a_chat_beside_questions(kbnav, home):
     assert "nothing was asked yet" in error
     assert "set OPENAI_API_KEY" in error
     assert "no knowledge base 'nowhere'" in error
-    assert "must end in one of .html .jsonld .zip .md .json .csv" in error
+    assert "must end in one of .html .md .json .csv" in error
     assert "from now on on demo with offline" in after
     session = out.split("session ")[1].split()[0]
     assert f"kbnav chat --session {session} --kb demo" in after

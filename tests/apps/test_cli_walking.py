@@ -84,7 +84,7 @@ def test_a_sweep_runs_each_value_and_prints_them_side_by_side(kbnav, tmp_path):
     assert all("hit@1 100.00" in one and "calls a question" in one for one in last)
     assert json.loads((tmp_path / "sweep" / "planner=none" / "run.json").read_text())["settings"]["options"] == {
         "demonstrations": "", "planner": "none", "trained": "", "matching": "hybrid", "k": 10, "rounds": 10,
-        "search_k": 0, "query_k": 0, "match_k": 0, "query": "fused", "short": 21,
+        "query": "fused", "short": 21,
     }  # fmt: skip
     code, _, error = kbnav("eval", "sweep", *given, "--vary", "k=3,500")
     assert code == 2

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.apps.console import answer_json, call_lines, print_answer
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.runs.trajectory import Call, Outcome

@@ -21,15 +21,13 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import SecretStr
 
-from kbnav.agents.common.choice import build_agent
-from kbnav.apps.mcp import ASK, RETRIEVE, OwnDesk, build_server, http_app
+from kbnav.agents.common.agent import build_agent
+from kbnav.apps.mcp import ASK, DATABASE, RETRIEVE, LocalBackend, build_server, http_app, open_shared
 from kbnav.apps.secrets import secrets_of
-from kbnav.apps.web.database import open_sqlite
-from kbnav.apps.web.desk import DATABASE, open_desk
-from kbnav.apps.web.store import Store
+from kbnav.apps.web.store import Store, open_sqlite
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.programs.candidates import FirstStage
+from kbnav.programs.first_stage import FirstStage
 from kbnav.settings.model import Price, Settings
 from kbnav.settings.systems import find
 from tests.apps.web.parts import Explorer, served_process, until, web_settings
@@ -43,7 +41,7 @@ QUERY = "SELECT ?who { wd:Q979 wdt:P61 ?who }"
 @contextmanager
 def served(settings: Settings, kb: KnowledgeBase, system: str = "") -> Iterator[str]:
     """The server over HTTP, in a thread; its address."""
-    with open_desk(settings, kb, system) as desk:
+    with open_shared(settings, kb, system) as desk:
         app = http_app(build_server(desk, secrets_of(settings)), settings.web)
         server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", timeout_graceful_shutdown=1))
         thread = threading.Thread(target=server.run)
@@ -254,7 +252,9 @@ def test_tools_of_an_agents_own_program_are_neither_listed_nor_called(demo_kb: K
     agent = build_agent(demo_kb, Settings(home=tmp_path, options={"planner": "ranker"}), "pasemiqa")
 
     async def talk() -> None:
-        async with Client(build_server(OwnDesk(agent.kb, agent.settings, agent), secrets_of(agent.settings))) as client:
+        async with Client(
+            build_server(LocalBackend(agent.kb, agent.settings, agent), secrets_of(agent.settings))
+        ) as client:
             listed = [tool.name for tool in (await client.list_tools()).tools]
             assert listed == ["follow_path", "vector_query", ASK]
             refused = await client.call_tool("plan", {"nodes": [], "paths": [{}], "notes": []})
@@ -298,7 +298,7 @@ def test_a_retriever_by_itself_offers_no_more(demo_kb: KnowledgeBase, tmp_path: 
     settings = Settings(home=tmp_path, options={"of": ["bm25"]})
 
     async def talk() -> None:
-        desk = OwnDesk(demo_kb, settings, None, [find("rrf")])
+        desk = LocalBackend(demo_kb, settings, None, [find("rrf")])
         async with Client(build_server(desk, secrets_of(settings))) as client:
             assert [tool.name for tool in (await client.list_tools()).tools] == [RETRIEVE]
             assert client.instructions == "`retrieve` ranks the nodes of the knowledge base demo for a query."
@@ -337,7 +337,7 @@ def test_frozen_programs_rank_over_http(demo_kb: KnowledgeBase, tmp_path: Path):
 def test_no_key_is_in_what_a_client_is_told(mini_kb: KnowledgeBase, tmp_path: Path):
     key = "sk-a-nevertobeleft-1234567890"
 
-    async def own(desk: OwnDesk) -> list[str]:
+    async def own(desk: LocalBackend) -> list[str]:
         async with Client(build_server(desk, secrets_of(settings))) as client:
             tools = [(ASK, {"question": MARIE}), ("get_entry", {"entity_id": key}), (key, {})]
             return [(await client.call_tool(name, given)).content[0].text for name, given in tools]
@@ -346,7 +346,7 @@ def test_no_key_is_in_what_a_client_is_told(mini_kb: KnowledgeBase, tmp_path: Pa
         settings = web_settings(tmp_path, model="stub", base_url=stub.base_url, api_key=SecretStr(key))
         with served(settings, mini_kb) as url:
             told = [text for _, text in asyncio.run(said(url, MARIE))]
-        told += asyncio.run(own(OwnDesk(mini_kb, settings, build_agent(mini_kb, settings))))
+        told += asyncio.run(own(LocalBackend(mini_kb, settings, build_agent(mini_kb, settings))))
     assert len(told) == 4
     assert all("[hidden]" in text and key not in text for text in told), told
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from mcp.client.client import Client
 
-from kbnav.agents.common.choice import build_agent
-from kbnav.apps.mcp import OwnDesk, build_server
+from kbnav.agents.common.agent import build_agent
+from kbnav.apps.mcp import LocalBackend, build_server
 from kbnav.apps.secrets import secrets_of
 from kbnav.knowledge.open import bundled_skb, open_kb
 from kbnav.knowledge.skb.lance.build import write
@@ -74,7 +74,7 @@ def by_mcp(place: str, kbnav: Cli, home: Path) -> Any:
 
     async def talk() -> Any:
         with open_kb(settings) as kb:
-            server = build_server(OwnDesk(kb, settings, build_agent(kb, settings)), secrets_of(settings))
+            server = build_server(LocalBackend(kb, settings, build_agent(kb, settings)), secrets_of(settings))
             async with Client(server) as client:
                 tools = sorted(tool.name for tool in (await client.list_tools()).tools)
                 found = await client.call_tool("search_entities", {"query": "Little Mew"})

@@ -9,8 +9,7 @@ from itertools import islice, product
 from typing import Any
 
 from kbnav.answers.tables import Absence, AnswerTable, Ranked, Ranking, Term
-from kbnav.runs.trajectory import Call, Fact, Outcome, Run, Step, Turn, Understood, Usage, to_json
-from kbnav.runs.warnings import Confidence, Doubt
+from kbnav.runs.trajectory import Call, Confidence, Doubt, Fact, Outcome, Run, Step, Turn, Understood, Usage, to_json
 
 QUERY = "SELECT ?element WHERE { ?element wdt:P61 wd:Q7186 }"
 ENTITY = "http://www.wikidata.org/entity/"

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.apps.bot.ledger import Ledger
 from kbnav.apps.bot.talk import Question
-from kbnav.apps.web.database import open_sqlite
-from kbnav.apps.web.store import Store, StoredRun
-from kbnav.apps.web.watch import _is_dead
+from kbnav.apps.web.queue import is_dead
+from kbnav.apps.web.store import Store, StoredRun, open_sqlite
 from kbnav.knowledge.http_store import HttpCache, Rules, Throttle
 from kbnav.knowledge.probing import kept
 from kbnav.knowledge.sparql.dialects import DIALECTS
@@ -171,5 +170,5 @@ def test_a_page_keeps_the_order_of_a_session_and_the_days_count_when_its_clock_w
 
 @pytest.mark.parametrize("seen", [-YEAR, YEAR])
 def test_a_worker_of_another_machine_that_is_silent_is_dead_by_any_clock(seen):
-    assert _is_dead("elsewhere.invalid:1:a", time.time() + seen)
-    assert not _is_dead("elsewhere.invalid:1:a", time.time() - 1)
+    assert is_dead("elsewhere.invalid:1:a", time.time() + seen)
+    assert not is_dead("elsewhere.invalid:1:a", time.time() - 1)

@@ -14,7 +14,7 @@ from kbnav.apps.bot.talk import Question
 from kbnav.errors import UsageError
 from kbnav.evaluation.records import read_records
 from kbnav.knowledge.http_store import HttpCache, Throttle
-from kbnav.models.reply_cache import Blobs
+from kbnav.models.calls import Blobs
 from kbnav.runs.trajectory import load_run
 from tests.apps.parts import Cli
 from tests.apps.test_cli import curie, model

@@ -11,8 +11,9 @@ import requests
 from pydantic import SecretStr
 from starlette.datastructures import Headers
 
-from kbnav.apps.web.security import FREE_TRIES, Identities, OverHere, host_name
-from kbnav.knowledge.connections import Deadlines
+from kbnav.apps.web.auth import FREE_TRIES, Identities, host_name
+from kbnav.apps.web.server import Deadlines
+from kbnav.apps.web.store import logouts_in_memory
 from kbnav.settings.model import Limits, Web
 from tests.apps.web.parts import Server, Visit, web_settings
 
@@ -71,7 +72,7 @@ def test_no_tricky_host_and_no_origin_of_another_port_comes_in(fresh_home: Path)
 
 
 def of(web: Web, **headers: str) -> str:
-    found = Identities(web, OverHere()).of(Headers(raw=[
+    found = Identities(web, logouts_in_memory()).of(Headers(raw=[
         (name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()
     ]), "127.0.0.1")  # fmt: skip
     return found.owner if found else ""
@@ -84,7 +85,7 @@ def test_a_name_that_looks_like_anothers_is_nobodys_and_users_of_the_two_doors_a
     for odd in ("carol\xa0", "\xa0carol", "car\xadol", "carol\x85", ""):
         assert of(web, x_user=odd) == "", odd
     two = Headers(raw=[(b"x-user", b"carol"), (b"x-user", b"alice")])
-    assert Identities(web, OverHere()).of(two, "127.0.0.1") is None
+    assert Identities(web, logouts_in_memory()).of(two, "127.0.0.1") is None
     token = TOKENS["alice"].get_secret_value()
     assert of(web, authorization=f"Bearer {token}") == "user:alice"
     assert of(web, x_user="alice") == "proxy:alice"

@@ -17,24 +17,28 @@ import requests
 from fastapi.routing import APIRoute
 
 from kbnav.apps.web.routes import ROUTERS
-from kbnav.apps.web.routes.collect import router as collect
-from kbnav.apps.web.routes.doors import router as doors
+from kbnav.apps.web.routes.evaluation import collect_router as collect
+from kbnav.apps.web.routes.evaluation import judge_router as judge
+from kbnav.apps.web.routes.evaluation import view_router as view
 from kbnav.apps.web.routes.explore import explorer_of
 from kbnav.apps.web.routes.explore import router as explore
-from kbnav.apps.web.routes.judge import router as judge
-from kbnav.apps.web.routes.view import router as view
+from kbnav.apps.web.routes.pages import login_router
+from kbnav.apps.web.server import small_app
 from kbnav.apps.web.service import open_service
-from kbnav.apps.web.side import side_app
 from kbnav.evaluation.datasets import load_file
-from kbnav.evaluation.following import Following
-from kbnav.evaluation.people.collecting import open_collection
-from kbnav.evaluation.people.judging import open_judging
+from kbnav.evaluation.human_evaluation import open_collection, open_judging
+from kbnav.evaluation.monitoring import Monitor
 from kbnav.settings.model import Settings
 from tests.apps.web.parts import Served, Server, web_settings
 from tests.attack.test_doors import TOKENS
 from tests.attack.test_scripts import CORPUS
 
-KINDS = {"page": ROUTERS, "view": (doors, view), "collect": (doors, collect, explore), "judge": (doors, judge)}
+KINDS = {
+    "page": ROUTERS,
+    "view": (login_router, view),
+    "collect": (login_router, collect, explore),
+    "judge": (login_router, judge),
+}
 PROBES = {"/health", "/ready", "/metrics"}
 """Asked by the address; ``/metrics`` by a token of its own."""
 OPEN = (*PROBES, "/login", "/share/", "/api/shared/")
@@ -50,20 +54,20 @@ def serving(kind: str, settings: Settings, folder: Path) -> Iterator[str]:
             yield server.url
     elif kind == "view":
         (folder / "runs").mkdir()
-        with Served(side_app(settings, [view], following=Following(folder / "runs"))) as server:
+        with Served(small_app(settings, [view], following=Monitor(folder / "runs"))) as server:
             yield server.url
     elif kind == "judge":
         (folder / "made.jsonl").write_text(json.dumps({"id": "1", "question": TOLD}) + "\n")
         with (
             open_judging(folder / "r.jsonl", [load_file("jsonl", folder / "made.jsonl")], 10, 0) as judging,
-            Served(side_app(settings, [judge], judging=judging)) as server,
+            Served(small_app(settings, [judge], judging=judging)) as server,
         ):
             yield server.url
     else:
         with (
             open_service(settings) as service,
             open_collection(folder / "q.jsonl", explorer_of(service.kb("demo")), ["instrument"], 1) as collection,
-            Served(side_app(settings, [collect, explore], service, collection=collection, count=5)) as server,
+            Served(small_app(settings, [collect, explore], service, collection=collection, count=5)) as server,
         ):
             yield server.url
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
-from kbnav.agents.machine import start
+from kbnav.agents.common.state import start
 from kbnav.models.scripted import says
 from kbnav.prompts import FOLDER, render
 from kbnav.runs.trajectory import Call, Step
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Budget
-from kbnav.tools.observation import Context, Observation
+from kbnav.tools.context import Context, Observation
 from kbnav.tools.toolbox import Toolbox
 from tests.agents.parts import agent_of, execute_query, finish, finishes, looks, runs
 

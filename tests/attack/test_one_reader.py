@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import socket
 import time
@@ -12,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.apps.web.pool import Job
+from kbnav.apps.web.limiter import Job
 from kbnav.knowledge.open import bundled_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
-from kbnav.models.cancellation import Brake
 from kbnav.settings.model import Limits
 from tests.apps.web.parts import Explorer, Server, Visit, until, web_settings
 from tests.attack.parts import HEAVY, POLONIUM, Hanging
@@ -54,7 +52,7 @@ def test_while_one_reader_runs_heavy_queries_anothers_question_is_answered(busy:
         assert own.json()["result"]["rows"] == 3
         greedy.http.close()
         wait(heavy, timeout=1)
-        busy.app.state.runner.hang_up()
+        busy.app.state.parts.queue.hang_up()
         for job in list(busy.app.state.parts.service.queries._jobs.values()):
             job.brake.stop()
 
@@ -92,15 +90,15 @@ def test_a_download_that_waits_is_told_how_many_are_before_it(fresh_home: Path):
     with Server(web_settings(fresh_home, "mini", web_downloads=1)) as server, ThreadPoolExecutor(2) as threads:
         visit, other, pool = Visit(server.url), Visit(server.url), server.app.state.parts.service.downloads
         result = query(visit, "SELECT * { ?a wdt:P61 ?b } LIMIT 3").json()["result"]["id"]
-        place = pool._line.join("somebody who reads slowly")
-        assert pool._line.begin() is place
+        place = pool._queue.join("somebody who reads slowly")
+        assert pool._queue.begin() is place
         sent = []
         for name in ("first", "second"):
             sent.append(threads.submit(visit, "GET", f"/api/results/{result}/csv?name={name}"))
             until(lambda name=name: visit("GET", f"/api/downloads/{name}").status_code == 200)
         assert [visit("GET", f"/api/downloads/{name}").json()["before"] for name in ("first", "second")] == [0, 1]
         assert other("GET", "/api/downloads/second").status_code == 404
-        server.app.state.runner._loop.call_soon_threadsafe(pool._leave, Job(place, asyncio.Event(), Brake()))
+        server.app.state.parts.queue._loop.call_soon_threadsafe(pool._leave, Job(place))
         assert [one.result().text.count("\r\n") for one in sent] == [4, 4]
         until(lambda: visit("GET", "/api/downloads/second").status_code == 404)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import requests
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.errors import QueryRefused, QuerySyntaxError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import bundled_mirror, open_kb

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from kbnav.apps.web.routes.completions import _markdown
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.attack.parts import POLONIUM
 
@@ -83,10 +84,9 @@ def test_a_shared_run_gives_away_no_id_of_its_owners(fresh_home: Path):
 
 
 def test_no_answer_of_the_chat_api_holds_live_markdown():
-    from kbnav.apps.web.routes.completions import _written
 
     answer = {"text": PICTURE, "note": "", "status": "answered", "query": "", "query_labelled": "", "result": None}
-    written = _written(answer, None)
+    written = _markdown(answer, None)
     assert not re.search(r"(?<!\\)[\[\]<>]", written)
 
 

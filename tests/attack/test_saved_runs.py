@@ -20,8 +20,7 @@ from kbnav.errors import DataError, KbnavError, UsageError
 from kbnav.evaluation.records import GOLD, INFO, QUESTIONS, read_saved_run
 from kbnav.models.scripted import replay_model
 from kbnav.runs.trajectory import Run, load_run, parse_run, save_run, to_json
-from kbnav.sessions.citation import bibtex, citation
-from kbnav.sessions.evidence import run_evidence
+from kbnav.sessions.evidence import bibtex, citation, run_evidence
 from tests.apps.parts import Cli
 from tests.attack.saved import STEERING, documents, tampered, whole_run
 from tests.attack.test_files import no_more_memory

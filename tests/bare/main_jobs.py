@@ -7,7 +7,6 @@ No test framework is there, and none is used: what fails ends the program.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
@@ -25,10 +24,12 @@ MARIE = "Which elements were discovered by Marie Curie?"
 NOT_INSTALLED = (
     "faiss",
     "matplotlib",
+    "mcp",
     "numkong",
     "pandas",
     "psycopg",
     "pyarrow",
+    "scipy",
     "tokenizers",
     "torch",
     "transformers",
@@ -78,35 +79,13 @@ def the_page_is_served() -> None:
         process.wait(30)
 
 
-def tools_are_offered_over_mcp() -> None:
-    from mcp.client.client import Client
-    from mcp.client.stdio import StdioServerParameters, stdio_client
-
-    async def talk() -> None:
-        async with Client(
-            stdio_client(StdioServerParameters(command=KBNAV, args=["mcp"], env=dict(os.environ)))
-        ) as own:
-            assert "execute_query" in [tool.name for tool in (await own.list_tools()).tools]
-            found = await own.call_tool("search_entities", {"query": "polonium"})
-            assert "Q979" in found.content[0].text
-
-    asyncio.run(talk())
-
-
-def runs_are_scored_exactly() -> None:
+def runs_are_scored() -> None:
     gold = "SELECT ?x { ?x wdt:P61 wd:Q7186 }"
     Path("questions.jsonl").write_text(json.dumps({"id": "marie", "question": MARIE, "sparql": gold}) + "\n")
     said("eval", "run", "--kb", "mini", "--dataset", "questions.jsonl", "--out", "run")
     said("eval", "report", "run", "--html", "report.html")
     scores = json.loads(Path("run/scores.json").read_text())
     assert "f1" in json.dumps(scores)
-    from kbnav.evaluation.metrics import row_major
-
-    def rows(*values: str) -> list[dict[str, dict[str, str]]]:
-        return [{f"c{n}": {"type": "uri", "value": one} for n, one in enumerate(value)} for value in values]
-
-    score = row_major(rows("ab", "ac"), rows("ab", "bc"))  # ab fits its own row; ac half of bc
-    assert (score.tp, score.fp, score.fn) == (1.5, 0.0, 0.5), score
 
 
 def what_an_extra_is_missing_is_said_in_one_form() -> None:
@@ -131,9 +110,10 @@ def what_an_extra_is_missing_is_said_in_one_form() -> None:
         said(*parquet, code=2),
         said(*trained, "--base", "gpt2", "--out", "my.planner", code=2),
         said("serve", "--port", "0", code=2),
+        said("mcp", code=2),
     ]
     del os.environ["KBNAV_WEB__DATABASE"]
-    extras = ("pandas", "plot", "ann", "vectors", "parquet", "train", "postgres")
+    extras = ("pandas", "plot", "ann", "vectors", "parquet", "train", "postgres", "mcp")
     for text, extra in zip(told, extras, strict=True):
         form = rf"needs [\w, ]+, which (is|are) not installed: pip install 'kbnav\[{extra}\]'"
         assert re.search(form, " ".join(text.split())), f"{extra}: {text}"
@@ -157,8 +137,7 @@ def main() -> None:
             questions_are_answered,
             an_skb_is_built_and_asked,
             the_page_is_served,
-            tools_are_offered_over_mcp,
-            runs_are_scored_exactly,
+            runs_are_scored,
             what_an_extra_is_missing_is_said_in_one_form,
             the_page_on_python_runs,
         ):

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from kbnav.evaluation.distributed import on_ray
 from kbnav.evaluation.evaluate import evaluate, score_folder
-from kbnav.evaluation.on_ray import on_ray
 from kbnav.evaluation.records import read_records
 from kbnav.settings.model import Settings
 from tests.apps.web.parts import Explorer

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kbnav.encoders import TwoSided, encode_queries, load
-from kbnav.encoders.e5 import E5
+from kbnav.encoders.libraries import E5
 from kbnav.encoders.lsa import LSA
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource

@@ -14,8 +14,8 @@ from hypothesis.extra.numpy import arrays
 
 from kbnav.encoders import default, encode_queries, load, normalised, same
 from kbnav.encoders.endpoint import Endpoint
+from kbnav.encoders.libraries import SentenceTransformers
 from kbnav.encoders.lsa import LSA
-from kbnav.encoders.sbert import SentenceTransformers
 from kbnav.errors import BadResponse, CredentialsError, DataError, ServiceError, UsageError
 from tests.encoders.endpoint import Reply, Server, embeddings
 

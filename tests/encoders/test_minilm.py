@@ -19,10 +19,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 from kbnav.encoders import Windowed, load, minilm
-from kbnav.encoders.bert_numpy import NumpyLayers
-from kbnav.encoders.bert_onnx import OnnxLayers
-from kbnav.encoders.blas import openblas
-from kbnav.encoders.minilm import HEADS, LAYERS, Layers, MiniLM, find_files, read_safetensors
+from kbnav.encoders.minilm import MiniLM, find_files, read_safetensors
 from kbnav.errors import DataError, UsageError
 
 WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "ash", "elm", "fir", "oak"]
@@ -87,17 +84,16 @@ def slow_bert(weights: dict[str, npt.NDArray[np.float32]], ids: list[int]) -> np
     return np.asarray(mean / np.linalg.norm(mean))
 
 
-def small(weights: Mapping[str, npt.NDArray[np.float32]], layers: Layers | None = None, *, windows: int = 1) -> MiniLM:
-    """An encoder of random weights, in NumPy unless its layers are given."""
-    return MiniLM(weights, tokenizer(), layers or NumpyLayers(weights, LAYERS, HEADS), windows=windows)
+def small(weights: Mapping[str, npt.NDArray[np.float32]], *, windows: int = 1) -> MiniLM:
+    """An encoder of random weights."""
+    return MiniLM(weights, tokenizer(), long=windows > 1, windows=windows)
 
 
-@pytest.mark.parametrize("layers", [NumpyLayers, OnnxLayers])
 def test_batches_of_any_lengths_agree_with_a_slow_forward_pass(
-    random_weights: dict[str, npt.NDArray[np.float32]], layers: type[NumpyLayers | OnnxLayers]
+    random_weights: dict[str, npt.NDArray[np.float32]],
 ) -> None:
     texts = ["oak", "", "ash elm fir oak " * 20, "oak elm", "yew ash", "fir " * 300, "ash elm fir"]
-    vectors = small(random_weights, layers(random_weights, LAYERS, HEADS)).encode(texts)
+    vectors = small(random_weights).encode(texts)
 
     assert vectors.dtype == np.float32
     assert vectors.shape == (7, 384)
@@ -105,42 +101,6 @@ def test_batches_of_any_lengths_agree_with_a_slow_forward_pass(
         words = [WORDS.index(word) if word in WORDS else 3 for word in text.split()]
         expected = slow_bert(random_weights, [1, *words[:254], 2])
         assert np.abs(vector - expected).max() < 2e-6
-
-
-class Listening(dict[str, npt.NDArray[np.float32]]):
-    """Weights that note how many threads BLAS has when a batch begins, and wait for a batch of another thread."""
-
-    def __init__(self, weights: dict[str, npt.NDArray[np.float32]], side_by_side: int) -> None:
-        super().__init__(weights)
-        self.threads: list[int] = []
-        self._together = threading.Barrier(side_by_side)
-
-    def __getitem__(self, name: str) -> npt.NDArray[np.float32]:
-        if name == "embeddings.word_embeddings.weight":
-            self._together.wait(timeout=60)
-            self.threads += [blas.threads()] if (blas := openblas()) else []
-        return super().__getitem__(name)
-
-
-def test_blas_has_one_thread_while_any_caller_encodes_and_its_own_number_again_after_the_last(
-    random_weights: dict[str, npt.NDArray[np.float32]],
-) -> None:
-    weights = Listening(random_weights, side_by_side=2)
-    encoder = small(weights)
-    blas = openblas()
-    assert blas is not None
-    before = blas.threads()
-    blas.set_threads(2)
-    try:
-        callers = [threading.Thread(target=encoder.encode, args=([text],)) for text in ("oak", "elm fir")]
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            caller.join()
-        assert weights.threads == [1, 1]
-        assert blas.threads() == 2
-    finally:
-        blas.set_threads(before)
 
 
 def test_a_long_text_is_read_in_windows_that_share_tokens_and_their_mean_is_its_vector(

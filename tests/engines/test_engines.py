@@ -10,12 +10,12 @@ import requests
 
 from kbnav.errors import QueryTimeout, ServiceError, TellModel
 from kbnav.knowledge.open import bundled_skb, open_kb
-from kbnav.knowledge.skb.export import export_rdf
 from kbnav.knowledge.skb.graph import Hop
+from kbnav.knowledge.skb.rdf import export_rdf
 from kbnav.knowledge.skb.store import SKB
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
 from kbnav.knowledge.sparql.rewriting import prepare
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 from kbnav.settings.model import Settings, SparqlSource
 from tests.engines.engines import oxigraph, virtuoso
 

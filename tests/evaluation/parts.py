@@ -10,7 +10,7 @@ from pathlib import Path
 from kbnav.answers.tables import AnswerTable, Ranking, Term
 from kbnav.errors import StopRun
 from kbnav.evaluation.records import GOLD, INFO, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
-from kbnav.evaluation.systems import System
+from kbnav.evaluation.runner import System
 from kbnav.runs.journal import open_journal, write_whole
 from kbnav.runs.trajectory import Attempt, Outcome, Run, to_json
 from tests.conftest import ROOT
@@ -55,7 +55,7 @@ class Script:
     def system(self) -> System:
         return System("scripted", "script", self._ask)
 
-    def _ask(self, question: str) -> Attempt:
+    def _ask(self, question: str, given: object, on_step: object) -> Attempt:
         with self._lock:
             self.asked.append(question)
             self._under_way += 1

@@ -11,10 +11,10 @@ import pytest
 
 from kbnav.answers.tables import Ranking
 from kbnav.errors import DataError, UsageError
-from kbnav.evaluation.conversations import conversation_lengths, markdown
+from kbnav.evaluation.dataset_stats import conversation_lengths, conversations_markdown
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.report import html_report, load_report, markdown_report
-from kbnav.evaluation.report.sheet import COLUMNS, read_sheet, write_sheet
+from kbnav.evaluation.report.data import COLUMNS, read_sheet, write_sheet
 from tests.apps.parts import Cli
 from tests.evaluation.parts import saved_folder
 
@@ -113,5 +113,5 @@ def test_conversations_are_as_long_as_they_have_responses(kbnav: Cli, tmp_path: 
     assert "| 2 | 1 | 50.0% |" in out
     assert "| \\> 10 | 1 | 50.0% |" in out
     assert "| 7 and more | 1 | 50.0% |" in out
-    assert json.dumps(markdown(conversation_lengths([]))).count("0 conversations") == 1
+    assert json.dumps(conversations_markdown(conversation_lengths([]))).count("0 conversations") == 1
     assert kbnav("eval", "dataset", "threads", "nowhere")[0] == 2

@@ -13,8 +13,7 @@ from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.cli.root import app
 from kbnav.evaluation.records import GOLD, INFO, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
 from kbnav.runs.journal import open_journal, write_whole
-from kbnav.runs.trajectory import Call, Outcome, Run, Step, to_json
-from kbnav.runs.warnings import Confidence, Doubt
+from kbnav.runs.trajectory import Call, Confidence, Doubt, Outcome, Run, Step, to_json
 
 GOOD, BAD = AnswerTable(("x",), ((Term("literal", "1"),),)), AnswerTable(("x",), ((Term("literal", "2"),),))
 

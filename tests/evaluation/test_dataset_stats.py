@@ -18,11 +18,11 @@ from kbnav.evaluation.dataset_stats import (
     DatasetStatistics,
     dataset_statistics,
     entropy,
-    markdown,
+    statistics_markdown,
     word_statistics,
+    write_histograms,
 )
 from kbnav.evaluation.datasets import SOURCES, Dataset, load_dataset, load_file
-from kbnav.evaluation.histograms import write_histograms
 from tests.conftest import ROOT
 
 
@@ -67,8 +67,8 @@ def test_statistics_of_a_small_set(tmp_path):
 def test_a_dataset_without_queries_or_answers_says_nothing_of_them(tmp_path):
     statistics = dataset_statistics(own(tmp_path, '{"id": 1, "question": "a | b"}'), name="a|b")
     assert (statistics.queries, statistics.answers) == (None, None)
-    assert markdown([statistics]).count("\n") == 3
-    assert "| a\\|b | 1 | 3 | 3 | 1.58 | 1.000 |" in markdown([statistics])
+    assert statistics_markdown([statistics]).count("\n") == 3
+    assert "| a\\|b | 1 | 3 | 3 | 1.58 | 1.000 |" in statistics_markdown([statistics])
 
 
 def made(number: int, start: str, hops: list[tuple[str, str]], types: list[str], text: str) -> str:
@@ -95,7 +95,9 @@ def test_answers_splits_and_the_two_parts_of_made_questions_are_counted_as_in_st
     composition = dataset_statistics(pairs).composition
     assert (composition.questions, composition.ratio) == (2, pytest.approx((5 / 3 + 3) / 2))
     assert composition.share == pytest.approx((5 / 8 + 3 / 4) / 2)
-    assert "| own | 0 | 0.0% | 0.0% | 0.0% | – | 2.33 (69% relational) |" in markdown([dataset_statistics(pairs)])
+    assert "| own | 0 | 0.0% | 0.0% | 0.0% | – | 2.33 (69% relational) |" in statistics_markdown(
+        [dataset_statistics(pairs)]
+    )
 
 
 def test_words_of_any_text_are_compared_at_one_length():

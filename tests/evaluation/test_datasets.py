@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.datasets import FORMATS, NAMES, SOURCES, load_dataset, load_file, load_stark
-from kbnav.evaluation.datasets.own import read_jsonl
+from kbnav.evaluation.datasets.formats import read_jsonl
 from kbnav.evaluation.datasets.records import File
 from kbnav.evaluation.evaluate import find_dataset
 

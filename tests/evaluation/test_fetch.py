@@ -15,9 +15,8 @@ import pytest
 
 from kbnav.errors import BadResponse, DataError, ServiceError, UsageError
 from kbnav.evaluation.datasets import NAMES
+from kbnav.evaluation.datasets.catalogue import ORIGINS, PAGES, Remote, load_dataset, missing_file
 from kbnav.evaluation.datasets.fetch import NOTES, fetch
-from kbnav.evaluation.datasets.load import load_dataset, missing_file
-from kbnav.evaluation.datasets.origins import ORIGINS, PAGES, Remote
 
 QUESTIONS = json.dumps(
     [{"id": str(number), "question": f"Who is {number}?", "sparql": "SELECT ?x {}"} for number in range(4000)]

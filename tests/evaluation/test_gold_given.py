@@ -16,12 +16,12 @@ from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.cli import main
 from kbnav.errors import UsageError
 from kbnav.evaluation.evaluate import Plan, evaluate, find_dataset, score_folder
-from kbnav.evaluation.giving import given_of_gold
-from kbnav.evaluation.labelled import by_labels, normalised
+from kbnav.evaluation.gold import given_of_gold
 from kbnav.evaluation.records import GoldAnswer, SavedRun, read_saved_run
 from kbnav.evaluation.report import load_report, markdown_report, summary_csv
+from kbnav.evaluation.rescoring import by_labels, normalised
+from kbnav.evaluation.runner import System, agent_system
 from kbnav.evaluation.scoring import score_run
-from kbnav.evaluation.systems import System, agent_system
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings
 from tests.agents.walkers import Script

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kbnav.errors import QuerySyntaxError
+from kbnav.evaluation.dataset_stats import Triple, query_shape
 from kbnav.evaluation.datasets import load_dataset
-from kbnav.evaluation.query_shape import Triple, query_shape
 from tests.knowledge.sparql.real import examples
 
 WD = "http://www.wikidata.org/entity/"

@@ -12,8 +12,7 @@ from kbnav.errors import UsageError
 from kbnav.evaluation.evaluate import score_folder
 from kbnav.evaluation.records import GOLD, GoldAnswer, GoldInfo, read_records
 from kbnav.evaluation.replay import replay_run
-from kbnav.evaluation.runner import begin_run, run_questions
-from kbnav.evaluation.systems import System
+from kbnav.evaluation.runner import System, begin_run, run_questions
 from kbnav.models.scripted import says
 from kbnav.runs.journal import open_journal
 from kbnav.runs.trajectory import Run
@@ -36,7 +35,7 @@ SCRIPTS: dict[str, list[AIMessage]] = {
 
 
 def scripted(home: Path) -> System:
-    def ask(question: str) -> Attempt:
+    def ask(question: str, given: object, on_step: object) -> Attempt:
         agent = agent_of(SCRIPTS[question], home)
         return attempt(agent, question)
 

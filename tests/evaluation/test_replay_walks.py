@@ -12,7 +12,7 @@ from kbnav.agents.pasemiqa import pasemiqa_with
 from kbnav.evaluation.evaluate import Plan, evaluate, find_dataset, score_folder
 from kbnav.evaluation.records import read_records
 from kbnav.evaluation.replay import replay_run
-from kbnav.evaluation.systems import agent_system, build_system
+from kbnav.evaluation.runner import agent_system, build_system
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings

@@ -35,7 +35,7 @@ from kbnav.evaluation.report import (
     summary_csv,
     write_plots,
 )
-from kbnav.evaluation.report.classes import CLASSES, error_class
+from kbnav.evaluation.report.data import CLASSES, error_class
 from kbnav.evaluation.report.page import effort_chart
 from kbnav.evaluation.runner import begin_run
 from kbnav.runs.journal import open_journal

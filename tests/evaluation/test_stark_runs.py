@@ -11,12 +11,12 @@ import pytest
 
 from kbnav.answers.tables import Ranked, Ranking
 from kbnav.errors import UsageError
-from kbnav.evaluation.compat import stark_compat
 from kbnav.evaluation.evaluate import Plan, evaluate, find_dataset, score_folder
 from kbnav.evaluation.records import read_saved_run
 from kbnav.evaluation.report import html_report, load_report, markdown_report
+from kbnav.evaluation.rescoring import stark_compat
+from kbnav.evaluation.runner import System
 from kbnav.evaluation.scoring import score_run
-from kbnav.evaluation.systems import System
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.settings.model import Settings

@@ -126,7 +126,7 @@ def shown(run: Any) -> str:
 
 def session_of(home: Path) -> tuple[str, list[str], str]:
     """The only session of a home, the questions that were answered in it, and the one that was begun."""
-    from kbnav.agents.common.choice import build_agent
+    from kbnav.agents.common.agent import build_agent
     from kbnav.knowledge.open import open_kb
     from kbnav.sessions.session import Chat as Session
     from kbnav.sessions.session import sqlite_sessions

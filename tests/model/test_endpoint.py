@@ -11,9 +11,9 @@ from pathlib import Path
 import openai
 import pytest
 
-from kbnav.agents.common.choice import build_agent
-from kbnav.agents.machine import start
-from kbnav.agents.policy import ChatPolicy, parse_calls
+from kbnav.agents.common.agent import build_agent
+from kbnav.agents.common.policy import ChatPolicy, parse_calls
+from kbnav.agents.common.state import start
 from kbnav.errors import PromptTooLong, ServiceError, Stopped
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.cancellation import Brake

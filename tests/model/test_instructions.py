@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from kbnav.agents.common.choice import build_agent
-from kbnav.agents.machine import start
+from kbnav.agents.common.agent import build_agent
+from kbnav.agents.common.state import start
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.runs.trajectory import Call, Step
 from kbnav.settings.model import Budget
@@ -33,7 +33,7 @@ def test_an_instruction_in_data_chooses_no_calls_target(mini_kb: KnowledgeBase, 
         1, Call("search_entities", {"query": "polonium"}, "Look it up.", "call-1", 1), f"{FOUND}\n{instruction}"
     )
     state = {**start(ASKED, [], agent.settings.budget), "path": [looked]}
-    end = agent.machine.run(state, agent.context(ASKED, "en", {}))
+    end = agent.graph().invoke(state, context=agent.context(ASKED, "en", {}))
     assert end["usage"].paid.calls >= 1
     calls = [step.call for step in (*end["path"], *end["discarded"]) if step.call.tool != WORDS]
     assert calls[0] == looked.call

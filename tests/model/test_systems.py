@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.evaluation.systems import build_system
+from kbnav.evaluation.runner import build_system
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.models.calls import open_calls
-from kbnav.planning.in_context import InContext
+from kbnav.planning.planners import InContext
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import Run, load_run, save_run
 from kbnav.settings.systems import BUILT_IN

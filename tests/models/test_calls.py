@@ -23,8 +23,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import Field, PrivateAttr
 
 from kbnav.errors import CredentialsError, ServiceError, UsageError
-from kbnav.models.calls import BYTES_PER_TOKEN, ModelCalls, Replies, open_calls
-from kbnav.models.reply_cache import Blobs
+from kbnav.models.calls import BYTES_PER_TOKEN, Blobs, ModelCalls, Replies, open_calls
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 from tests.models.stub import Canned, ModelStub, completion, failure

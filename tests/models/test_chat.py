@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from langchain_core.language_models import BaseChatModel
 
-from kbnav.agents.machine import start
-from kbnav.agents.policy import ChatPolicy
+from kbnav.agents.common.policy import ChatPolicy
+from kbnav.agents.common.state import start
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
 from kbnav.models.cancellation import Brake
 from kbnav.models.chat import ask, open_chat_model
@@ -20,7 +20,7 @@ from kbnav.models.prices import cost_of
 from kbnav.models.transport import MIB, clients
 from kbnav.runs.trajectory import Call, Step, Usage
 from kbnav.settings.model import Budget, Price, Settings
-from kbnav.tools.observation import Context
+from kbnav.tools.context import Context
 from kbnav.tools.toolbox import Toolbox
 from tests.agents.parts import NumbersKB, execute_query, finish, look
 from tests.models.stub import Canned, ModelStub, completion, failure

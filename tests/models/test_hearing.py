@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage
 from kbnav.errors import BadResponse, PromptTooLong, ServiceError
 from kbnav.models.cancellation import Brake
 from kbnav.models.chat import invoke, open_chat_model
-from kbnav.models.streaming import Draft, asking_for, heard_by
+from kbnav.models.transport import Draft, asking_for, heard_by
 from kbnav.settings.model import Settings
 from tests.models.stub import Canned, ModelStub, completion, failure, streamed
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 from langchain_core.language_models import BaseChatModel
 
-from kbnav.agents.machine import start
+from kbnav.agents.common.state import start
 from kbnav.encoders.endpoint import Endpoint
 from kbnav.errors import BadResponse, ServiceError, StopRun, UsageError
 from kbnav.models.cancellation import Brake

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kbnav.agents.policy import parse_calls
+from kbnav.agents.common.policy import parse_calls
 from kbnav.models.chat import invoke, open_chat_model
 from kbnav.settings.model import Settings
 from kbnav.tools.toolbox import Toolbox

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from kbnav.models.calls import open_calls
-from kbnav.models.standin import NAME, answer, names, sentences
+from kbnav.models.scripted import NAME, answer, names, sentences
 from kbnav.prompts import render
-from kbnav.retrieval.expand.replies import entities
+from kbnav.retrieval.expansion import entities
 from kbnav.retrieval.rerank import parse_score
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings

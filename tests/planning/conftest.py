@@ -20,7 +20,7 @@ from kbnav.encoders import Vectors, normalised
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.schema import PathSchema
+from kbnav.planning.paths import PathSchema
 
 NODES = """id,type,name
 dA,drug,Alphazol

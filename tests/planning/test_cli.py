@@ -10,11 +10,10 @@ from typing import get_args
 import pytest
 
 from kbnav.apps.cli import planner as cli_planner
-from kbnav.knowledge.skb import matching
+from kbnav.knowledge.skb import names as matching
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.planning import open as planners
-from kbnav.planning import training
+from kbnav.planning import planners, training
 from tests.apps.parts import Cli
 from tests.planning.conftest import EDGES, NODES
 

@@ -12,24 +12,32 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnav.encoders.trained_card import MODEL, Card, digests, kept
+from kbnav.encoders.trained import MODEL, Card, digests, kept
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.names import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.fuse.clauses import clauses, unnamed
-from kbnav.planning.fuse.reading import SAID_AS, open_reader
-from kbnav.planning.fuse.saved import load, save
-from kbnav.planning.fuse.telling import Telling
-from kbnav.planning.fuse.training import Trained, train
-from kbnav.planning.fuse.weighing import Candidates, Weights, fit
-from kbnav.planning.plan_fuse import PlanFuse, PlanFuseOptions
-from kbnav.planning.schema import PathSchema
+from kbnav.planning.paths import PathSchema
+from kbnav.planning.plan_fuse import (
+    READER_SCALE,
+    Candidates,
+    PlanFuse,
+    PlanFuseOptions,
+    Trained,
+    Weights,
+    WordWeights,
+    clauses,
+    fit,
+    load,
+    open_reader,
+    save,
+    train,
+    unnamed,
+)
 from kbnav.planning.training import Asked, made_from
-from kbnav.retrieval.base import refuse_seen
-from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.base import build_retriever, refuse_seen
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
@@ -246,7 +254,7 @@ def test_what_a_cross_encoder_reads_is_evidence_too(market: Market, cross: Path,
     assert load(tmp_path / "with", SkbKB(market.skb), Settings()).weights.plain[-1] > 1
     other = shutil.copytree(tmp_path / "with", tmp_path / "other")
     weights = json.loads((other / "model" / "fuse.json").read_text())
-    assert weights.pop("readers") == SAID_AS  # without it they are of another scale
+    assert weights.pop("readers") == READER_SCALE  # without it they are of another scale
     (other / "model" / "fuse.json").write_text(json.dumps(weights))
     card = json.loads((other / "card.json").read_text())
     (other / "card.json").write_text(json.dumps(card | {"files": digests(other / "model")}))
@@ -307,7 +315,7 @@ def test_where_names_are_quoted_a_mere_word_is_none_and_speaks_of_the_relation(t
 
 
 def test_words_that_answers_have_tell_and_others_do_not() -> None:
-    told = Telling.learn(
+    told = WordWeights.learn(
         [({"find", "oak"}, [{"oak", "old"}]), ({"find", "elm"}, [{"elm"}, {"ash"}]), ({"find"}, [{"fir"}])]
     )
     # "find" stands in three questions and no document; "oak" in all of one's, "elm" in half: unmet is (1 + 0.5) / 2.

@@ -10,9 +10,9 @@ import pytest
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.base import Hop, Plan, PlannedPath
+from kbnav.planning.paths import Hop, Plan, PlannedPath
 from kbnav.planning.plan_rank import PlanRank, PlanRankOptions
-from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.base import build_retriever
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 

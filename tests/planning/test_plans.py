@@ -10,12 +10,21 @@ from langchain_core.messages import AIMessage
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel
-from kbnav.planning.base import TEXT, Hop, Plan, PlannedPath
-from kbnav.planning.expansion import answers, instances, reached
-from kbnav.planning.in_context import InContext
-from kbnav.planning.mending import checked
-from kbnav.planning.path_text import parse_paths, path_text
-from kbnav.planning.schema import Edge, PathSchema
+from kbnav.planning.paths import (
+    TEXT,
+    Edge,
+    Hop,
+    PathSchema,
+    Plan,
+    PlannedPath,
+    answers,
+    checked,
+    instances,
+    parse_paths,
+    path_text,
+    reached,
+)
+from kbnav.planning.planners import InContext
 from kbnav.runs.trace import Trace
 
 

@@ -9,16 +9,12 @@ import pytest
 
 from kbnav.encoders import Vectors
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.names import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.base import TEXT, Hop, Plan, PlannedPath
 from kbnav.planning.evaluate import judge
-from kbnav.planning.none import NoPlanner
-from kbnav.planning.open import open_planner
-from kbnav.planning.path_text import parse_paths
-from kbnav.planning.ranker import Ranker
-from kbnav.planning.schema import RelationPath
-from kbnav.planning.scorer import Training
+from kbnav.planning.paths import TEXT, Hop, Plan, PlannedPath, RelationPath, parse_paths
+from kbnav.planning.planners import NoPlanner, open_planner
+from kbnav.planning.ranker import Ranker, Training
 from kbnav.planning.training import Asked, Example, examples
 from tests.planning.conftest import EDGES, Words, built
 

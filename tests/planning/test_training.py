@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from kbnav.errors import DataError
-from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.names import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.base import Hop
-from kbnav.planning.schema import TEXT_PATH, PathSchema, RelationPath
-from kbnav.planning.scorer import Candidates, Questions, Scorer, Training, log_softmax
-from kbnav.planning.seq2seq_training import learnt
+from kbnav.planning.paths import TEXT_PATH, Hop, PathSchema, RelationPath
+from kbnav.planning.ranker import Candidates, Questions, Scorer, Training, log_softmax
+from kbnav.planning.seq2seq import learnt
 from kbnav.planning.training import Asked, examples, made_from, path_label
 from tests.planning.conftest import EDGES, built
 

@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kbnav.encoders.trained_card import kept
+from kbnav.encoders.trained import kept
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.programs.contrast import Contrast
-from kbnav.programs.frozen import Description, GroupRecord, freeze
+from kbnav.programs.first_stage import TrainingQuery, bound_to, open_parts
 from kbnav.programs.groups import Centroids
-from kbnav.programs.loop import Plan, Workshop
-from kbnav.programs.open import bound_to, open_parts
 from kbnav.programs.program import Failure, Outcome, Parameter, Program
-from kbnav.programs.trials import Bench, TrainingQuery
-from kbnav.programs.writer import Advice, Brief, Draft, Shown
+from kbnav.programs.retriever import Description, GroupRecord, freeze
+from kbnav.programs.steps import TrialRunner
+from kbnav.programs.train import Plan, TrainingContext
+from kbnav.programs.writer import Advice, Brief, Contrast, ContrastText, Draft
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 
@@ -141,7 +140,7 @@ class ScriptedWriter:
     briefs: list[Brief] = field(default_factory=list)
     """Of each step, without those with which a program was given back."""
     given_back: list[Brief] = field(default_factory=list)
-    reflected: list[tuple[Contrast, Shown]] = field(default_factory=list)
+    reflected: list[tuple[Contrast, ContrastText]] = field(default_factory=list)
     name: str = "scripted"
     prompts: Mapping[str, str] = field(default_factory=dict)
 
@@ -151,15 +150,15 @@ class ScriptedWriter:
             return Draft(self.mended[len(brief.rejected) - 1])
         return Draft(self.sources[min(brief.number, len(self.sources)) - 1])
 
-    def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: Shown, trace: Trace) -> Advice:
+    def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: ContrastText, trace: Trace) -> Advice:
         self.reflected.append((contrast, shown))
         return Advice(self.says)
 
 
-def workshop(writer: ScriptedWriter, runner: Runner | None = None, **more: Any) -> Workshop:
+def workshop(writer: ScriptedWriter, runner: Runner | None = None, **more: Any) -> TrainingContext:
     """With the thirty nodes as candidates of every query."""
-    return Workshop(
-        Bench(lambda query: NODES, runner or Runner()),
+    return TrainingContext(
+        TrialRunner(lambda query: NODES, runner or Runner()),
         writer,
         label=lambda node: f"Node {node[1:]}",
         named=lambda text: [],

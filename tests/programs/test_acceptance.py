@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from kbnav.errors import UsageError
-from kbnav.programs.acceptance import race
-from kbnav.programs.trials import TrainingQuery, Trial
+from kbnav.programs.first_stage import TrainingQuery
+from kbnav.programs.steps import Trial, race
 
 QUERIES = [TrainingQuery(str(number), f"q{number}", ("a",)) for number in range(120)]
 

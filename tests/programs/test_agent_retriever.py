@@ -23,13 +23,10 @@ from kbnav.evaluation.report import Report, html_report, load_report, markdown_r
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.scripted import ScriptedModel
-from kbnav.programs.build import Wanted, train_programs
-from kbnav.programs.candidates import FirstStage
-from kbnav.programs.loop import Plan
-from kbnav.programs.open import open_parts
+from kbnav.programs.first_stage import FirstStage, TrainingQuery, open_parts
 from kbnav.programs.retriever import AgentRetriever, AgentRetrieverOptions, build_agent_retriever
-from kbnav.programs.setting import described
-from kbnav.programs.trials import TrainingQuery
+from kbnav.programs.train import Plan, TrainingRequest, train_programs
+from kbnav.programs.writer import describe_setting
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 from tests.apps.parts import Cli
@@ -198,7 +195,9 @@ def test_ablations_leave_out_functions_that_ask_a_model_or_see_relations_and_gro
     asked = [TrainingQuery(row["id"], row["question"], tuple(row["nodes"])) for row in made_questions(demo_kb)]
     plan = Plan(steps=1, batch=1, without=frozenset({"groups"}))
     for without, groups in ((plan.without, 1), (frozenset(), 2)):
-        wanted = Wanted(asked[::3], asked[1::3], replace(plan, without=without), most=2, smallest=3, weigh=False)
+        wanted = TrainingRequest(
+            asked[::3], asked[1::3], replace(plan, without=without), most=2, smallest=3, weigh=False
+        )
         trained = train_programs(demo_kb, Settings(kb="demo", home=demo_home), wanted, tmp_path / str(groups))
         assert len(trained.groups) == groups
 
@@ -277,7 +276,7 @@ def test_a_model_routes_by_one_call_and_where_it_says_none_the_nearest_group_ans
 def test_the_writer_is_told_of_every_type_relation_field_and_function(demo_kb: KnowledgeBase, demo_home: Path):
     assert isinstance(demo_kb, SkbKB)
     parts = open_parts(demo_kb, Settings(kb="demo", home=demo_home))
-    told = described(demo_kb, parts)
+    told = describe_setting(demo_kb, parts)
     assert "instrument (52)" in told.knowledge_base
     assert "instrument --made by--> person (" in told.schema.replace("_", " ")
     assert "- instrument: name, " in told.structures

@@ -15,9 +15,8 @@ from kbnav.models.calls import ModelCalls, Replies
 from kbnav.models.scripted import ScriptedModel
 from kbnav.programs.api import Api, ApiLimits, OutOfCalls
 from kbnav.programs.api.bounded import MOST_ITEMS
-from kbnav.programs.api.functions import MOST_PHRASE
-from kbnav.programs.api.language import OverLimit
-from kbnav.programs.api.source import MOST_TEXT
+from kbnav.programs.api.functions import MOST_PHRASE, OverLimit
+from kbnav.programs.api.knowledge import MOST_TEXT
 from kbnav.programs.program import Program
 
 AVERHYTHE, WALK, YARD, MEW = "place:averhythe", "place:ropewalk-lane", "place:heron-yard", "place:little-mew"
@@ -136,7 +135,7 @@ def test_arguments_are_measured_before_they_are_read(calls):
 def test_of_many_wrong_arguments_one_is_looked_at(api):
     for name, given in (("texts_of", [[]] * 1_000), ("intersect", [[1] * 1_000] * 100)):
         with pytest.raises(ValidationError) as wrong:
-            api.functions[name]._checked(None, given)
+            api.functions[name]._checked(api.owners[api.functions[name].group], given)
         assert wrong.value.error_count() == 1
 
 

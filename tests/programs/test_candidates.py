@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kbnav.programs.candidates import FirstStage, FirstStageOptions, Recall, oracle_recall
+from kbnav.programs.first_stage import FirstStage, FirstStageOptions, Recall, oracle_recall
 from kbnav.settings.model import Settings
 
 

@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from kbnav.programs.contrast import (
+from kbnav.programs.first_stage import TrainingQuery
+from kbnav.programs.steps import Trial
+from kbnav.programs.writer import (
     debug_of_worst,
-    described,
+    describe_trial,
     found_share,
     names_in,
     split,
     standing,
     without_names,
 )
-from kbnav.programs.trials import TrainingQuery, Trial
 
 
 def trial(name: str, hit5: float, mrr: float, error: str = "") -> Trial:
@@ -98,11 +99,11 @@ def test_debug_output_is_that_of_the_failing_or_else_the_worst_queries_cut_and_s
     failed = placed("4", 1, error="line 1: no", debug="I got here")
     assert debug_of_worst([*told, failed]) == "Query: query 4\nI got here"
     assert debug_of_worst([placed("5", 1)]) == ""
-    assert described(told[2], str).endswith("at rank 9\nDebug output: late")
+    assert describe_trial(told[2], str).endswith("at rank 9\nDebug output: late")
 
 
 def test_a_query_is_told_with_first_predictions_their_scores_and_the_ranks_of_the_truth():
-    assert described(trial("1", 1.0, 0.5), {"a": "Ann", "b": "Bob", "c": "Cy", "z": "Zoe"}.__getitem__) == (
+    assert describe_trial(trial("1", 1.0, 0.5), {"a": "Ann", "b": "Bob", "c": "Cy", "z": "Zoe"}.__getitem__) == (
         "Query: query 1\nFirst predictions:\n1. Bob (b) 0.5\n2. Ann (a) 0.25\n3. Cy (c)\n"
         "Right answers: Ann (a) at rank 2 with 0.25; Zoe (z) not among the first 3"
     )

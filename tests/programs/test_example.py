@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.programs.frozen import read_frozen
+from kbnav.programs.retriever import read_frozen
 from kbnav.programs.sandbox import open_sandbox
 from tests.programs.conftest import Api
 

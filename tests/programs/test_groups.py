@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.groups import (
     Centroids,
     Group,
@@ -17,7 +18,6 @@ from kbnav.programs.groups import (
     propose,
     telling_words,
 )
-from kbnav.programs.trials import TrainingQuery
 from kbnav.runs.trace import Trace
 
 KINDS = ("Which drug treats {} well?", "Name a gene that is a part of {} somewhere", "Who wrote {} and when did they?")

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from kbnav.programs.acceptance import Heat
-from kbnav.programs.briefing import asked_types, examples, next_action
-from kbnav.programs.loop import PARTS, Plan, Prices, Task, improve
+from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.program import Outcome, Problem, Program
-from kbnav.programs.steps import History, Step, curve
-from kbnav.programs.trials import Bench, TrainingQuery, means
-from kbnav.programs.writer import Advice, Brief, Draft
+from kbnav.programs.steps import Heat, History, Step, TrialRunner, curve, means
+from kbnav.programs.train import PARTS, Plan, Prices, Task, train_group
+from kbnav.programs.writer import Advice, Brief, Draft, asked_types, example_queries, next_action
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Price
@@ -28,7 +26,7 @@ def run(writer: ScriptedWriter, plan: Plan = PLAN, runner: Runner | None = None,
     shop = workshop(writer, runner, **more)
     validation = queries(32, "v")
     task = Task("g1", "things", queries(40), validation, shop.bench.baseline(validation))
-    return improve(task, History(), plan, shop, lambda step: None)
+    return train_group(task, History(), plan, shop, lambda step: None)
 
 
 def test_of_a_bad_a_broken_a_good_and_a_worse_program_the_good_one_is_the_best():
@@ -209,7 +207,7 @@ def test_a_program_that_ties_in_validation_is_taken_for_its_batch_and_is_no_gain
     shop = workshop(writer)
     validation = [one for one in queries(40, "v") if one.answers == (NODES[9],)]
     task = Task("g1", "things", queries(40), validation, shop.bench.baseline(validation))
-    history, _ = improve(task, History(), replace(PLAN, batch=40, patience=2), shop, lambda step: None)
+    history, _ = train_group(task, History(), replace(PLAN, batch=40, patience=2), shop, lambda step: None)
     assert [step.ground for step in history.steps] == ["test", "batch", None, None]
     assert history.steps[1].validation == history.steps[0].validation
     assert [brief.action for brief in writer.briefs] == ["write", "improve", "improve", "anew"]
@@ -221,7 +219,7 @@ def test_what_only_ties_with_the_first_stage_does_not_take_its_place():
     shop = workshop(ScriptedWriter([program("lifted")]))
     validation = [TrainingQuery(f"v{n}", f"v query {n}", (NODES[5],)) for n in range(8)]
     task = Task("g1", "things", queries(40), validation, shop.bench.baseline(validation))
-    (step,) = improve(task, History(), replace(PLAN, steps=1), shop, lambda step: None)[0].steps
+    (step,) = train_group(task, History(), replace(PLAN, steps=1), shop, lambda step: None)[0].steps
     assert step.metrics["mrr"] > (step.best_on_batch or 0.0)
     assert (step.verdict, step.heats[-1].won, step.heats[-1].lost) == ("tie", 0, 0)
     assert not step.accepted
@@ -231,7 +229,7 @@ def test_nothing_is_written_where_the_first_stage_has_every_answer_first():
     shop = workshop(ScriptedWriter([program("good")]))
     validation = [query(4 * n, split="v") for n in range(8)]
     task = Task("g1", "things", queries(40), validation, shop.bench.baseline(validation))
-    assert improve(task, History(), PLAN, shop, lambda step: None) == (History(), "perfect")
+    assert train_group(task, History(), PLAN, shop, lambda step: None) == (History(), "perfect")
 
 
 def test_examples_are_of_all_types_that_are_asked_for_by_their_shares():
@@ -243,13 +241,16 @@ def test_examples_are_of_all_types_that_are_asked_for_by_their_shares():
         return node.partition(":")[0]
 
     assert asked_types(asked, kind) == [("gene", 0.9), ("disease", 0.08), ("drug", 0.02)]
-    chosen = examples(asked, kind, "seed")
+    chosen = example_queries(asked, kind, "seed")
     assert Counter(kind(one.answers[0]) for one in chosen) == {"gene": 18, "disease": 1, "drug": 1}
-    assert chosen == examples(asked, kind, "seed") != examples(asked, kind, "another")
+    assert chosen == example_queries(asked, kind, "seed") != example_queries(asked, kind, "another")
     assert [int(one.id) for one in chosen] == sorted(int(one.id) for one in chosen)
-    assert Counter(kind(one.answers[0]) for one in examples(asked, kind, "s", most=2)) == {"gene": 1, "disease": 1}
-    assert len(examples(asked[:5], kind, "s")) == 5
-    assert Counter(kind(one.answers[0]) for one in examples(asked[78:], kind, "s")) == {
+    assert Counter(kind(one.answers[0]) for one in example_queries(asked, kind, "s", most=2)) == {
+        "gene": 1,
+        "disease": 1,
+    }
+    assert len(example_queries(asked[:5], kind, "s")) == 5
+    assert Counter(kind(one.answers[0]) for one in example_queries(asked[78:], kind, "s")) == {
         "gene": 11,
         "disease": 7,
         "drug": 2,
@@ -314,7 +315,7 @@ def test_the_curve_begins_at_the_first_stage_and_never_falls():
 
 def test_a_query_whose_answer_is_no_candidate_counts_as_any_other_and_a_program_may_still_find_it():
     lost, found = TrainingQuery("1", "query 1 x", ("elsewhere",)), TrainingQuery("2", "query 2 x", (NODES[0],))
-    bench = Bench(
+    bench = TrialRunner(
         lambda query: NODES,
         lambda program, query, nodes, given: Outcome({"elsewhere": 2.0, NODES[0]: 1.0}),
     )

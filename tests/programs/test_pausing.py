@@ -13,7 +13,7 @@ import pytest
 
 from kbnav.errors import ServiceError
 from kbnav.models.scripted import ScriptedModel
-from kbnav.programs.sandbox.pausing import Paused, PausedRuns
+from kbnav.programs.sandbox.monty import Paused, PausedRuns
 from tests.programs.paused_run import Counting, answering, run
 
 

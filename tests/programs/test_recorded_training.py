@@ -9,10 +9,9 @@ import pytest
 
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.programs.build import Wanted, train_programs
-from kbnav.programs.loop import Plan
+from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.steps import History, Step
-from kbnav.programs.trials import TrainingQuery
+from kbnav.programs.train import Plan, TrainingRequest, train_programs
 from kbnav.settings.model import Settings
 from tests.programs.test_agent_retriever import made_questions
 
@@ -24,7 +23,7 @@ def by_hand(kb: KnowledgeBase, home: Path, script: str, plan: Plan) -> Sequence[
     settings = Settings(
         home=home, base_url="http://127.0.0.1:7879/v1", api_key="none", model=script, model_retries=0, model_cache=False
     )
-    wanted = Wanted(asked[0::3], asked[1::3], plan, most=1, weigh=False)
+    wanted = TrainingRequest(asked[0::3], asked[1::3], plan, most=1, weigh=False)
     return train_programs(kb, settings, wanted, home / "made").steps["g1"]
 
 

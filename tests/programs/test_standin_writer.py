@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kbnav.programs.contrast import split
+from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.program import Program
 from kbnav.programs.standin_writer import StandInWriter
-from kbnav.programs.steps import History, Step
-from kbnav.programs.trials import TrainingQuery, Trial
-from kbnav.programs.writer import Brief, Draft, Shown
+from kbnav.programs.steps import History, Step, Trial
+from kbnav.programs.writer import Brief, ContrastText, Draft, split
 from kbnav.runs.trace import Trace
 
 FUNCTIONS = ("texts_of", "names_of", "relations_of", "find_by_name", "token_recall", "search", "bm25", "similarity")
@@ -44,6 +43,8 @@ def test_it_changes_what_is_best_in_validation_whether_that_was_accepted_or_not(
 def test_it_counts_which_paths_led_to_right_and_to_wrong_nodes_beside_which_words():
     query = TrainingQuery("t", "who made it", ("a",))
     trial = Trial(query, ("a", "b"), {}, {}, debug="words: made who\na\tmade_by\nb\tmade_by\nb\towned_by")
-    advice = StandInWriter(FUNCTIONS).reflect(brief(1), Draft(""), split(()), Shown((), (), {}, [trial]), Trace())
+    advice = StandInWriter(FUNCTIONS).reflect(
+        brief(1), Draft(""), split(()), ContrastText((), (), {}, [trial]), Trace()
+    )
     assert '"right": {"made_by": {"": 1, "made": 1, "who": 1}}' in advice.notes
     assert '"wrong": {"owned_by": {"": 1}}' in advice.notes

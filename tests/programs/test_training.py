@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from kbnav.errors import DataError, Stopped, UsageError
-from kbnav.programs.frozen import DESCRIPTION, check_bound, check_prompts, read_frozen
+from kbnav.programs.first_stage import TrainingQuery
 from kbnav.programs.groups import groups_by_words, one_group
-from kbnav.programs.loop import Prices
 from kbnav.programs.program import Outcome, Parameter, Program
-from kbnav.programs.train import Grouped, Order, read_groups, read_steps, train
-from kbnav.programs.trials import TrainingQuery
+from kbnav.programs.retriever import DESCRIPTION, check_bound, check_prompts, read_frozen
+from kbnav.programs.train import GroupsFound, Order, Prices, read_groups, read_steps, train
 from kbnav.programs.writer import Brief, Draft
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import Usage
@@ -54,7 +53,7 @@ def order(**more: Any) -> Order:
 def trained(folder: Path, runner: Runner | None = None, wanted: Order | None = None, **more: Any) -> None:
     wanted = wanted or order()
     shop = workshop(ScriptedWriter(SOURCES), runner, **more)
-    train(wanted, folder, shop, lambda: Grouped(tuple(one_group(wanted.training, wanted.validation))))
+    train(wanted, folder, shop, lambda: GroupsFound(tuple(one_group(wanted.training, wanted.validation))))
 
 
 def files(folder: Path) -> dict[str, Any]:
@@ -145,7 +144,7 @@ def test_more_steps_may_be_taken_later(tmp_path: Path):
 def test_where_nothing_is_better_the_first_stage_is_frozen(tmp_path: Path):
     wanted = order()
     shop = workshop(ScriptedWriter([program("bad")]))
-    train(wanted, tmp_path, shop, lambda: Grouped(tuple(one_group(wanted.training, wanted.validation))))
+    train(wanted, tmp_path, shop, lambda: GroupsFound(tuple(one_group(wanted.training, wanted.validation))))
     (group,) = read_frozen(tmp_path).groups
     assert group.program is None
     assert group.record.scores == {}
@@ -163,7 +162,7 @@ def test_a_limit_freezes_what_is_best_until_then_and_a_person_who_stops_it_freez
 
 def test_the_cost_of_grouping_counts_towards_the_limit(tmp_path: Path):
     wanted = order()
-    groups = Grouped(tuple(one_group(wanted.training, wanted.validation)), (), Usage(1, 1, 0, 1), Usage(), 3.0)
+    groups = GroupsFound(tuple(one_group(wanted.training, wanted.validation)), (), Usage(1, 1, 0, 1), Usage(), 3.0)
     found = train(
         replace(wanted, plan=replace(wanted.plan, cost=3.0)),
         tmp_path,
@@ -189,7 +188,7 @@ def test_what_the_steps_of_all_groups_cost_counts_towards_the_limit(tmp_path: Pa
         replace(wanted, plan=replace(wanted.plan, cost=14.0)),
         tmp_path,
         workshop(Paid([program("bad")]), prices=Prices(writer=Price(prompt=2, completion=8))),
-        lambda: Grouped(groups),
+        lambda: GroupsFound(groups),
     )
     assert {name: len(steps) for name, steps in found.steps.items()} == {"g1": 5, "g2": 2}
     assert (found.cost, found.ended["g2"]) == (14.0, "cost")
@@ -261,12 +260,12 @@ def test_each_group_has_a_program_of_its_own(tmp_path: Path):
     found = groups_by_words(training, held, most=2, smallest=20)
     texts = {one.id: one.text for one in (*training, *held)}
     shop = workshop(ScriptedWriter([program("good")]))
-    train(wanted, tmp_path, shop, lambda: Grouped(tuple(found)), only="g2")
+    train(wanted, tmp_path, shop, lambda: GroupsFound(tuple(found)), only="g2")
     assert [len(read_steps(tmp_path, group)) for group in found] == [0, 1]  # of 5; all come first at once
     assert read_frozen(tmp_path).groups[0].program is None
     with pytest.raises(UsageError, match="no group 'g3'; there are g1, g2"):
-        train(wanted, tmp_path, shop, lambda: Grouped(tuple(found)), only="g3")
-    train(wanted, tmp_path, shop, lambda: Grouped(tuple(found)))
+        train(wanted, tmp_path, shop, lambda: GroupsFound(tuple(found)), only="g3")
+    train(wanted, tmp_path, shop, lambda: GroupsFound(tuple(found)))
     frozen = read_frozen(tmp_path)
     assert {group.record.program for group in frozen.groups} <= {"", "g1.py", "g2.py"}
     places = frozen.centroids.nearest(["Which fish is red?", "Which bird is red?"])

@@ -9,9 +9,15 @@ import pytest
 from kbnav.errors import DataError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.programs.candidates import FirstStage, FirstStageOptions
-from kbnav.programs.trials import TrainingQuery
-from kbnav.programs.weighting import FILE, Rankings, choose_weights, weigh
+from kbnav.programs.first_stage import (
+    FILE,
+    FirstStage,
+    FirstStageOptions,
+    Rankings,
+    TrainingQuery,
+    choose_weights,
+    weigh,
+)
 from kbnav.settings.model import Settings
 
 GOOD, POOR, ALIKE = ["a", "x", "y"], ["x", "y", "a"], ["y", "x", "z"]

@@ -9,7 +9,7 @@ import pytest
 
 from kbnav.errors import BadArguments
 from kbnav.programs.api import Api
-from kbnav.programs.api.source import NotHere
+from kbnav.programs.api.knowledge import NotHere
 from kbnav.programs.program import Program
 
 CURIE, PIERRE, RADIUM, POLONIUM = "Q7186", "Q37463", "Q1128", "Q979"

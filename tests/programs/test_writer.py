@@ -8,12 +8,9 @@ from langchain_core.messages import AIMessage
 
 from kbnav.models.calls import ModelCalls
 from kbnav.models.scripted import ScriptedModel
-from kbnav.programs.acceptance import Heat
-from kbnav.programs.contrast import split
-from kbnav.programs.loop import Task, improve
-from kbnav.programs.steps import History, Step
-from kbnav.programs.trials import means
-from kbnav.programs.writer import Brief, Draft, ModelWriter, Rejected, Setting, Shown, program_in
+from kbnav.programs.steps import Heat, History, Step, means
+from kbnav.programs.train import Task, train_group
+from kbnav.programs.writer import Brief, ContrastText, Draft, ModelWriter, Rejected, Setting, program_in, split
 from kbnav.runs.trace import Trace
 from tests.programs.parts import PLAN, Runner, ScriptedWriter, program, queries, workshop
 
@@ -49,7 +46,7 @@ def test_a_training_by_a_model_tells_it_what_came_of_its_programs():
     shop = replace(workshop(ScriptedWriter([]), Runner()), writer=author)
     validation = queries(32, "v")
     task = Task("g1", "books of a year", queries(40), validation, shop.bench.baseline(validation))
-    history, _ = improve(task, History(), replace(PLAN, steps=3, batch=40), shop, lambda step: None)
+    history, _ = train_group(task, History(), replace(PLAN, steps=3, batch=40), shop, lambda step: None)
     assert [step.accepted for step in history.steps] == [True, False, True]
     first, reflect, second, third, _ = prompts(model)
     for told in ("a shelf of books", "book --by--> author", "name, year", "def names_of", "books of a year"):
@@ -142,7 +139,7 @@ def test_where_every_query_went_as_well_as_it_can_no_advice_is_asked_for():
     author, model = writer("Well done.")
     brief = Brief("improve", 2, "books", queries(2), {"mrr": 0.3, "hit@1": 0.1}, History())
     for mrr, said in ((1.0, ""), (0.99, "Well done.")):
-        shown = Shown((), (), {"mrr": mrr, "hit@1": mrr, "hit@5": 1.0, "recall@20": 1.0})
+        shown = ContrastText((), (), {"mrr": mrr, "hit@1": mrr, "hit@5": 1.0, "recall@20": 1.0})
         assert author.reflect(brief, Draft(program("good")), split(()), shown, Trace()).text == said
     assert len(model.seen) == 1
 

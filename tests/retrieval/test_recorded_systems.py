@@ -10,7 +10,7 @@ import pytest
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import as_skb
 from kbnav.retrieval.attempt import attempt
-from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.base import build_retriever
 from kbnav.runs.trajectory import Run
 from kbnav.settings.model import Settings
 

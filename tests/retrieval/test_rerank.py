@@ -12,7 +12,7 @@ from kbnav.errors import CredentialsError, ServiceError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.models.calls import BYTES_PER_TOKEN, ModelCalls
 from kbnav.retrieval.attempt import attempt
-from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.base import build_retriever
 from kbnav.retrieval.rerank import Rerank, RerankOptions, parse_score
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings

@@ -19,13 +19,21 @@ from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.models.reply_cache import Blobs
-from kbnav.retrieval.bm25 import BM25, BM25Options
-from kbnav.retrieval.build import build_retriever
+from kbnav.models.calls import Blobs
+from kbnav.retrieval.base import build_retriever
+from kbnav.retrieval.documents import (
+    BM25,
+    FILE,
+    VSS,
+    BM25Options,
+    MultiVSS,
+    MultiVSSOptions,
+    VSSOptions,
+    aggregated,
+    chunks,
+)
 from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
-from kbnav.retrieval.multi_vss import FILE, MultiVSS, MultiVSSOptions, aggregated, chunks
 from kbnav.retrieval.rrf import RRF, RRFOptions
-from kbnav.retrieval.vss import VSS, VSSOptions
 from kbnav.runs.trace import Observed, Trace
 from kbnav.runs.trajectory import Usage
 from kbnav.settings.model import Settings

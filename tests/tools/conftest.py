@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.tools.observation import Context, Shown
+from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
 from tests.tools.using import QUESTION
 

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage
 from kbnav.answers.relevance import relevance
 from kbnav.knowledge.base import Entity, Entry, Qualifier, Statement, Value
 from kbnav.models.scripted import ScriptedModel
-from kbnav.tools.observation import Shown
+from kbnav.tools.context import Shown
 from kbnav.tools.prune import prune_by_model, prune_by_ranking
 
 LABELS = {

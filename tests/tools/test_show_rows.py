@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.runs.trajectory import Call, Step
-from kbnav.tools.observation import Context, Shown
+from kbnav.tools.context import Context, Shown
 from kbnav.tools.show import rows_text
 from tests.tools.using import table, use
 
@@ -51,7 +51,7 @@ def test_a_text_is_looked_for_in_whole_rows_and_not_in_what_is_shown_of_them():
 
 
 def test_where_too_many_things_have_no_name_yet_it_is_told_that_they_were_not_looked_through(context, monkeypatch):
-    monkeypatch.setattr("kbnav.tools.show_rows._LABELLED", 2)
+    monkeypatch.setattr("kbnav.tools.wikidata._LABELLED", 2)
     query = "SELECT ?x { ?x wdt:P1086 ?n } ORDER BY ?n ?x"
     again = numbered(context, query)
     again.tables[query] = replace(again.tables[query], labels={})

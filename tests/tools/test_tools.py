@@ -9,11 +9,11 @@ import pytest
 from kbnav.errors import UnknownId
 from kbnav.knowledge.base import Entity, Entry, Qualifier, SearchResult, Statement, Value
 from kbnav.knowledge.wikidata.entities import without_unknown
-from kbnav.tools.get_entry import get_entry
-from kbnav.tools.observation import Context, Shown
+from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.show import entry_text, search_text, statement_lines, table_text
 from kbnav.tools.toolbox import WIKIDATA_TOOLS, Toolbox
+from kbnav.tools.wikidata import get_entry
 from tests.tools.using import table, use
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kbnav.answers.tables import AnswerTable, Term
-from kbnav.tools.observation import Context, Observation
+from kbnav.tools.context import Context, Observation
 from kbnav.tools.toolbox import Toolbox
 
 QUESTION = "Which elements were discovered by Marie Curie?"

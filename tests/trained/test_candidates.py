@@ -8,12 +8,10 @@ import pytest
 from kbnav.answers.tables import Ranking
 from kbnav.errors import DataError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.retrieval.cross_candidates import Candidates
-from kbnav.retrieval.cross_model import Head
+from kbnav.retrieval.cross import Candidates, Head
 from kbnav.settings.model import Settings
-from kbnav.training.candidates import Listed, means, read_lists
 from kbnav.training.cross import fit_head
-from kbnav.training.data import Example
+from kbnav.training.data import Example, Listed, means, read_lists
 
 
 class Fixed:

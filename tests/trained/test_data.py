@@ -8,17 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from kbnav.encoders.trained_card import read_card
+from kbnav.encoders.trained import read_card
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
 from kbnav.settings.model import Settings
-from kbnav.training.batches import Row, batches
-from kbnav.training.data import Documents, Example, Split, draw_pool, split
-from kbnav.training.folder import WORK, Workshop
-from kbnav.training.negatives import Miner, read_sources
+from kbnav.training.data import Documents, Example, Miner, Row, Split, batches, draw_pool, read_sources, split
+from kbnav.training.task import WORK, Workshop
 from tests.apps.parts import Cli
 from tests.trained.shop import examples, write_questions
 
@@ -59,7 +57,7 @@ def test_ends_of_the_answers_own_path_are_negatives(shop: SkbKB):
 
 
 def test_the_first_false_positives_of_the_system_are_taken(shop: SkbKB, shop_split: Split):
-    from kbnav.retrieval.build import build_retriever
+    from kbnav.retrieval.base import build_retriever
 
     miner = Miner(shop, Documents(shop.skb, relations=False), Settings(), {"vss": 5})
     vss = build_retriever("vss", shop, Settings(), {})

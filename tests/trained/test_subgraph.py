@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.retrieval.cross_candidates import Found
-from kbnav.retrieval.subgraph import Builder, inside, together
+from kbnav.retrieval.cross import Found
+from kbnav.retrieval.qagnn import Builder, inside, together
 from tests.trained.halls import DOORS, names
 
 

@@ -14,16 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kbnav.encoders.trained_card import MODEL, Card, Kind, digests, read_card
+from kbnav.encoders.trained import MODEL, Card, Kind, digests, read_card
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.base import build_retriever
 from kbnav.settings.model import Settings
-from kbnav.training.course import Listener, Point, Schedule
 from kbnav.training.data import Split
-from kbnav.training.folder import CURVE
-from kbnav.training.task import Task
+from kbnav.training.task import CURVE, Listener, Point, Schedule, Task
 from tests.trained.shop import build_shop, examples, write_questions
 
 Train = Callable[[Task, Any], Card | None]

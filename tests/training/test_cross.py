@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from sentence_transformers import CrossEncoder
 
-from kbnav.encoders.trained_card import MODEL, read_card
+from kbnav.encoders.trained import MODEL, read_card
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.retrieval.build import build_retriever
-from kbnav.retrieval.cross_model import Exported, Torch
+from kbnav.retrieval.base import build_retriever
+from kbnav.retrieval.cross import Exported, Torch
 from kbnav.settings.model import Settings
-from kbnav.training.course import Schedule
 from kbnav.training.cross import CrossOptions, train_cross
 from kbnav.training.data import Split, examples, split
-from kbnav.training.onnx import export
+from kbnav.training.models import export
+from kbnav.training.task import Schedule
 from tests.trained.shop import DOCUMENT, THEMES, good
 from tests.training.parts import goes_on_after_a_kill, refuses_another_schema, refuses_seen, task
 

@@ -12,19 +12,17 @@ import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from kbnav.encoders.trained import Trained
-from kbnav.encoders.trained_card import MODEL, digests, read_card
+from kbnav.encoders.trained import MODEL, Trained, digests, read_card
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.build import build_retriever
-from kbnav.retrieval.dense import embed
+from kbnav.retrieval.base import build_retriever
+from kbnav.retrieval.documents import embed
 from kbnav.settings.model import Settings
-from kbnav.training.course import Listener, Point, Schedule, enough_memory
 from kbnav.training.data import Split
 from kbnav.training.dense import DenseOptions, train_dense
-from kbnav.training.folder import CURVE, WORK
 from kbnav.training.models import most_that_fits
+from kbnav.training.task import CURVE, WORK, Listener, Point, Schedule, enough_memory
 from tests.trained.shop import DOCUMENT, build_shop
 from tests.training.parts import (
     Killed,

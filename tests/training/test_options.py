@@ -11,10 +11,20 @@ import torch
 
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.path_text import BETWEEN, CLOSE, OPEN
-from kbnav.planning.seq2seq import Seq2Seq
-from kbnav.planning.seq2seq_model import add_marks, device_of, dtype_of, new_model, with_lora
-from kbnav.planning.seq2seq_training import CHECKPOINT, Epoch, Schedule, held_out, prompt_ids
+from kbnav.planning.paths import BETWEEN, CLOSE, OPEN
+from kbnav.planning.seq2seq import (
+    CHECKPOINT,
+    Epoch,
+    Schedule,
+    Seq2Seq,
+    add_marks,
+    device_of,
+    dtype_of,
+    held_out,
+    new_model,
+    prompt_ids,
+    with_lora,
+)
 from kbnav.planning.training import Example
 from tests.training.test_seq2seq import asked, clinic  # noqa: F401 - fixtures
 

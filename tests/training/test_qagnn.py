@@ -14,24 +14,21 @@ import numpy as np
 import pytest
 import torch
 
-from kbnav.encoders.trained_card import read_card
+from kbnav.encoders.trained import read_card
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.fuse.evidence import start
-from kbnav.planning.fuse.reading import open_reader
-from kbnav.planning.fuse.saved import save
-from kbnav.planning.fuse.training import train as train_fuse
+from kbnav.planning.plan_fuse import open_reader, save, start_weights
+from kbnav.planning.plan_fuse import train as train_fuse
 from kbnav.planning.training import Asked
-from kbnav.retrieval.build import build_retriever
-from kbnav.retrieval.cross_candidates import Found
-from kbnav.retrieval.qagnn import tensors
+from kbnav.retrieval.base import build_retriever
+from kbnav.retrieval.cross import Found
+from kbnav.retrieval.qagnn import Builder, tensors, together
 from kbnav.retrieval.qagnn_model import Network, Sizes
-from kbnav.retrieval.subgraph import Builder, together
 from kbnav.settings.model import Settings
-from kbnav.training.course import Schedule
 from kbnav.training.data import Split, examples, split
 from kbnav.training.qagnn import QAGNNOptions, train_qagnn
+from kbnav.training.task import Schedule
 from tests.trained.halls import DOORS, halls, names
 from tests.training.parts import goes_on_after_a_kill, refuses_seen, task
 
@@ -124,7 +121,9 @@ def test_what_it_says_is_evidence_of_plan_fuse(hall: SkbKB, trained: Path, tmp_p
     learned, judged = ([Asked(text, wanted) for _, text, wanted, _ in asked(*part)] for part in ((0, 4), (40, 50)))
     encoder, out = hall.skb.vectors.encoder, tmp_path / "fused"
     fused = train_fuse(hall.skb, encoder, [learned], [judged], readers=[reader])
-    assert fused.weights.plain[-1] > start([reader]).plain[-1]  # it is right more often than what was set by hand
+    assert (
+        fused.weights.plain[-1] > start_weights([reader]).plain[-1]
+    )  # it is right more often than what was set by hand
     save(out, hall.skb, fused, encoder, data={}, training=(), validation=(), seconds=1)
     assert read_card(out).settings["evidence"][-1] == "qagnn"
     assert hits(hall, "plan-fuse", trained=str(out)) > 0.8

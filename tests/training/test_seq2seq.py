@@ -12,13 +12,11 @@ import pytest
 import torch
 
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.names import NodeMatcher
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.base import TEXT, Hop
 from kbnav.planning.evaluate import judge
-from kbnav.planning.schema import PathSchema
-from kbnav.planning.seq2seq import Seq2Seq
-from kbnav.planning.seq2seq_training import Schedule
+from kbnav.planning.paths import TEXT, Hop, PathSchema
+from kbnav.planning.seq2seq import Schedule, Seq2Seq
 from kbnav.planning.training import Asked, Example, examples
 from tests.planning.conftest import EDGES, built
 
@@ -87,7 +85,7 @@ def test_beams_are_paths_of_the_schema_whatever_is_asked(clinic: SKB, folder: Pa
 
 def test_the_loss_is_the_label_s_share_of_the_negative_log_likelihood() -> None:
     """Two paths of one token, shares 3/4 and 1/4, over four equally probable tokens: ln 4."""
-    from kbnav.planning.seq2seq_training import loss
+    from kbnav.planning.seq2seq import loss
 
     class Even:
         def __call__(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> object:

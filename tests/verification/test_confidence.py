@@ -13,10 +13,8 @@ from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from rich.console import Console
 
-from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.choice import build_agent
-from kbnav.agents.spinach import spinach_with
-from kbnav.agents.verification.calibration import (
+from kbnav.agents.common.agent import Agent, build_agent
+from kbnav.agents.common.confidence import (
     Seen,
     calibration_error,
     fit,
@@ -25,6 +23,7 @@ from kbnav.agents.verification.calibration import (
     reliability,
     write_calibration,
 )
+from kbnav.agents.spinach import spinach_with
 from kbnav.apps.console import print_answer
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.base import KnowledgeBase

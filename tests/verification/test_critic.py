@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from langchain_core.messages import AIMessage
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.agents.spinach import spinach_with
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from kbnav.agents.verification.rules import RULES, check_answer
+from kbnav.agents.common.checks import RULES, check_answer
 from kbnav.answers.tables import AnswerTable, Term
-from kbnav.apps.web.parts import HERE
-from kbnav.runs.warnings import DOUBTS
+from kbnav.apps.web.rendering import HERE
+from kbnav.runs.trajectory import DOUBTS
 
 DATE = "http://www.w3.org/2001/XMLSchema#dateTime"
 NUMBER = "http://www.w3.org/2001/XMLSchema#decimal"

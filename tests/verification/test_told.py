@@ -10,13 +10,12 @@ import pytest
 from benchmarks.answer_checks import judged
 from rich.console import Console
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.apps.bot.wikitext import Style, reply_text
 from kbnav.apps.console import answer_json, print_answer
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.library.answer import Answer
-from kbnav.runs.trajectory import Run, load_run
-from kbnav.runs.warnings import DOUBTS
+from kbnav.library.asking import Answer
+from kbnav.runs.trajectory import DOUBTS, Run, load_run
 from kbnav.sessions.session import ask
 from kbnav.settings.model import Checks, Settings
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kbnav.agents.common.checks import units_query
 from kbnav.agents.spinach import spinach_with
-from kbnav.agents.verification.units import units_query
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY

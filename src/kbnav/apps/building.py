@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import Agent, build_agent
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.retrieval.base import Retriever
-from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.base import Retriever, build_retriever
 from kbnav.settings import systems
 from kbnav.settings.model import Settings
 

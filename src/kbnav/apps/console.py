@@ -22,8 +22,8 @@ from kbnav.answers.tables import AnswerTable, Ranking
 from kbnav.apps.absence_words import absence_text
 from kbnav.errors import QuerySyntaxError
 from kbnav.knowledge.base import is_mirror
-from kbnav.knowledge.sparql.present import comment_labels, page_for, query_link, state_for
-from kbnav.knowledge.sparql.words.query import answer_in_words
+from kbnav.knowledge.sparql.presentation import comment_labels, page_for, query_link, state_for
+from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.runs.trajectory import Call, Run, Step, Understood
 from kbnav.tools.show import cell_text
 
@@ -173,7 +173,7 @@ def _answer_lines(run: Run) -> RenderableType:
         parts.append(table_lines(outcome.table))
     if outcome.ranking is not None and outcome.ranking.nodes:
         parts.append(ranking_lines(outcome.ranking))
-    if words := answer_in_words(outcome.query, outcome.table, run.language):
+    if words := verbalize_answer(outcome.query, outcome.table, run.language):
         parts.append(Text(printable(words.text())))
     if outcome.query:
         parts.append(query_lines(labelled_query(run)))
@@ -280,7 +280,7 @@ def _run_lines(run: Run) -> Iterable[RenderableType]:
 def run_record(run: Run) -> dict[str, Any]:
     """What every program is told of a run, beside the answer itself: how it ended, its query, and what it cost."""
     outcome = run.outcome
-    words = answer_in_words(outcome.query, outcome.table, run.language)
+    words = verbalize_answer(outcome.query, outcome.table, run.language)
     return {
         "run": run.id,
         "language": run.language,

@@ -9,7 +9,7 @@ from typing import Any
 from kbnav.answers.tables import AnswerTable, Term, node_term
 from kbnav.apps.evidence_words import evidence_words
 from kbnav.knowledge.evidence import Evidence, Link, Provenance
-from kbnav.knowledge.sparql.prefixes import words_of
+from kbnav.knowledge.sparql.vocabulary import words_of
 from kbnav.runs.trajectory import Outcome
 from kbnav.tools.show import cell_text
 

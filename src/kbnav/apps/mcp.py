@@ -1,11 +1,15 @@
-"""``kbnav mcp``: an agent's tools, ``ask``, and ``retrieve``, for clients of the Model Context Protocol."""
+"""``kbnav mcp``: an agent's tools, ``ask``, and ``retrieve``, for clients of the Model Context Protocol.
+
+Over standard input for the one client that began the process; over HTTP for many, within the limits of the chat page.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -17,18 +21,18 @@ from kbnav.apps.absence_words import absence_text
 from kbnav.apps.building import asking
 from kbnav.apps.console import answer_record, call_data, run_record, step_data
 from kbnav.apps.evidence import answer_table, evidence_data, evidence_lines
-from kbnav.apps.secrets import Secrets
-from kbnav.errors import BadArguments, KbnavError
+from kbnav.apps.secrets import Secrets, secrets_of
+from kbnav.errors import BadArguments, KbnavError, LimitReached, StopRun
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.cancellation import Brake
 from kbnav.retrieval.attempt import attempt
-from kbnav.retrieval.base import Retriever
-from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.base import Retriever, build_retriever
 from kbnav.runs.trajectory import Run, save_run, versions
 from kbnav.sessions.evidence import run_evidence
 from kbnav.sessions.session import ask, use
 from kbnav.settings.model import Settings, Web
-from kbnav.settings.systems import SystemEntry, systems
+from kbnav.settings.plugins import needs
+from kbnav.settings.systems import SystemEntry, find, retrievers_for, systems, usual_agent
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -36,6 +40,10 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
     from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, Tool
     from starlette.types import ASGIApp
+
+    from kbnav.apps.web.queue import RunQueue
+    from kbnav.apps.web.service import Service
+    from kbnav.apps.web.store import Store
 
 T = TypeVar("T")
 ASK = "ask"
@@ -58,9 +66,11 @@ MOST_NODES = 100
 _NODES = 10
 AT_ONCE = 8
 """Calls of one client over standard input that are worked on at once; others wait."""
+DATABASE = "mcp.sqlite"
+"""Under ``home``; apart from that of the page, whose servers would take questions over that they cannot answer."""
 
 
-class Desk(Protocol):
+class Backend(Protocol):
     """Does the work that is asked for, within limits; raises KbnavError where a limit is reached."""
 
     kb: KnowledgeBase
@@ -83,7 +93,7 @@ class Desk(Protocol):
         ...
 
 
-class OwnDesk:
+class LocalBackend:
     """For the one client that began this process, and pays for it."""
 
     def __init__(
@@ -95,7 +105,7 @@ class OwnDesk:
     ) -> None:
         """Raises as ``build_retriever`` where there is one retriever alone."""
         self.kb, self.settings, self.agent, self.retrievers = kb, settings, agent, retrievers
-        self._room = ThreadPoolExecutor(AT_ONCE)
+        self._threads = ThreadPoolExecutor(AT_ONCE)
         self._alone = agent is None and len(retrievers) == 1
         self._built = lru_cache(maxsize=None)(self._build)
         if self._alone:
@@ -130,51 +140,170 @@ class OwnDesk:
         context: ServerRequestContext[Any],  # noqa: ARG002
         work: Callable[[], CallToolResult],
     ) -> CallToolResult:
-        """When there is room; what is taken back keeps its room until it is over."""
+        """In a thread; what is taken back keeps it until it is over."""
         brake = Brake(asyncio.get_running_loop())
         return await self._done(partial(brake.within, work), brake)
 
     async def _done(self, work: Callable[[], T], brake: Brake) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._room, work)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except asyncio.CancelledError:
             brake.stop()
             raise
 
 
-def build_server(desk: Desk, hide: Secrets) -> Server[Any]:
+class SharedBackend:
+    """Puts questions into the queue of a server, and lets so many calls of tools in at once, of all and of one user."""
+
+    def __init__(self, service: Service, store: Store) -> None:
+        """Of a service with one knowledge base, and one agent or none. Raises as the builder of the first system."""
+        (served,) = service.kbs.values()
+        self._service, self._store = service, store
+        self.kb, self.settings = served.kb, service.settings
+        self.retrievers: Sequence[SystemEntry] = [entry for entry in served.systems if entry.kind == "retriever"]
+        self._first = served.systems[0].name
+        self._limits = service.settings.web
+        self._tools = ThreadPoolExecutor(self._limits.runs)
+        self._at_work: Counter[str] = Counter()
+        """Calls of tools by who asked for them; one that was taken back is at work until its thread is over."""
+        first = service.system(*self._choice(""))
+        self.agent = first if isinstance(first, Agent) else None
+
+    def _choice(self, system: str) -> tuple[str, str, str]:
+        return self.kb.name, system or self._first, self.settings.model
+
+    @asynccontextmanager
+    async def opened(self, _: object) -> AsyncIterator[RunQueue]:
+        """The queue, in the server's loop."""
+        from langgraph.checkpoint.memory import InMemorySaver
+
+        from kbnav.apps.web.queue import RunQueue
+
+        async with RunQueue(self._service, self._store, InMemorySaver(), secrets_of(self.settings)).running() as queue:
+            yield queue
+
+    async def ask(self, context: Any, question: str, system: str = "") -> Run:
+        """Ask for the visitor of a request; one that is taken back stops the run.
+
+        Raises as ``RunQueue.ask``, and StopRun where the run failed or was stopped.
+        """
+        queue: RunQueue = context.lifespan_context
+        owner: str = context.request.state.visitor.owner
+        run = await asyncio.to_thread(queue.ask, owner, question, self._choice(system))
+        answer: dict[str, Any] = {"note": "The server is shutting down."}
+        try:
+            async with aclosing(queue.follow(run.id)) as events:
+                async for event in events:
+                    if event is not None and event.data["kind"] == "end":
+                        answer = event.data["answer"]
+        except asyncio.CancelledError:
+            queue.stop_soon(run)
+            raise
+        if answer.get("status", "failed") in ("failed", "stopped"):
+            raise StopRun(answer["note"])
+        saved = self._store.saved(answer["run"])
+        if saved is None:
+            raise StopRun("the run was deleted as soon as it ended")
+        return saved
+
+    async def call(self, context: Any, work: Callable[[], T]) -> T:
+        """What a tool brings; each model's call that it makes counts as a question of the visitor's.
+
+        Raises LimitReached where too many are at work or were asked, and as the tool.
+        """
+        owner: str = context.request.state.visitor.owner
+        if self._at_work[owner] >= self._limits.runs_per_user:
+            raise LimitReached(f"{self._limits.runs_per_user} of your calls are at work; wait for one")
+        if self._at_work.total() >= self._limits.runs:
+            raise LimitReached("too many calls are at work; try again in a moment")
+        loop = asyncio.get_running_loop()
+        brake = _CountingBrake(loop, partial(context.lifespan_context.count, owner))
+        self._at_work[owner] += 1
+        working = loop.run_in_executor(self._tools, brake.within, work)
+        working.add_done_callback(lambda _: self._leave(owner))
+        try:
+            return await asyncio.shield(working)
+        except asyncio.CancelledError:
+            brake.stop()
+            raise
+
+    def _leave(self, owner: str) -> None:
+        """A call is over; who has none left is not kept."""
+        self._at_work -= Counter([owner])
+
+
+class _CountingBrake(Brake):
+    """A brake that counts each call of a model, before it is made."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, count: Callable[[], None]) -> None:
+        super().__init__(loop)
+        self._count = count
+
+    def ask(self, call: Callable[[], T], awaited: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """As a brake does. Raises as ``count`` too."""
+        self._count()
+        return super().ask(call, awaited)
+
+
+@contextmanager
+def open_shared(settings: Settings, kb: KnowledgeBase, system: str = "") -> Iterator[SharedBackend]:
+    """A backend for one agent and the retrievers, or for one of these alone.
+
+    Raises as ``build_system``, and UsageError where its database cannot be opened.
+    """
+    from kbnav.apps.web.service import Service, served
+    from kbnav.apps.web.store import Store, open_sqlite
+
+    entries = offered_at(kb, system)
+    with open_sqlite(settings.home / DATABASE) as database:
+        store = Store(database, settings.home / "runs")
+        store.set_up()
+        yield SharedBackend(Service(settings, [served(kb.name, kb, settings, entries)]), store)
+
+
+def offered_at(kb: KnowledgeBase, system: str = "") -> tuple[SystemEntry, ...]:
+    """An agent with the retrievers that rank nodes of the knowledge base; of a retriever nothing else.
+
+    Raises UsageError for an unknown system.
+    """
+    entry = find(system or usual_agent(kb))
+    return (entry,) if entry.kind == "retriever" else (entry, *retrievers_for(kb))
+
+
+def build_server(backend: Backend, hide: Secrets) -> Server[Any]:
     """A server with the tools that an agent offers a model, but ``finish``, told of in the same words, and ``ask``.
 
     Where retrievers rank nodes of the knowledge base, ``retrieve`` asks them.
 
     Nothing that ``hide`` knows is in what it says.
     """
-    from mcp.server.lowlevel import Server
-    from mcp_types import ListToolsResult
+    with needs("mcp", "kbnav mcp"):
+        from mcp.server.lowlevel import Server
+        from mcp_types import ListToolsResult
 
-    agent = desk.agent
+    agent = backend.agent
 
     async def tools(
         context: ServerRequestContext[Any],  # noqa: ARG001 - a handler
         params: PaginatedRequestParams | None,  # noqa: ARG001
     ) -> ListToolsResult:
         own = [*_tools(agent), _ask_tool()] if agent else []
-        return ListToolsResult(tools=[*own, *([_retrieve_tool(desk.retrievers)] if desk.retrievers else [])])
+        return ListToolsResult(tools=[*own, *([_retrieve_tool(backend.retrievers)] if backend.retrievers else [])])
 
     async def call(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
         arguments = params.arguments or {}
         try:
-            if params.name == RETRIEVE and desk.retrievers:
-                system, query, k = _read_retrieve(arguments, [entry.name for entry in desk.retrievers])
-                found = _ranked(await desk.ask(context, query, system), k)
+            if params.name == RETRIEVE and backend.retrievers:
+                system, query, k = _read_retrieve(arguments, [entry.name for entry in backend.retrievers])
+                found = _ranked(await backend.ask(context, query, system), k)
             elif agent is None:
                 raise BadArguments(f"There is no tool {params.name!r} here; there is {RETRIEVE}.")
             elif params.name == ASK:
-                run = await desk.ask(context, str(arguments.get("question", "")))
+                run = await backend.ask(context, str(arguments.get("question", "")))
                 told = partial(_answered, agent, run, bool(arguments.get("evidence")))
-                found = await desk.call(context, told) if arguments.get("evidence") else told()
+                found = await backend.call(context, told) if arguments.get("evidence") else told()
             else:
-                found = await desk.call(context, partial(_call, agent, params.name, arguments))
+                found = await backend.call(context, partial(_call, agent, params.name, arguments))
         except KbnavError as error:
             found = _result(str(error), failed=True)
         return type(found).model_validate(hide.hidden_in(found.model_dump(mode="json")))
@@ -182,19 +311,19 @@ def build_server(desk: Desk, hide: Secrets) -> Server[Any]:
     return Server(
         "kbnav",
         version=versions()["kbnav"],
-        instructions=" ".join(_told(desk)),
-        lifespan=desk.opened,
+        instructions=" ".join(_instructions(backend)),
+        lifespan=backend.opened,
         on_list_tools=tools,
         on_call_tool=call,
     )
 
 
-def _told(desk: Desk) -> Iterator[str]:
-    """What a client is told of the server."""
-    if desk.agent:
-        yield _INSTRUCTIONS.format(kb=desk.kb.name, agent=desk.agent.name, about=_about(desk.agent))
-    if desk.retrievers:
-        yield _RANKED.format(kb=desk.kb.name)
+def _instructions(backend: Backend) -> Iterator[str]:
+    """What a client reads of the server."""
+    if backend.agent:
+        yield _INSTRUCTIONS.format(kb=backend.kb.name, agent=backend.agent.name, about=_about(backend.agent))
+    if backend.retrievers:
+        yield _RANKED.format(kb=backend.kb.name)
 
 
 def _about(agent: Agent) -> str:
@@ -348,7 +477,7 @@ def http_app(server: Server[Any], web: Web) -> ASGIApp:
     """The same over HTTP at ``/mcp``, behind the gate that the chat page is behind."""
     from mcp.server.transport_security import TransportSecuritySettings
 
-    from kbnav.apps.web.security import Gate
+    from kbnav.apps.web.auth import Gate
 
     app = server.streamable_http_app(
         stateless_http=True,

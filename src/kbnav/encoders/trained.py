@@ -1,86 +1,198 @@
-"""The encoders that ``kbnav train dense`` trained: one for questions and one for documents, or one for both.
+"""What a training leaves: a folder with a model and its ``card.json``, and the models as they are run.
 
-``Trained`` gives a text one vector, ``Late`` one for each of its tokens.
+The card says what was learned from what, and for which SKB. It is written last, so a folder without one holds a
+training that is not over. Where onnxruntime is installed, models are run by it, and torch is not needed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from kbnav.encoders import onnx_texts
-from kbnav.encoders.base import Vectors, normalised
-from kbnav.encoders.onnx_texts import TOKENIZER, OnnxTexts
-from kbnav.encoders.trained_card import MODEL, Card, Kind, check_files, read_card
+from kbnav.encoders import Vectors, normalised
 from kbnav.errors import DataError, UsageError
 from kbnav.settings.plugins import missing
 
-KIND = "trained"
+CARD = "card.json"
+MODEL = "model"
+"""The folder beside the card that holds what was trained."""
+FORMAT = 1
+Kind = Literal["dense", "cross", "qagnn", "fuse"]
+
+
+TOKENIZER = "tokenizer.json"
 EXPORTED, SIDES = "exported.json", ("query", "document")
 """Beside a model that onnxruntime reads too: what it reads and, of two encoders, which one is which."""
-_AT_ONCE = 64
+_TOKENS_AT_ONCE, _TEXTS_AT_ONCE = 2048, 64
+Text = str | tuple[str, str]
 
 
-class _Loaded(ABC):
-    """A model in a trained folder."""
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
+
+class Question(_Strict):
+    """A question of a training: its id, and its text's digest, by which it is known under another id."""
+
+    id: str
+    text: str
+
+
+class Card(_Strict):
+    """``card.json``."""
+
+    format: int = FORMAT
     kind: Kind
+    skb: str
+    schema_sha256: str
+    """Of the types and relations of the SKB: what the folder is bound to."""
+    relations: bool
+    """Whether the documents it learned from have their relations at their ends."""
+    base: str
+    """The model that the training began with, as it was named."""
+    base_sha256: str
+    settings: dict[str, Any]
+    data: dict[str, str]
+    """SHA-256 of the questions' files, by the names of their datasets."""
+    training: tuple[Question, ...]
+    validation: tuple[Question, ...]
+    epochs: float
+    """That were trained, of which the best is kept."""
+    best_epoch: float
+    pool: int
+    """Documents among which the validation questions' answers were looked for."""
+    before: dict[str, float]
+    """Scores on the validation questions before any training."""
+    after: dict[str, float]
+    seconds: float
+    """Of the training, without the preparation of its data and the vectors of the SKB."""
+    device: str
+    versions: dict[str, str]
+    files: dict[str, str]
+    """SHA-256 of each file of the model."""
+
+    @property
+    def digest(self) -> str:
+        """Names the model: another one has another."""
+        return hashlib.sha256("".join(f"{name} {sha}\n" for name, sha in self.files.items()).encode()).hexdigest()[:12]
+
+
+def read_card(folder: Path, *kinds: Kind) -> Card:
+    """The card of a trained folder, of one of these kinds where some are named. Raises UsageError, DataError."""
+    path = folder / CARD
+    try:
+        card = Card.model_validate_json(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        begun = "the training in it is not over, and the same command goes on" if folder.is_dir() else "no such folder"
+        raise UsageError(f"{folder} holds nothing trained: {begun} (there is no {CARD})") from error
+    except (OSError, ValidationError) as error:
+        first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise DataError(f"{path}: not the card of a training: {first}") from error
+    if card.format > FORMAT:
+        raise DataError(f"{path}: format {card.format} is newer than {FORMAT}, the newest this version reads")
+    if kinds and card.kind not in kinds:
+        raise UsageError(f"{folder} was trained as {card.kind}, not as {' or '.join(kinds)}")
+    return card
+
+
+def check_schema(folder: Path, card: Card, skb: str, schema_sha256: str) -> None:
+    """Raise UsageError where a folder was trained for another schema than that of the SKB of this name."""
+    if card.schema_sha256 != schema_sha256:
+        raise UsageError(f"{folder}: trained for the schema of {card.skb}; that of {skb} is another")
+
+
+def check_files(folder: Path, expected: Mapping[str, str]) -> None:
+    """Raise DataError where the files in a folder are not those that were written."""
+    if digests(folder) != expected:
+        raise DataError(f"{folder}: its files are not those that were written")
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of all files below a folder, by their paths in it. Raises DataError where there is none."""
+    if not folder.is_dir():
+        raise DataError(f"{folder} is missing")
+    found = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        with path.open("rb") as file:
+            found[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+def kept(questions: Iterable[tuple[str, str]]) -> tuple[Question, ...]:
+    """Questions, by id and text, as they are kept."""
+    return tuple(Question(id=name, text=text_digest(text)) for name, text in questions)
+
+
+def refuse_seen(folder: Path, what: str, seen: Sequence[Question], questions: Iterable[tuple[str, str]]) -> None:
+    """Raise UsageError where one of the questions, by id and text, is among those seen while ``what`` was trained."""
+    known = {one.text for one in seen}
+    found = [name for name, text in questions if text_digest(text) in known]
+    if found:
+        raise UsageError(
+            f"{folder}: {len(found)} of the questions were used to train or choose {what}, as "
+            f"{found[0]!r}; evaluate on others"
+        )
+
+
+def text_digest(text: str) -> str:
+    """Of a question's words, whatever its case, spaces and punctuation."""
+    words = "".join(char if char.isalnum() else " " for char in text.casefold()).split()
+    return hashlib.sha256(" ".join(words).encode()).hexdigest()[:16]
+
+
+class Trained:
+    """The encoders that ``kbnav train dense`` trained: one for questions and one for documents, or one for both."""
 
     def __init__(self, model: Any, folder: Path, card: Card) -> None:
-        """``model`` is what ``_read`` gives."""
+        """``model`` has the methods ``encode_query`` and ``encode_document``. Use ``load``."""
         self.card = card
-        self.name = f"{KIND}:{folder.resolve()}@{card.digest}"
+        self.name = f"trained:{folder.resolve()}@{card.digest}"
         self._model = model
         self._lock = threading.Lock()  # a tokenizer of the library serves one thread at a time
 
     @classmethod
-    def load(cls, folder: Path, digest: str = "") -> Self:
+    def load(cls, folder: Path, digest: str = "") -> Trained:
         """Read a trained folder; with ``digest`` it must be of the model named so.
 
         Raises UsageError where nothing is trained there, it is another model or the extra ``train`` is not installed,
         DataError where its files are not those that were written.
         """
-        card = read_card(folder, cls.kind)
+        card = read_card(folder, "dense")
         if digest and card.digest != digest:
             raise UsageError(f"{folder} holds the model {card.digest}, not {digest} that the vectors are of")
         check_files(folder / MODEL, card.files)
-        return cls(cls._read(folder / MODEL), folder, card)
+        if (folder / MODEL / EXPORTED).is_file() and onnx_installed():
+            return cls(Exported(folder / MODEL), folder, card)
+        if find_spec("sentence_transformers") is None:
+            raise missing(f"the encoder trained in {folder}", "sentence-transformers", extra="train")
+        from sentence_transformers import SentenceTransformer
 
-    @classmethod
-    @abstractmethod
-    def _read(cls, folder: Path) -> Any:
-        """The model in a folder, as its kind is read."""
-
-    def _encoded(self, encode: Any, texts: Sequence[str]) -> Any:
-        with self._lock:
-            return encode(list(texts), batch_size=_AT_ONCE, show_progress_bar=False, convert_to_numpy=True)
-
-
-class Trained(_Loaded):
-    """One vector a text; see the module, and use ``load``. Where onnxruntime is installed, torch is not needed."""
-
-    kind = "dense"
-
-    @classmethod
-    def _read(cls, folder: Path) -> Any:
-        if (folder / EXPORTED).is_file() and onnx_texts.installed():
-            return Exported(folder)
-        return _of_library("SentenceTransformer", folder)
+        try:
+            return cls(SentenceTransformer(str(folder / MODEL)), folder, card)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise DataError(f"{folder / MODEL}: cannot be read: {str(error).splitlines()[0]}") from error
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Vectors of documents, shape [len(texts), d]."""
-        return normalised(self._encoded(self._model.encode_document, texts))
+        return self._encoded(self._model.encode_document, texts)
 
     def encode_queries(self, texts: Sequence[str]) -> Vectors:
         """Vectors of questions, shape [len(texts), d]."""
-        return normalised(self._encoded(self._model.encode_query, texts))
+        return self._encoded(self._model.encode_query, texts)
+
+    def _encoded(self, encode: Any, texts: Sequence[str]) -> Vectors:
+        with self._lock:
+            found = encode(list(texts), batch_size=_TEXTS_AT_ONCE, show_progress_bar=False, convert_to_numpy=True)
+        return normalised(found)
 
 
 class Exported:
@@ -103,31 +215,62 @@ class Exported:
         return self._document.run(texts)
 
 
-class Late(_Loaded):
-    """A vector a token; see the module, and use ``load``."""
-
-    kind = "late"
-
-    @classmethod
-    def _read(cls, folder: Path) -> Any:
-        return _of_library("MultiVectorEncoder", folder)
-
-    def encode(self, texts: Sequence[str]) -> list[Vectors]:
-        """The vectors of each document's tokens, [tokens, d] each, of length 1; punctuation has none."""
-        return [np.asarray(one, np.float32) for one in self._encoded(self._model.encode_document, texts)]
-
-    def encode_queries(self, texts: Sequence[str]) -> list[Vectors]:
-        """The vectors of each question's tokens, [tokens, d] each, of length 1."""
-        return [np.asarray(one, np.float32) for one in self._encoded(self._model.encode_query, texts)]
+def onnx_installed() -> bool:
+    """Whether what ``OnnxTexts`` needs is there."""
+    return all(find_spec(package) is not None for package in ("onnxruntime", "tokenizers"))
 
 
-def _of_library(name: str, folder: Path) -> Any:
-    """A model of sentence-transformers' class of this name. Raises UsageError without the library, DataError."""
-    if find_spec("sentence_transformers") is None:
-        raise missing(f"the encoder trained in {folder.parent}", "sentence-transformers", extra="train")
-    import sentence_transformers
+class OnnxTexts:
+    """A transformer as onnxruntime reads it, over texts or pairs of texts. Several threads may call it at once.
 
-    try:
-        return getattr(sentence_transformers, name)(str(folder))
-    except (OSError, ValueError, RuntimeError) as error:
-        raise DataError(f"{folder}: cannot be read: {str(error).splitlines()[0]}") from error
+    Its inputs are ``input_ids``, ``attention_mask`` and, where the tokenizer gives them, ``types``: which of two texts
+    a token is of. Each is [texts, tokens]; the one output is [texts, d].
+    """
+
+    def __init__(self, model: Path, tokenizer: Path, longest: int) -> None:
+        """``longest`` tokens are read; of a pair the second text's end is cut. Raises DataError."""
+        import onnxruntime
+        from tokenizers import Tokenizer
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = int(os.environ.get("OMP_NUM_THREADS", "0"))
+        try:
+            self._session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+            self._pairs, self._texts = (Tokenizer.from_file(str(tokenizer)) for _ in range(2))
+        except Exception as error:  # both libraries raise what is no more than that
+            raise DataError(f"{model.parent}: cannot be read: {str(error).splitlines()[0]}") from error
+        self._wanted = {given.name for given in self._session.get_inputs()}
+        self._width = self._session.get_outputs()[0].shape[-1]
+        self._pairs.enable_truncation(longest, strategy="only_second")
+        self._texts.enable_truncation(longest)
+        for one in (self._pairs, self._texts):
+            one.no_padding()
+
+    def run(self, texts: Sequence[Text]) -> Vectors:
+        """The output of each text or pair, [len(texts), d]."""
+        tokenizer = self._pairs if texts and not isinstance(texts[0], str) else self._texts
+        encodings = tokenizer.encode_batch(list(texts))
+        order = sorted(range(len(texts)), key=lambda row: len(encodings[row].ids))
+        found = np.zeros((len(texts), self._width), np.float32)
+        for rows in _groups(order, [len(one.ids) for one in encodings]):
+            width = len(encodings[rows[-1]].ids)
+            inputs = {name: np.zeros((len(rows), width), np.int64) for name in ("input_ids", "attention_mask", "types")}
+            for line, row in enumerate(rows):
+                one = encodings[row]
+                inputs["input_ids"][line, : len(one.ids)] = one.ids
+                inputs["attention_mask"][line, : len(one.ids)] = 1
+                inputs["types"][line, : len(one.ids)] = one.type_ids
+            named = {name: values for name, values in inputs.items() if name in self._wanted}
+            found[rows] = self._session.run(None, named)[0]
+        return found
+
+
+def _groups(order: Sequence[int], lengths: Sequence[int]) -> list[list[int]]:
+    """Rows in groups of few enough tokens, padding counted; the order is by length."""
+    groups: list[list[int]] = []
+    for row in order:
+        if groups and (len(groups[-1]) + 1) * lengths[row] <= _TOKENS_AT_ONCE:
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    return groups

@@ -6,17 +6,240 @@ Queries are counted as in SPINACH (Tables 1, 6 and 7, appendices A and B), words
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
 from statistics import fmean, median
+from typing import NamedTuple
 
+from kbnav.answers.tables import markdown_table
 from kbnav.errors import QuerySyntaxError, UsageError
 from kbnav.evaluation.datasets import Dataset, Question
-from kbnav.evaluation.markdown import table
-from kbnav.evaluation.query_shape import QueryShape, query_shape
+from kbnav.knowledge.sparql.syntax import (
+    Bind,
+    Element,
+    Expression,
+    Filter,
+    Group,
+    Nested,
+    Pattern,
+    Query,
+    Select,
+    Tail,
+    Triples,
+    Values,
+    is_variable,
+    parse_query,
+)
+from kbnav.knowledge.sparql.syntax import Path as PropertyPath
+from kbnav.knowledge.sparql.tokens import Token, tokenize
+from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, STANDARD_PREFIXES, declared_prefixes, entity_tokens, expand
+from kbnav.runs.journal import write_whole
+
+_BLANKS = {"variable": "?", "number": "0", "string": '""', "blank": "_:", "subquery": "%"}
+# Subjects of triples that steer the query service and match no data.
+_STEERING = ("http://www.bigdata.com/rdf#serviceParam", "http://www.bigdata.com/queryHints#")
+
+
+class Triple(NamedTuple):
+    """A triple pattern; a literal object's text begins with a quote, a digit, a sign, or is ``true`` or ``false``."""
+
+    subject: str
+    path: str
+    object: str
+
+
+@dataclass(frozen=True)
+class QueryShape:
+    """What a query is made of.
+
+    ``clauses`` counts by kind: ``SELECT`` (subqueries too, and ASK, CONSTRUCT, DESCRIBE under their names), ``triple``,
+    ``FILTER``, ``OPTIONAL``, ``MINUS``, ``UNION``, ``VALUES``, ``BIND``, ``GROUP BY``, ``HAVING``, ``ORDER BY``,
+    ``LIMIT``, ``OFFSET``. ``projections`` are the names of the outermost SELECT's fields, ``*`` spelled out, empty for
+    ASK. ``subjects``, ``objects`` and ``literals`` are those that occur, each once; objects are variables, entities and
+    other IRIs, those of VALUES among them. ``properties`` are property ids. ``pattern`` is the query with variables,
+    ids, numbers and strings blanked out.
+    """
+
+    clauses: Counter[str]
+    projections: tuple[str, ...]
+    triples: tuple[Triple, ...]
+    subjects: frozenset[str]
+    objects: frozenset[str]
+    literals: frozenset[str]
+    properties: frozenset[str]
+    pattern: str
+
+
+def query_shape(query: str) -> QueryShape:
+    """Read a query in SPARQL 1.1 or Blazegraph's dialect of it. Raises QuerySyntaxError where it is neither.
+
+    The label service and the parameters and hints of other services are no part of the shape.
+    """
+    tokens, read = tokenize(query), parse_query(query)
+    found = _Found(declared_prefixes(tokens))
+    found.query(read)
+    return QueryShape(
+        clauses=found.clauses,
+        projections=_fields(read),
+        triples=tuple(found.triples),
+        subjects=frozenset(triple.subject for triple in found.triples),
+        objects=frozenset(t.object for t in found.triples if not _is_literal(t.object)) | frozenset(found.values),
+        literals=frozenset(found.literals),
+        properties=frozenset(entity for _, entity in entity_tokens(tokens) if entity.startswith("P")),
+        pattern=_blanked(tokens, len(read.prologue)),
+    )
+
+
+def _fields(read: Query) -> tuple[str, ...]:
+    """Names of the query's fields; those that have none are numbered."""
+    if read.select is None:
+        return ()
+    names = read.select.visible if read.select.star is None else sorted(read.select.visible)
+    unnamed = (f"_{number}" for number in range(1, read.select.computed.count("") + 1))
+    return tuple(dict.fromkeys((*(name[1:] for name in names), *unnamed)))
+
+
+class _Found:
+    """What has been counted so far; ``values`` are the nodes of VALUES."""
+
+    def __init__(self, declared: Mapping[str, str]) -> None:
+        self.clauses: Counter[str] = Counter()
+        self.triples: list[Triple] = []
+        self.values: set[str] = set()
+        self.literals: set[str] = set()
+        self._declared = declared
+
+    def query(self, read: Query) -> None:
+        """Count the whole query."""
+        if read.select is not None:
+            self._select(read.select)
+            return
+        self.clauses[read.form] += 1
+        self._group(read.where)
+        self._tail(read.tail)
+
+    def _select(self, select: Select) -> None:
+        self.clauses["SELECT"] += 1
+        for expression in select.expressions:
+            self._expression(expression)
+        for _, named in select.named:
+            self._select(named)
+        self._group(select.where)
+        self._tail(select.tail)
+
+    def _tail(self, tail: Tail) -> None:
+        for modifier in tail.modifiers:
+            self.clauses[modifier.kind] += 1
+            for expression in modifier.expressions:
+                self._expression(expression)
+        for values in tail.values:
+            self._element(values)
+
+    def _group(self, group: Group) -> None:
+        if group.select is not None:
+            self._select(group.select)
+        for element in group.elements:
+            self._element(element)
+
+    def _element(self, element: Element) -> None:
+        match element:
+            case Triples(patterns=patterns):
+                for pattern in patterns:
+                    self._pattern(pattern)
+            case Values(terms=terms):
+                self.clauses["VALUES"] += 1
+                self.values.update(text for term in terms if not _is_literal(text := self._term(term)))
+            case Filter(expression=expression) | Bind(expression=expression):
+                self.clauses[type(element).__name__.upper()] += 1
+                self._expression(expression)
+            case Nested():
+                self._nested(element)
+
+    def _nested(self, element: Nested) -> None:
+        if element.kind == "SERVICE" and self._term(element.name) == LABEL_SERVICE:
+            return
+        if element.kind in ("OPTIONAL", "MINUS"):
+            self.clauses[element.kind] += 1
+        elif len(element.groups) > 1:
+            self.clauses["UNION"] += len(element.groups) - 1
+        for group in element.groups:
+            self._group(group)
+
+    def _expression(self, expression: Expression) -> None:
+        for literal in expression.literals:
+            self._term(literal)
+        for group in expression.groups:
+            self._group(group)
+
+    def _pattern(self, pattern: Pattern) -> None:
+        subject = self._term(pattern.subject)
+        if subject.startswith(_STEERING):
+            return
+        verb = pattern.verb if isinstance(pattern.verb, str) else self._path(pattern.verb).text()
+        self.clauses["triple"] += 1
+        self.triples.append(Triple(subject, verb, self._term(pattern.object)))
+
+    def _path(self, path: PropertyPath) -> PropertyPath:
+        """The path with its names spelled as IRIs."""
+        name = path.name
+        if path.kind == "iri":
+            name = STANDARD_PREFIXES["rdf"] + "type" if name in ("a", "A") else self._term(name)
+        return replace(path, name=name, parts=tuple(self._path(part) for part in path.parts))
+
+    def _term(self, term: str) -> str:
+        """A term with its names spelled as IRIs and its string in double quotes; counts it where it is a literal."""
+        if is_variable(term) or term.startswith("_:"):
+            return term
+        first, *rest = tokenize(term)
+        if first.kind in ("name", "iri"):
+            return expand(first, self._declared) or term
+        if first.is_word("TRUE", "FALSE") and not rest:
+            return term.lower()
+        sign, token, kind = "", first, rest
+        if first.kind == "symbol":
+            sign, token, *kind = first.text, *rest
+        text = sign + _content(token.text)
+        if kind:
+            text += kind[0].text if kind[0].kind == "language" else f"^^{expand(kind[-1], self._declared)}"
+        self.literals.add(text)
+        return text
+
+
+def _is_literal(text: str) -> bool:
+    """Whether a node of a Triple is a literal."""
+    return text in ("true", "false") or text[:1] in '"+-.0123456789'
+
+
+def _content(text: str) -> str:
+    """A string token with one double quote on each side, however it was quoted; a number as it is."""
+    if text[0] not in "\"'":
+        return text
+    width = 3 if text[:3] in ('"""', "'''") else 1
+    return f'"{text[width:-width]}"'
+
+
+def _blanked(tokens: Sequence[Token], prologue: int) -> str:
+    """The query behind its prologue as one line: variables, ids, numbers, strings blanked out, keywords in capitals."""
+    entities = {token.start: entity for token, entity in entity_tokens(tokens)}
+    declared = declared_prefixes(tokens)
+    words = []
+    for token in tokens:
+        if token.start < prologue:
+            continue
+        if token.start in entities:
+            iri = expand(token, declared)
+            words.append(f"<{iri.removesuffix(entities[token.start])}{entities[token.start][0]}>")
+        else:
+            words.append(_BLANKS.get(token.kind, token.text.upper() if token.kind == "word" else token.text))
+    return " ".join(words)
+
 
 _WORD_BREAK = re.compile(r"[\s_]+")
 CLAUSES = (
@@ -57,7 +280,7 @@ class QueryStatistics:
 
 
 @dataclass(frozen=True)
-class Lengths:
+class LengthStatistics:
     """Mean, median, 95th percentile (nearest rank) and maximum of ``count`` lengths."""
 
     count: int
@@ -116,8 +339,8 @@ class DatasetStatistics:
     distinct_words: int
     entropy: float
     type_token_ratio: float
-    question_words: Lengths
-    answers: Lengths | None
+    question_words: LengthStatistics
+    answers: LengthStatistics | None
     queries: QueryStatistics | None
     several: Several | None = None
     composition: Composition | None = None
@@ -217,7 +440,7 @@ def entropy(counts: Iterable[int]) -> float:
     return math.fsum(count / total * math.log2(total / count) for count in listed)
 
 
-def markdown(statistics: Sequence[DatasetStatistics]) -> str:
+def statistics_markdown(statistics: Sequence[DatasetStatistics]) -> str:
     """The statistics as Markdown tables, a row a dataset."""
     return "\n".join(filter(None, (_words_table(statistics), _answers_table(statistics), _queries_table(statistics))))
 
@@ -226,7 +449,7 @@ def words_markdown(statistics: Sequence[WordStatistics]) -> str:
     """Words of texts as a Markdown table, a row a text (STaRK, Table 4)."""
     head = ("Text", "Words", "Distinct", "Entropy (bits)", "Type-token ratio")
     rows = [(s.name, s.words, s.distinct, f"{s.entropy:.2f}", f"{s.type_token_ratio:.3f}") for s in statistics]
-    return table(head, rows)
+    return markdown_table(head, rows)
 
 
 def _answers_table(statistics: Sequence[DatasetStatistics]) -> str:
@@ -238,11 +461,11 @@ def _answers_table(statistics: Sequence[DatasetStatistics]) -> str:
         counts = (m.questions, f"{m.share:.1%}", f"{m.over_20:.1%}", f"{m.over_30:.1%}") if m else ("–",) * 4
         splits = " / ".join(f"{share:.2f}" for share in s.splits.values()) or "–"
         rows.append((s.name, *counts, splits, f"{c.ratio:.2f} ({c.share:.0%} relational)" if c else "–"))
-    return table(head, rows) if rows else ""
+    return markdown_table(head, rows) if rows else ""
 
 
 def _words_table(statistics: Sequence[DatasetStatistics]) -> str:
-    return table(
+    return markdown_table(
         (
             "Dataset",
             "Questions",
@@ -273,7 +496,7 @@ def _queries_table(statistics: Sequence[DatasetStatistics]) -> str:
     queries = [(item, item.queries) for item in statistics if item.queries]
     if not queries:
         return ""
-    return table(
+    return markdown_table(
         (
             "Dataset",
             "Queries",
@@ -323,13 +546,117 @@ def _several(sizes: Sequence[int]) -> Several:
     return Several(sum(size > 1 for size in sizes), share(1), share(20), share(30))
 
 
-def _lengths(sizes: Sequence[int]) -> Lengths:
+def _lengths(sizes: Sequence[int]) -> LengthStatistics:
     ordered = sorted(sizes)
     p95 = ordered[math.ceil(0.95 * len(ordered)) - 1]
-    return Lengths(len(ordered), fmean(ordered), median(ordered), p95, ordered[-1])
+    return LengthStatistics(len(ordered), fmean(ordered), median(ordered), p95, ordered[-1])
 
 
-def _shown(lengths: Lengths | None) -> str:
+def _shown(lengths: LengthStatistics | None) -> str:
     if lengths is None:
         return "–"
     return f"{lengths.mean:.2f}, median {lengths.median:g}, 95 % {lengths.p95}, max {lengths.maximum}"
+
+
+WORDS, ANSWERS, CHART = "question-words.csv", "answers.csv", "lengths.png"
+Histogram = Mapping[int, int]
+"""How many questions have each length."""
+
+
+def histograms(questions: Sequence[Question], language: str = "en") -> tuple[Histogram, Histogram]:
+    """Questions by their number of words, and by their number of stored answers."""
+    words = Counter(len(question.text(language).split()) for question in questions)
+    return words, Counter(answer_sizes(questions))
+
+
+def write_histograms(groups: Mapping[str, Sequence[Question]], folder: Path, language: str = "en") -> list[Path]:
+    """Write both histograms of named groups of questions, and a chart of them where matplotlib is installed.
+
+    Raises UsageError where the folder cannot be written.
+    """
+    found = {name: histograms(questions, language) for name, questions in groups.items()}
+    try:
+        for place, (file, what) in enumerate(((WORDS, "words"), (ANSWERS, "answers"))):
+            write_whole(folder / file, _csv(what, {name: both[place] for name, both in found.items()}))
+        made = [folder / WORDS, folder / ANSWERS]
+        return [*made, _chart(found, folder / CHART)] if find_spec("matplotlib") else made
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written: {error.strerror}") from error
+
+
+def _csv(what: str, found: Mapping[str, Histogram]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("dataset", what, "questions"))
+    writer.writerows((name, length, counts[length]) for name, counts in found.items() for length in sorted(counts))
+    return out.getvalue()
+
+
+def _chart(found: Mapping[str, tuple[Histogram, Histogram]], path: Path) -> Path:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12.8, 4.0), layout="constrained")
+    for place, (axes, label) in enumerate(zip(figure.subplots(1, 2), ("words of a question", "answers"), strict=True)):
+        for name, both in found.items():
+            lengths, total = sorted(both[place]), sum(both[place].values())
+            shares = [100 * both[place][length] / total for length in lengths]
+            axes.step(lengths, shares, where="mid", label=name.replace("$", r"\$"))
+        axes.set(xlabel=label, ylabel="questions, %")
+        axes.spines[["top", "right"]].set_visible(False)
+    axes.legend()
+    figure.savefig(path, metadata={"Software": None})
+    return path
+
+
+GROUPS = (("1–3", 1, 3), ("4–6", 4, 6), ("7 and more", 7, None))
+"""The paper's short, medium and long conversations, in responses."""
+LONGEST = 10
+_QUERY = re.compile(
+    r"\{\{\s*sparql|lang\s*=\s*[\"']?sparql|query\.wikidata\.org|w\.wiki/|\bselect\b[^{}]{0,500}\{", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class ConversationLengths:
+    """Conversations by their number of responses, and how many were left out: without a response, without a query."""
+
+    responses: Counter[int]
+    unanswered: int
+    without_query: int
+
+    @property
+    def conversations(self) -> int:
+        """Those that count."""
+        return self.responses.total()
+
+
+def conversation_lengths(threads: Iterable[tuple[str, int]]) -> ConversationLengths:
+    """Of threads, each its wikitext and the number of its posts; the first post is the question, the others responses.
+
+    As in the paper, threads without a response and threads without SPARQL are left out.
+    """
+    responses: Counter[int] = Counter()
+    unanswered = without_query = 0
+    for text, posts in threads:
+        if posts < 2:
+            unanswered += 1
+        elif not _QUERY.search(text):
+            without_query += 1
+        else:
+            responses[posts - 1] += 1
+    return ConversationLengths(responses, unanswered, without_query)
+
+
+def conversations_markdown(found: ConversationLengths) -> str:
+    """The shares by length, those of more than ten together, and by the paper's three groups."""
+    total = max(1, found.conversations)
+    rows = [(str(size), found.responses[size]) for size in range(1, LONGEST + 1)]
+    rows.append((f"> {LONGEST}", sum(count for size, count in found.responses.items() if size > LONGEST)))
+    groups = [
+        (name, sum(count for size, count in found.responses.items() if size >= low and (high is None or size <= high)))
+        for name, low, high in GROUPS
+    ]
+    lines = [(name, count, f"{count / total:.1%}") for name, count in (*rows, *groups)]
+    left_out = f"{found.unanswered:,} without a response and {found.without_query:,} without SPARQL are left out"
+    head = f"{found.conversations:,} conversations; {left_out}.\n\n"
+    return head + markdown_table(("Responses", "Conversations", "Share"), lines)

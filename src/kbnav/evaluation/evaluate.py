@@ -4,43 +4,78 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
+from statistics import fmean
+from types import MappingProxyType
 from typing import Any
 
 from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
 from kbnav.evaluation.datasets import FORMATS, Dataset, Question, load_dataset, load_file
-from kbnav.evaluation.datasets.own import names_only
-from kbnav.evaluation.datasets.stark import HUMAN_TOP_V, is_human
-from kbnav.evaluation.giving import TOPICS, given_of_gold
-from kbnav.evaluation.records import GOLD, SCORES, RunInfo, SavedRun, read_gold, read_info, read_saved_run
-from kbnav.evaluation.runner import Ended, Limits, Progress, begin_run, check_limits, run_questions
+from kbnav.evaluation.datasets.formats import HUMAN_TOP_V, is_human, names_only
+from kbnav.evaluation.distributed import shared_run
+from kbnav.evaluation.records import (
+    GOLD,
+    SCORES,
+    GoldAnswer,
+    QuestionRecord,
+    RunInfo,
+    SavedRun,
+    read_gold,
+    read_info,
+    read_records,
+    read_saved_run,
+)
+from kbnav.evaluation.runner import (
+    Build,
+    Ended,
+    Limits,
+    Progress,
+    System,
+    begin_run,
+    build_system,
+    check_limits,
+    kb_state,
+    run_questions,
+)
 from kbnav.evaluation.scoring import Scores, score_run
-from kbnav.evaluation.shared_run import shared_run
-from kbnav.evaluation.systems import System, build_system, kb_state
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.open import open_kb
-from kbnav.models.prices import known_prices
+from kbnav.models.prices import cost_of, known_prices, list_prices, price_of
 from kbnav.runs.journal import OpenJournal, json_line, write_whole
-from kbnav.runs.trajectory import to_json
+from kbnav.runs.trajectory import Usage, to_json, versions
 from kbnav.settings import systems
-from kbnav.settings.model import Settings
+from kbnav.settings.model import OFFLINE, Settings
 from kbnav.settings.options import FromGold
-from kbnav.settings.systems import kb_kind
+from kbnav.settings.plugins import missing
+from kbnav.settings.systems import kb_kind, usual_agent
 
 _log = logging.getLogger(__name__)
-
-Build = Callable[[str, KnowledgeBase, Settings], System]
-"""Builds a system on an open knowledge base."""
-OWN_TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+_OWN_TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+PUBLISHED = Usage(prompt=17_604, completion=509, cached=13_488, calls=8)
+"""Means of a question of ``spinach``: the published SPINACH runs on QALD-10, by ``python benchmarks/cost.py``."""
+_FEW = 5
+"""Questions whose mean is better than that of other runs."""
+RULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "rollback": {"budget": {"rollback": False}},
+        "premature_finish": {"budget": {"premature_finish": False}},
+        "hint": {"budget": {"hint": False}},
+        "pruning": {"pruning": "none"},
+    }
+)
+"""What leaving out each rule sets; any other name is that of a part or a tool."""
+PARTS = frozenset({"kg", "drf"})
+"""Parts of the system ``kar``; its option ``without`` holds them."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to evaluate: a system on ``settings.kb`` over a dataset's questions; none named: that which is usual there.
+    """What to evaluate: a system on ``settings.kb`` over a dataset's questions; none named: the usual one there.
 
     ``only`` names questions by id. ``gold`` is a file of frozen gold answers, or the folder of one; without it stored
     answers are used where the dataset has them, and gold queries are run where not. ``sample`` draws that share of the
@@ -66,6 +101,11 @@ class Plan:
         """That in which the questions are asked."""
         return "en" if self.settings.language == "auto" else self.settings.language
 
+    @property
+    def candidates(self) -> list[Question]:
+        """The questions named, or all, and of these the sample, in their order. Raises UsageError."""
+        return draw(choose(self.dataset, self.only), self.sample, self.seed)
+
 
 def find_dataset(name: str, folder: Path) -> Dataset:
     """A dataset by its name, as ``FORMAT:FILE``, or from one's own JSONL, CSV or TSV. Raises UsageError, DataError."""
@@ -74,9 +114,7 @@ def find_dataset(name: str, folder: Path) -> Dataset:
         return load_file(form, Path(file))
     if name.endswith((".jsonl", ".jsonl.gz")):
         return load_file("jsonl", Path(name))
-    if name.endswith(OWN_TABLES):
-        return load_file("table", Path(name))
-    return load_dataset(name, folder)
+    return load_file("table", Path(name)) if name.endswith(_OWN_TABLES) else load_dataset(name, folder)
 
 
 def choose(dataset: Dataset, only: frozenset[str]) -> list[Question]:
@@ -88,10 +126,7 @@ def choose(dataset: Dataset, only: frozenset[str]) -> list[Question]:
 
 
 def draw(questions: list[Question], share: float | None, seed: int) -> list[Question]:
-    """A random share of the questions, one at least, in their order; all without a share. The same for the same seed.
-
-    Raises UsageError for a share that is none.
-    """
+    """A random share of the questions, one at least, in their order; all without a share. Raises UsageError."""
     if share is None:
         return questions
     if not 0 < share <= 1:
@@ -100,9 +135,21 @@ def draw(questions: list[Question], share: float | None, seed: int) -> list[Ques
     return [questions[place] for place in sorted(places)]
 
 
-def _dataset_options(system: str, dataset: Dataset) -> dict[str, Any]:
-    """What the paper of a dataset sets otherwise for it."""
-    return {"top_v": HUMAN_TOP_V} if system == "rerank" and is_human(dataset.name) else {}
+def leave_out(settings: Settings, names: Sequence[str]) -> Settings:
+    """The settings without these rules, parts and tools (SPINACH, Table 4; KAR, section 5.2).
+
+    Whether the system has them is seen when it is built.
+    """
+    for name in names:
+        if name in PARTS:
+            given = settings.options.get("without", ())
+            parts = given.split(",") if isinstance(given, str) else given
+            settings = settings.model_copy(update={"options": {**settings.options, "without": (*parts, name)}})
+            continue
+        rule = RULES.get(name, {"without_tools": (*settings.without_tools, name)})
+        budget = settings.budget.model_copy(update=rule.get("budget", {}))
+        settings = settings.model_copy(update={**rule, "budget": budget})
+    return settings
 
 
 def evaluate(
@@ -116,35 +163,39 @@ def evaluate(
 ) -> Ended:
     """Run, or go on with, the evaluation in ``folder``. Raises StopRun; what was answered until then is saved.
 
-    ``build`` makes the system of the plan's name, for those who have one that has no name.
+    ``build`` makes the system of the plan's name.
     """
     settings = plan.settings.model_copy(update={"language": plan.language})
     check_limits(plan.limits, settings.model, list(known_prices(settings)))
-    candidates = draw(choose(plan.dataset, plan.only), plan.sample, plan.seed)
-    candidates = candidates if plan.answerable else candidates[: plan.limit]
+    candidates = plan.candidates
     with shared_run(settings.journal.get_secret_value(), folder) as opened, open_kb(settings) as kb:
-        name = plan.system or systems.usual_agent(kb)
-        options = systems.find(name).read({**_dataset_options(name, plan.dataset), **settings.options})
+        name = plan.system or usual_agent(kb)
+        # What the paper of a dataset sets otherwise for it.
+        usual = {"top_v": HUMAN_TOP_V} if name == "rerank" and is_human(plan.dataset.name) else {}
+        options = systems.find(name).read({**usual, **settings.options})
         settings = settings.model_copy(update={"options": options.model_dump(mode="json")})
         system = build(name, kb, settings)
         questions = _with_gold(plan, candidates, kb, folder, stopped, on_gold, opened)
         if questions is None:
             return "interrupted"
-        golden.refuse_unfit(list(read_gold(folder / GOLD)[1].values()), kb_kind(kb), ranks_only=system.ranks_only)
+        _, answers = read_gold(folder / GOLD)
+        golden.refuse_unfit(list(answers.values()), kb_kind(kb), ranks_only=system.ranks_only)
+        if any(one.table is not None for one in answers.values()) and not find_spec("scipy"):
+            raise missing("scoring tables", "scipy", extra="eval")
         if named := sum(map(names_only, questions)):
             what = f"{named} of {len(questions)} questions have names as stored answers"
             _log.warning("%s: kbnav eval score %s --by labels compares names", what, folder)
-        system.leave_out((question.id, question.text(plan.language)) for question in questions)
+        texts = {question.id: question.text(plan.language) for question in questions}
+        system.leave_out(texts.items())
         given = None
         if options.from_gold:
-            if system.ask_given is None:
+            if not system.takes_gold:
                 raise UsageError(f"{name} cannot be given anything of the gold answers")
-            _, answers = read_gold(folder / GOLD)
-            given = given_of_gold(options.from_gold, [answers[one.id] for one in questions], kb, plan.seed)
-        begin_run(folder, _info(plan, settings, system, kb, questions, options.from_gold))
+            given = golden.given_of_gold(options.from_gold, [answers[one] for one in texts], kb, plan.seed)
+        begin_run(folder, _info(plan, settings, system, kb, tuple(texts), options.from_gold))
         return run_questions(
             system,
-            {question.id: question.text(plan.language) for question in questions},
+            texts,
             folder,
             jobs=plan.jobs,
             limits=plan.limits,
@@ -154,16 +205,6 @@ def evaluate(
             given=given,
             opened=opened,
         )
-
-
-def score_folder(folder: Path, run: SavedRun | None = None) -> Scores:
-    """Score the run in a folder from its recordings and write ``scores.json``. Raises UsageError, DataError.
-
-    ``run`` is the run as it was read before, to be scored with its candidates.
-    """
-    scores = score_run(run or read_saved_run(folder))
-    write_whole(folder / SCORES, to_json(scores) + "\n")
-    return scores
 
 
 def _with_gold(
@@ -176,25 +217,25 @@ def _with_gold(
     opened: OpenJournal,
 ) -> list[Question] | None:
     """The questions of the run, their gold answers in its folder; None where it was stopped before all were there."""
+    if not plan.answerable:
+        candidates = candidates[: plan.limit]
+    answers: Mapping[str, GoldAnswer]
     if plan.gold:
         head, answers = golden.take_gold(plan.dataset, candidates, golden.gold_file(plan.gold, plan.dataset.name))
         if read_info(folder) is None:  # what a kill left of an earlier start is no part of a run
-            lines = b"".join(json_line(line) for line in (head, *answers.values()))
-            write_whole(folder / GOLD, lines.decode())
+            write_whole(folder / GOLD, b"".join(json_line(line) for line in (head, *answers.values())).decode())
     else:
-        answers = dict(
-            golden.collect_gold(
-                plan.dataset,
-                candidates,
-                kb,
-                folder / GOLD,
-                stored=True,
-                language=plan.language,
-                jobs=plan.jobs,
-                stopped=stopped,
-                listener=listener,
-                opened=opened,
-            )
+        answers = golden.collect_gold(
+            plan.dataset,
+            candidates,
+            kb,
+            folder / GOLD,
+            stored=True,
+            language=plan.language,
+            jobs=plan.jobs,
+            stopped=stopped,
+            listener=listener,
+            opened=opened,
         )
         if len(answers) < len(candidates):
             return None
@@ -205,22 +246,15 @@ def _with_gold(
 
 
 def _info(
-    plan: Plan,
-    settings: Settings,
-    system: System,
-    kb: KnowledgeBase,
-    questions: list[Question],
-    from_gold: FromGold,
+    plan: Plan, settings: Settings, system: System, kb: KnowledgeBase, questions: tuple[str, ...], from_gold: FromGold
 ) -> RunInfo:
-    from kbnav.runs.trajectory import versions
-
     frozen = golden.gold_file(plan.gold, plan.dataset.name) if plan.gold else None
     return RunInfo(
         system=system.name,
         model=system.model,
         dataset=plan.dataset.name,
         dataset_sha256=plan.dataset.sha256,
-        questions=tuple(question.id for question in questions),
+        questions=questions,
         language=plan.language,
         gold_sha256=golden.file_sha256(frozen) if frozen else "",
         kb=kb_state(kb),
@@ -230,5 +264,66 @@ def _info(
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         sample={"share": plan.sample, "seed": plan.seed} if plan.sample is not None else {},
         from_gold=from_gold,
-        topics={"most": TOPICS, "seed": plan.seed} if from_gold == "results" else {},
+        topics={"most": golden.TOPICS, "seed": plan.seed} if from_gold == "results" else {},
     )
+
+
+def score_folder(folder: Path, run: SavedRun | None = None) -> Scores:
+    """Score the run in a folder from its recordings and write ``scores.json``. Raises UsageError, DataError.
+
+    ``run`` is the run as it was read before, to be scored with its candidates.
+    """
+    scores = score_run(run or read_saved_run(folder))
+    write_whole(folder / SCORES, to_json(scores) + "\n")
+    return scores
+
+
+@dataclass(frozen=True)
+class CostEstimate:
+    """Means of one question, and the US dollars of all that are left; ``basis`` says where the means are from."""
+
+    questions: int
+    each: Usage
+    basis: str
+    dollars: float | None
+    priced: str = ""
+
+    def __str__(self) -> str:
+        if not self.each.calls:
+            return f"{self.questions} questions: {self.basis}"
+        cost = "price not known (setting prices)" if self.dollars is None else f"about ${self.dollars:.2f}{self.priced}"
+        read, written = self.each.prompt * self.questions, self.each.completion * self.questions
+        return f"{self.questions} questions: about {read:,} + {written:,} tokens, {cost}; {self.basis}"
+
+
+def estimate_plan(plan: Plan, folder: Path) -> CostEstimate:
+    """What a plan will cost that is begun, or gone on with, in a folder. Raises as ``evaluate``."""
+    records = read_records(folder)
+    left = sum(one.id not in records for one in plan.candidates[: plan.limit])
+    system = plan.system
+    if not system and plan.settings.model != OFFLINE:
+        with open_kb(plan.settings) as kb:
+            system = usual_agent(kb)
+    return estimate_cost(system, plan.settings, left, records.values())
+
+
+def estimate_cost(system: str, settings: Settings, left: int, done: Iterable[QuestionRecord]) -> CostEstimate:
+    """What ``left`` questions will cost: as those that were ``done`` in this run, else as published ones did."""
+    if settings.model == OFFLINE:
+        return CostEstimate(left, Usage(), "no model is asked, and nothing is paid", 0.0)
+    known = [one.run.whole_usage for one in done if one.run.whole_usage.calls]
+    if len(known) >= _FEW:
+        prompt, completion, cached = (
+            round(fmean(getattr(one, part) for one in known)) for part in ("prompt", "completion", "cached")
+        )
+        each, basis = Usage(prompt, completion, cached, 1), f"as the {len(known)} that were asked"
+    elif system == "spinach":
+        each, basis = PUBLISHED, "as the published runs of SPINACH on QALD-10"
+    else:
+        unknown = f"what {system} uses is not known before it was asked: try --limit {_FEW}"
+        return CostEstimate(left, Usage(), unknown, None)
+    cost = cost_of(each, price_of(settings, settings.model))
+    if cost is None:
+        return CostEstimate(left, each, basis, None)
+    listed = "" if settings.model in settings.prices else f" at the list prices of {list_prices()[0]}"
+    return CostEstimate(left, each, basis, cost * left, listed)

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kbnav.errors import FATAL, DataError, StopRun, TellModel, UsageError
+from kbnav.answers.tables import AnswerTable
+from kbnav.errors import FATAL, DataError, QuerySyntaxError, StopRun, TellModel, UsageError
 from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.evaluation.records import GoldAnswer, GoldInfo, read_gold
-from kbnav.evaluation.systems import kb_state
-from kbnav.evaluation.work import Patience, side_by_side
+from kbnav.evaluation.runner import Patience, kb_state, side_by_side
 from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.runs.journal import OpenJournal, open_journal
+from kbnav.settings.options import GIVEN, FromGold
 from kbnav.settings.systems import KBKind, kb_kind
 
 Listener = Callable[[int, int], None]
-"""Hears how many gold answers there are, and of how many."""
+"""Gets how many gold answers there are, and of how many."""
+TOPICS = 20
+"""Entities that are drawn from a gold answer at most, as in the paper."""
 
 
 def collect_gold(
@@ -65,7 +70,7 @@ def collect_gold(
             journal.append(answer)
             if listener:
                 listener(done_before + number, len(questions))
-            patience.heed(answer.error if down else "")
+            patience.count(answer.error if down else "")
     return {question.id: known[question.id] for question in questions if question.id in known}
 
 
@@ -157,21 +162,69 @@ def _without_asking(question: Question, stored: bool, language: str, kb: Knowled
     return None
 
 
-def _ask(question: Question, kb: KnowledgeBase, language: str) -> tuple[GoldAnswer, bool]:
-    """Run a gold query; the second value says whether the service, and not the query, was at fault."""
-    ordered = bool(question.meta.get("ordered"))
-    text = question.text(language)
-    answer = GoldAnswer(question.id, text, "query", question.query, recorded=_now(), ordered=ordered)
+def run_query(query: str, kb: KnowledgeBase, language: str = "en") -> tuple[AnswerTable | None, str, bool]:
+    """The result of a query, or None and why it failed; and whether the service, and not the query, was at fault.
+
+    Raises what makes going on useless.
+    """
     try:
-        table = kb.execute_query(question.query, language=language)
+        return kb.execute_query(query, language=language), "", False
     except TellModel as error:
-        return replace(answer, error=f"{type(error).__name__}: {error}"), False
+        return None, f"{type(error).__name__}: {error}", False
     except FATAL:
         raise
     except StopRun as error:
-        return replace(answer, error=f"{type(error).__name__}: {error}"), True
-    return replace(answer, table=replace(table, labels={})), False
+        return None, f"{type(error).__name__}: {error}", True
+
+
+def _ask(question: Question, kb: KnowledgeBase, language: str) -> tuple[GoldAnswer, bool]:
+    """Run a gold query; the second value says whether the service, and not the query, was at fault."""
+    now = _now()
+    table, error, down = run_query(question.query, kb, language)
+    answer = GoldAnswer(
+        question.id,
+        question.text(language),
+        "query",
+        question.query,
+        table=None if table is None else replace(table, labels={}),
+        recorded=now,
+        error=error,
+        ordered=bool(question.meta.get("ordered")),
+    )
+    return answer, down
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def given_of_gold(
+    what: FromGold, answers: Sequence[GoldAnswer], kb: KnowledgeBase, seed: int = 0
+) -> Mapping[str, Mapping[str, str]]:
+    """What a baseline is given of gold answers, where its options say so (SPINACH, section 5.3).
+
+    By question, entities of its gold query, or some of its gold answer drawn with ``seed``: English labels by id, empty
+    where there is none. A question whose gold has no entity, such as one for a number, gets none.
+
+    Raises UsageError where no question has any: there is nothing to measure then.
+    """
+    found = {one.id: _query_entities(one) if what == "entities" else _drawn_entities(one, seed) for one in answers}
+    ids = list(dict.fromkeys(each for own in found.values() for each in own))
+    if not ids:
+        raise UsageError(f"no question has {GIVEN[what]} to give")
+    labels = kb.labels(ids, language="en")
+    return {name: {each: labels.get(each, "") for each in own} for name, own in found.items()}
+
+
+def _query_entities(answer: GoldAnswer) -> list[str]:
+    """What a named entity disambiguation would find: items and lexemes; the properties stay to be found."""
+    try:
+        return [one for one in entity_ids(answer.query) if not one.startswith("P")]
+    except QuerySyntaxError:
+        return []
+
+
+def _drawn_entities(answer: GoldAnswer, seed: int) -> list[str]:
+    cells = (cell for row in (answer.table.rows if answer.table else ()) for cell in row)
+    ids = list(dict.fromkeys([*answer.nodes, *(cell.entity_id for cell in cells if cell and cell.entity_id)]))
+    return random.Random(f"{seed} {answer.id}").sample(ids, min(TOPICS, len(ids)))

@@ -1,19 +1,26 @@
-"""Answers that another program recorded, as a run that can be scored and compared."""
+"""Answers that another program recorded, as a run that can be scored and compared.
+
+They are a table of question and query, or of question and answers; or what SPINACH's authors publish.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from kbnav.answers.tables import AnswerTable
+from kbnav.answers.tables import AnswerTable, Ranking
 from kbnav.errors import UsageError
-from kbnav.evaluation.datasets import Dataset
+from kbnav.evaluation import gold as golden
+from kbnav.evaluation.datasets import Dataset, Question
+from kbnav.evaluation.datasets.formats import cell_values, plain_answers, plain_table, stored_answer, table_records
 from kbnav.evaluation.datasets.records import File, Record
 from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
-from kbnav.evaluation.runner import begin_run
+from kbnav.evaluation.runner import Patience, begin_run, kb_state, side_by_side
+from kbnav.knowledge.base import KnowledgeBase
 from kbnav.runs.journal import open_journal
-from kbnav.runs.trajectory import Call, Outcome, Run, Step
-from kbnav.tools.toolbox import FINISH, QUERY
+from kbnav.runs.trajectory import FINISH, QUERY, Call, Outcome, Run, Step
+from kbnav.settings.plugins import did_you_mean
 
 _TOOLS: Mapping[str, tuple[str, str]] = {
     "search_wikidata": ("search_entities", "query"),
@@ -23,6 +30,203 @@ _TOOLS: Mapping[str, tuple[str, str]] = {
     "stop": (FINISH, ""),
 }
 """Tool and argument for each action of a SPINACH recording."""
+_COLUMNS = {
+    "id": ("id", "question_id", "qid", "uid"),
+    "question": ("question", "utterance"),
+    "sparql": ("sparql", "predicted_sparql"),
+    "answers": ("answers", "answer", "predicted_answers"),
+    "nodes": ("nodes", "ranking"),
+}
+"""What the columns of a table of predictions may be called."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What came of predictions."""
+
+    info: RunInfo
+    predicted: int
+    failed: int = 0
+    """Queries that the knowledge base refused or did not answer in time; they score 0."""
+
+
+def import_table(
+    predictions: Path,
+    dataset: Dataset,
+    out: Path,
+    *,
+    system: str,
+    kb: KnowledgeBase | None = None,
+    gold: Path | None = None,
+    language: str = "en",
+    jobs: int = 1,
+) -> Imported:
+    """A run from the predictions of another system, scored and compared as any run of kbnav is.
+
+    ``predictions`` is CSV, TSV, JSON lines or a JSON list, of one question each: its ``id``, or its text as
+    ``question``; and ``sparql``, which is executed on ``kb``, or ``answers`` (ids or names, SPARQL JSON bindings, a
+    truth value), or ``nodes`` of an SKB, best first. A question of the dataset without a prediction belongs to the run,
+    unanswered. Gold answers are those stored, those of the frozen file ``gold``, or what gold queries give on ``kb``.
+
+    Raises UsageError, DataError, and StopRun where the knowledge base is down.
+    """
+    found = _read_predictions(predictions, dataset)
+    if kb is None and any(map(_query, found.values())):
+        raise UsageError(f"{predictions} has queries: name by --kb what they are asked of")
+    frozen = golden.gold_file(gold, dataset.name) if gold else None
+    info = _info(system, "", dataset, predictions, language, golden.file_sha256(frozen) if frozen else "", kb)
+    _refuse_used(out)
+    questions = [question for question in dataset.questions if question.id in found]
+    stated = {one.id: _stated(found[one.id], ranked=bool(one.nodes)) for one in questions if not _query(found[one.id])}
+    _write_gold(dataset, out, frozen, kb, language, jobs)
+    begin_run(out, info)
+
+    def outcome_of(question: Question) -> tuple[Outcome, bool]:
+        if kb is None or question.id in stated:
+            return stated[question.id], False
+        query = _query(found[question.id])
+        table, error, down = golden.run_query(query, kb)
+        if table is None:
+            return Outcome("failed", "error", query=query, note=error), down
+        return Outcome("answered", "finish", query=query, table=table), False
+
+    failed, patience = 0, Patience()
+    with open_journal(out / QUESTIONS) as journal:
+        for question, future in side_by_side(questions, outcome_of, jobs=jobs):
+            outcome, down = future.result()
+            patience.count(outcome.note if down else "")
+            error = "QueryFailed" if outcome.status == "failed" else ""
+            failed += bool(error)
+            run = Run("", question.text(language), system, "", language, (), (), outcome)
+            journal.append(QuestionRecord(question.id, run, error))
+    return Imported(info, len(questions), failed)
+
+
+def is_table(predictions: Path) -> bool:
+    """Whether a file is a table of predictions, and not a recording that SPINACH's authors publish."""
+    if _suffix(predictions) != ".json":
+        return True
+    records = File.open(predictions).json()
+    return not (isinstance(records, list) and records and "predicted_answer_tuple" in (records[0] or {}))
+
+
+def _info(
+    system: str,
+    model: str,
+    dataset: Dataset,
+    predictions: Path,
+    language: str = "en",
+    gold_sha256: str = "",
+    kb: KnowledgeBase | None = None,
+) -> RunInfo:
+    return RunInfo(
+        system=system,
+        model=model,
+        dataset=dataset.name,
+        dataset_sha256=dataset.sha256,
+        questions=tuple(question.id for question in dataset.questions),
+        language=language,
+        gold_sha256=gold_sha256,
+        kb=kb_state(kb) if kb else {},
+        origin=predictions.name,
+    )
+
+
+def _refuse_used(out: Path) -> None:
+    if (out / QUESTIONS).exists() and (out / QUESTIONS).stat().st_size:
+        raise UsageError(f"{out} holds questions already; choose another folder")
+
+
+def _suffix(path: Path) -> str:
+    return Path(path.stem).suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
+
+
+def _read_predictions(path: Path, dataset: Dataset) -> dict[str, Record]:
+    """The predictions by the id of their question. Raises UsageError, DataError."""
+    file, suffix = File.open(path), _suffix(path)
+    if suffix in (".csv", ".tsv"):
+        records = list(table_records(file))
+    elif suffix in (".jsonl", ".ndjson"):
+        records = list(file.json_lines())
+    elif suffix == ".json":
+        records = list(file.records(file.json()))
+    else:
+        raise UsageError(f"{path}: predictions are .csv, .tsv, .jsonl or .json, also with .gz")
+    if not records:
+        raise file.error("no predictions")
+    ids = {question.id for question in dataset.questions}
+    texts = {" ".join(text.split()): one.id for one in dataset.questions for text in one.texts.values()}
+    found: dict[str, Record] = {}
+    for record in records:
+        if all(_value(record, name) is None for name in ("sparql", "answers", "nodes")):
+            raise record.error(f"a prediction has one of sparql, answers, nodes; it has {', '.join(record.value)}")
+        name, text = str(_value(record, "id") or "").strip(), " ".join(str(_value(record, "question") or "").split())
+        place = name if name in ids else texts.get(text, "")
+        if not place:
+            raise record.error(f"{dataset.name} has no question {name or text!r}{did_you_mean(name, ids)}")
+        if place in found:
+            raise record.error(f"question {place} was predicted before")
+        found[place] = record
+    return found
+
+
+def _column(record: Record, name: str) -> str:
+    return next((one for one in _COLUMNS[name] if record.value.get(one) is not None), "")
+
+
+def _value(record: Record, name: str) -> object:
+    return record.value.get(_column(record, name))
+
+
+def _query(record: Record) -> str:
+    return str(_value(record, "sparql") or "").strip()
+
+
+def _stated(record: Record, *, ranked: bool) -> Outcome:
+    """Answers or nodes that the record names itself; ``ranked``: answers are nodes, best first. Raises DataError."""
+    nodes = _values(record, "nodes") or (_values(record, "answers") if ranked else ())
+    if nodes:
+        scored = ((str(node), -float(place)) for place, node in enumerate(dict.fromkeys(nodes)))
+        return Outcome("answered", "finish", ranking=Ranking.from_scores(scored))
+    answers = _value(record, "answers")
+    if isinstance(answers, str) and answers.strip().lower() in ("true", "false"):
+        answers = answers.strip().lower() == "true"
+    if isinstance(answers, (bool, dict)) or (isinstance(answers, list) and answers and isinstance(answers[0], dict)):
+        return Outcome("answered", "finish", table=stored_answer(record, answers))
+    plain = _values(record, "answers")
+    if not plain:
+        return Outcome("no answer", "finish", table=AnswerTable(("answer",), ()))
+    return Outcome("answered", "finish", table=plain_table(plain))
+
+
+def _values(record: Record, name: str) -> Sequence[str | int | float]:
+    column, given = _column(record, name), _value(record, name)
+    if isinstance(given, list):
+        return plain_answers(record, given) or ()
+    return cell_values(record, column) if column else ()
+
+
+def _write_gold(
+    dataset: Dataset, out: Path, frozen: Path | None, kb: KnowledgeBase | None, language: str, jobs: int
+) -> None:
+    """The gold answers of every question into the folder of the run. Raises UsageError where some need a KB."""
+    if kb and not frozen:
+        golden.collect_gold(dataset, dataset.questions, kb, out / GOLD, stored=True, language=language, jobs=jobs)
+        return
+    if frozen:
+        head, answers = golden.take_gold(dataset, dataset.questions, frozen)
+    else:
+        head = GoldInfo(dataset.name, dataset.sha256)
+        answers = {
+            one.id: GoldAnswer(one.id, one.text(language), "stored", one.query, one.answers, one.nodes)
+            for one in dataset.questions
+        }
+        asking = [one.id for one in answers.values() if not one.known and one.query.strip()]
+        if asking:
+            raise UsageError(f"the gold of {asking[0]} is a query: give --gold, or --kb to run it on")
+    with open_journal(out / GOLD) as journal:
+        for line in (head, *answers.values()):
+            journal.append(line)
 
 
 def import_spinach(predictions: Path, dataset: Dataset, out: Path, *, trajectories: Path | None = None) -> RunInfo:
@@ -33,65 +237,52 @@ def import_spinach(predictions: Path, dataset: Dataset, out: Path, *, trajectori
     the dataset by their English text; those of the dataset without a prediction belong to the run, unanswered.
     Raises UsageError, DataError.
     """
-    recorded = _by_question(predictions)
-    acted = _by_question(trajectories) if trajectories else {}
+
+    def by_question(path: Path) -> dict[str, Record]:
+        file = File.open(path)
+        return {record.text("question"): record for record in file.records(file.json())}
+
+    recorded = by_question(predictions)
+    acted = by_question(trajectories) if trajectories else {}
     by_text = {question.text(): question for question in dataset.questions}
     unknown = [text for text in recorded if text not in by_text]
     if unknown:
         raise recorded[unknown[0]].error(f"{dataset.name} has no question {unknown[0]!r}")
     models = {record.text("engine") for record in acted.values()}
-    info = RunInfo(
-        system="spinach-published",
-        model=", ".join(sorted(models)),
-        dataset=dataset.name,
-        dataset_sha256=dataset.sha256,
-        questions=tuple(question.id for question in dataset.questions),
-        language="en",
-        origin=predictions.name,
-    )
+    info = _info("spinach-published", ", ".join(sorted(models)), dataset, predictions)
+    _refuse_used(out)
     begin_run(out, info)
     with open_journal(out / GOLD) as gold, open_journal(out / QUESTIONS) as questions:
-        if (out / QUESTIONS).stat().st_size or (out / GOLD).stat().st_size:
-            raise UsageError(f"{out} holds questions already; choose another folder")
         gold.append(GoldInfo(dataset.name, dataset.sha256))
         for text, question in by_text.items():
             record = recorded.get(text)
             if record is None:
                 gold.append(GoldAnswer(question.id, text, "stored", question.query, question.answers))
                 continue
-            answer = _answer(record, "gold_answer_tuple")
+            answer = _recorded_answer(record, "gold_answer_tuple")
             gold.append(GoldAnswer(question.id, text, "stored", record.text("gold_sparql"), answer))
-            questions.append(QuestionRecord(question.id, _run(record, acted.get(text), info)))
+            questions.append(QuestionRecord(question.id, _recorded_run(record, acted.get(text), info)))
     return info
 
 
-def _by_question(path: Path) -> dict[str, Record]:
-    file = File.open(path)
-    return {record.text("question"): record for record in file.records(file.json())}
+def _recorded_answer(record: Record, name: str) -> AnswerTable | None:
+    return stored_answer(record, record.get(name, list, bool, type(None)))
 
 
-def _answer(record: Record, name: str) -> AnswerTable | None:
-    value = record.get(name, list, bool, type(None))
-    if value is None:
-        return None
-    return AnswerTable(boolean=value) if isinstance(value, bool) else record.rows(value)
-
-
-def _run(record: Record, acted: Record | None, info: RunInfo) -> Run:
-    table = _answer(record, "predicted_answer_tuple")
-    query = record.value.get("predicted_sparql") or ""
-    steps = tuple(_steps(acted)) if acted else ()
-    stopped = bool(steps) and steps[-1].call.tool == FINISH
+def _recorded_run(record: Record, acted: Record | None, info: RunInfo) -> Run:
+    table = _recorded_answer(record, "predicted_answer_tuple")
+    steps = tuple(_recorded_steps(acted)) if acted else ()
+    stopped = not steps or steps[-1].call.tool == FINISH
     outcome = Outcome(
-        "no answer" if table is None else "answered" if stopped or not steps else "best effort",
-        "finish" if stopped or not steps else "step budget",
-        query=str(query),
+        "no answer" if table is None else "answered" if stopped else "best effort",
+        "finish" if stopped else "step budget",
+        query=str(record.value.get("predicted_sparql") or ""),
         table=table,
     )
     return Run("", record.text("question"), info.system, info.model, "en", steps, (), outcome)
 
 
-def _steps(record: Record) -> Iterator[Step]:
+def _recorded_steps(record: Record) -> Iterator[Step]:
     queries = record.get("generated_sparqls", list)
     results = {item["sparql"].strip(): item.get("execution_result") for item in queries}
     for number, action in enumerate(record.get("actions", list), 1):

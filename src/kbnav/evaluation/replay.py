@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.common.answering import QueryEnding
-from kbnav.agents.common.ranking import RankingEnding
+from kbnav.agents.common.answering import QueryEnding, RankingEnding
+from kbnav.agents.common.state import Ending, Reply, State, room
 from kbnav.agents.common.walking import LABEL, WalkEnding
 from kbnav.agents.gog import GENERATE, TRIED, GogEnding
-from kbnav.agents.machine import Ending, Reply, State, room
 from kbnav.agents.pasemiqa import rounds_budget
 from kbnav.agents.spinach import paper_budget
 from kbnav.answers.tables import AnswerTable
@@ -22,11 +21,11 @@ from kbnav.evaluation.records import GOLD, QUESTIONS, QuestionRecord, RunInfo, r
 from kbnav.evaluation.runner import begin_run
 from kbnav.knowledge.base import Entity
 from kbnav.runs.journal import open_journal, write_whole
-from kbnav.runs.trajectory import Call, Outcome, Run, Step, Usage
+from kbnav.runs.trajectory import QUERY, Call, Outcome, Run, Step, Usage
 from kbnav.sessions.session import attempt
 from kbnav.settings.model import OFFLINE, Budget, load_settings
-from kbnav.tools.observation import Context, Observation
-from kbnav.tools.toolbox import QUERY, Toolbox
+from kbnav.tools.context import Context, Observation
+from kbnav.tools.toolbox import Toolbox
 
 _WALKERS = frozenset({"pasemiqa", "tog", "rog", "gog"})
 """The agents that walk along links, and end in their own way."""

@@ -1,49 +1,130 @@
-"""Running a system over questions: side by side, within limits, resumable after a kill at any moment."""
+"""Runs a system over questions: side by side, within limits, resumable after a kill at any moment."""
 
 from __future__ import annotations
 
+import json
 import re
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from kbnav.errors import FATAL, UsageError
-from kbnav.evaluation.live import live_in
+from kbnav.errors import FATAL, ServiceError, UsageError
 from kbnav.evaluation.records import INFO, QUESTIONS, QuestionRecord, RunInfo, read_info, read_records
-from kbnav.evaluation.systems import System
-from kbnav.evaluation.work import Patience, side_by_side
+from kbnav.knowledge.base import KnowledgeBase, is_mirror
+from kbnav.retrieval.attempt import KEPT, model_name
+from kbnav.retrieval.attempt import attempt as attempt_ranking
+from kbnav.retrieval.base import refuse_seen
 from kbnav.runs.journal import OpenJournal, open_journal, write_whole
 from kbnav.runs.trajectory import Outcome, Run, to_json
-from kbnav.settings.model import OFFLINE
+from kbnav.settings import systems
+from kbnav.settings.model import OFFLINE, Settings
 
 if TYPE_CHECKING:
-    from kbnav.runs.trajectory import Attempt
+    from kbnav.agents.common.agent import Agent
+    from kbnav.agents.machine import Event
+    from kbnav.retrieval.base import Retriever
+    from kbnav.runs.trajectory import Attempt, Call, Step
 
-_PORT = re.compile(r"\A(https?://(?:\[[^\]]*\]|[^/:]+)):\d+(?=/|\Z)")
+T = TypeVar("T")
+R = TypeVar("R")
 Ended = Literal["done", "interrupted", "cost limit", "time limit"]
-_FREE = frozenset(
-    {
-        "api_key",
-        "cache_age",
-        "contact",
-        "data",
-        "endpoints",
-        "home",
-        "journal",
-        "kb",
-        "model_endpoints",
-        "model_retries",
-        "model_timeout",
-        "prices",
-        "shared",
-        "skb_graph",
-    }
-)
+StepListener = Callable[["Call", "Step | None"], None]
+"""Gets a call when it begins, and with its step once that is over."""
+Ask = Callable[[str, Mapping[str, str], StepListener], "Attempt"]
+"""Answers a question; with entities of its gold answer (labels by id, usually none), reporting each step."""
+PATIENCE = 10
+"""Failures in a row after which a service is taken to be down."""
+LIVE = "live.json"
+"""The questions under way, in a run's folder, as long as it goes on; a kill leaves an old one behind."""
+ALIVE = 5.0
+"""Seconds after its last change at which LIVE is taken to be of a run that was killed."""
+_LIVE_EVERY, _LIVE_TOUCH, _LIVE_WIDTH = 0.5, 2.0, 400
+_PORT = re.compile(r"\A(https?://(?:\[[^\]]*\]|[^/:]+)):\d+(?=/|\Z)")
+_MAY_CHANGE = frozenset(
+    ("api_key", "cache_age", "contact", "data", "endpoints", "home", "journal", "kb", "model_endpoints",
+     "model_retries", "model_timeout", "prices", "shared", "skb_graph")
+)  # fmt: skip
 """Settings that may change between the parts of a run: they change no answer, or RunInfo has them under ``kb``."""
+
+
+@dataclass(frozen=True)
+class System:
+    """What a benchmark asks, from several threads at once; its answer is the table or ranking of the outcome.
+
+    ``ask`` returns a failure beside the run. An exception it raises counts as a failure without a trajectory, but
+    CredentialsError and Banned end the whole evaluation.
+    """
+
+    name: str
+    model: str
+    ask: Ask
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of each prompt file."""
+    takes_gold: bool = False
+    """Whether it can be given entities of the gold answer."""
+    ranks_only: bool = False
+    """Whether it answers with rankings of nodes and never with a table."""
+    leave_out: Callable[[Iterable[tuple[str, str]]], object] = lambda questions: None  # noqa: ARG005
+    """Takes questions, by id and text, out of the examples in its prompts.
+
+    Raises UsageError where too few are left, and where the system was trained on one of them.
+    """
+
+
+def agent_system(agent: Agent) -> System:
+    """Any agent as a system."""
+    from kbnav.sessions.session import attempt
+
+    def ask(question: str, given: Mapping[str, str], on_step: StepListener) -> Attempt:
+        def on_event(event: Event) -> None:
+            if event.call:
+                on_step(event.call, None)
+            for step in event.steps if event.kind != "dropped" else ():
+                on_step(step.call, step)
+
+        return attempt(agent, question, given=given, on_event=on_event)
+
+    system = System(agent.name, agent.model, ask, agent.prompt_hashes(), takes_gold=True)
+    return replace(system, leave_out=agent.demonstrations.leave_out) if agent.demonstrations else system
+
+
+def retrieval_system(retriever: Retriever, kb: KnowledgeBase, settings: Settings, *, k: int = KEPT) -> System:
+    """Any retriever as a system."""
+
+    def ask(question: str, given: Mapping[str, str], on_step: StepListener) -> Attempt:  # noqa: ARG001
+        return attempt_ranking(retriever, kb, settings, question, k=k, on_step=lambda step: on_step(step.call, step))
+
+    model, check = model_name(retriever, settings), partial(refuse_seen, retriever)
+    return System(retriever.name, model, ask, retriever.prompts, ranks_only=True, leave_out=check)
+
+
+Build = Callable[[str, KnowledgeBase, Settings], System]
+"""Builds a system on an open knowledge base."""
+
+
+def build_system(name: str, kb: KnowledgeBase, settings: Settings) -> System:
+    """A system of the registry (``kbnav.settings.systems``). Raises UsageError and CredentialsError."""
+    built = systems.build(name, kb, settings)
+    if systems.built_kind(name, built) == "agent":
+        from kbnav.agents.common.agent import completed
+
+        return agent_system(completed(settings, lambda one: systems.build(name, kb, one, "agent"), built))
+    return retrieval_system(built, kb, settings)
+
+
+def kb_state(kb: KnowledgeBase) -> dict[str, Any]:
+    """What must be known of a KB to repeat a run, less the address of a mirror that is served meanwhile."""
+    state = dict(kb.state())
+    if is_mirror(state):
+        state.pop("endpoints", None)
+    return state
 
 
 @dataclass(frozen=True)
@@ -52,6 +133,12 @@ class Limits:
 
     cost: float | None = None
     seconds: float | None = None
+
+
+def check_limits(limits: Limits, model: str, priced: Sequence[str]) -> None:
+    """Raise UsageError where a cost limit is given for a model that has no price."""
+    if limits.cost is not None and model != OFFLINE and model not in priced:
+        raise UsageError(f"--max-cost needs the price of {model}: set prices.{model} in kbnav.toml")
 
 
 @dataclass(frozen=True)
@@ -94,7 +181,7 @@ def _identity(info: RunInfo) -> dict[str, Any]:
     fields: dict[str, Any] = _without_ports(asdict(info))
     settings = fields.pop("settings")
     fields.pop("started")
-    return fields | {f"settings.{name}": value for name, value in settings.items() if name not in _FREE}
+    return fields | {f"settings.{name}": value for name, value in settings.items() if name not in _MAY_CHANGE}
 
 
 def _without_ports(value: Any) -> Any:
@@ -119,69 +206,49 @@ def run_questions(
     given: Mapping[str, Mapping[str, str]] | None = None,
     opened: OpenJournal = open_journal,
 ) -> Ended:
-    """Ask the system every question, text by id, that has no record yet; each record is on the disk when it is heard.
+    """Ask the system every question, text by id, that has no record yet; each record is on the disk at once.
 
     ``opened`` opens the journal. ``given`` are entities of the gold answers, labels by id, for a system that takes
-    them; None: it is given nothing.
-    A failure becomes a record with its reason; with ``retry_failed`` those of earlier parts are asked again. After ten
-    failures in a row the run stops. Raises StopRun, and what an answer's bug raised is a failure as well.
+    them. A failure becomes a record with its reason; with ``retry_failed`` those of earlier parts are asked again.
+    After ten failures in a row the run stops. Raises StopRun.
     """
-    patience = Patience()
-    with opened(folder / QUESTIONS) as journal:
+    patience, began, total = Patience(), time.monotonic(), len(questions)
+    done = failed = 0
+    cost: float | None = None
+
+    def count(record: QuestionRecord) -> None:
+        nonlocal done, failed, cost
+        done, failed = done + 1, failed + bool(record.error)
+        if record.run.cost is not None:
+            cost = (cost or 0.0) + record.run.cost
+
+    with opened(folder / QUESTIONS) as journal, _live_file(folder) as live:
         old = read_records(folder)
         kept = {name: one for name, one in old.items() if name in questions and not (retry_failed and one.error)}
-        todo = [name for name in questions if name not in kept]
-        tally = _Tally(len(questions), kept.values())
+        for record in kept.values():
+            count(record)
 
-        def why_stopped() -> Ended | None:
-            return "interrupted" if stopped() else _limit_reached(tally.progress(), limits)
+        def progress() -> Progress:
+            return Progress(done, total, len(kept), failed, cost, time.monotonic() - began)
 
-        if listener:
-            listener(tally.progress())
+        def reason_to_stop() -> Ended | None:
+            return "interrupted" if stopped() else _limit_reached(progress(), limits)
 
         def ask(name: str) -> Attempt:
-            told = given[name] if given is not None and system.ask_given else None
-            with live.question(name, questions[name]) as tell:
-                if system.watched:
-                    return system.watched(questions[name], told or {}, tell)
-                if told is None or system.ask_given is None:
-                    return system.ask(questions[name])
-                return system.ask_given(questions[name], told)
+            with live(name, questions[name]) as on_step:
+                return system.ask(questions[name], (given or {}).get(name, {}), on_step)
 
-        with live_in(folder) as live:
-            for name, future in side_by_side(todo, ask, jobs=jobs, stopped=why_stopped):
-                record = _record(name, questions[name], system, future)
-                journal.append(record)
-                tally.add(record)
-                if listener:
-                    listener(tally.progress())
-                patience.heed(record.run.outcome.note or record.error if record.error else "")
-        return "done" if tally.done == len(questions) else why_stopped() or "interrupted"
-
-
-class _Tally:
-    """Running sums over the records of a run."""
-
-    def __init__(self, total: int, kept: Iterable[QuestionRecord]) -> None:
-        self._began = time.monotonic()
-        self._total = total
-        self.done = self._failed = 0
-        self._cost: float | None = None
-        for record in kept:
-            self.add(record)
-        self._resumed = self.done
-
-    def add(self, record: QuestionRecord) -> None:
-        """Count one record."""
-        self.done += 1
-        self._failed += bool(record.error)
-        if record.run.cost is not None:
-            self._cost = (self._cost or 0.0) + record.run.cost
-
-    def progress(self) -> Progress:
-        """The sums as they are now."""
-        seconds = time.monotonic() - self._began
-        return Progress(self.done, self._total, self._resumed, self._failed, self._cost, seconds)
+        if listener:
+            listener(progress())
+        todo = [name for name in questions if name not in kept]
+        for name, future in side_by_side(todo, ask, jobs=jobs, stopped=reason_to_stop):
+            record = _record(name, questions[name], system, future)
+            journal.append(record)
+            count(record)
+            if listener:
+                listener(progress())
+            patience.count(record.run.outcome.note or record.error if record.error else "")
+        return "done" if done == total else reason_to_stop() or "interrupted"
 
 
 def _limit_reached(progress: Progress, limits: Limits) -> Ended | None:
@@ -206,7 +273,105 @@ def _record(name: str, question: str, system: System, future: Future[Attempt]) -
     return QuestionRecord(name, slim, type(failure).__name__ if failure else "")
 
 
-def check_limits(limits: Limits, model: str, priced: Sequence[str]) -> None:
-    """Raise UsageError where a cost limit is given for a model that has no price."""
-    if limits.cost is not None and model != OFFLINE and model not in priced:
-        raise UsageError(f"--max-cost needs the price of {model}: set prices.{model} in kbnav.toml")
+def side_by_side(
+    items: Iterable[T], do: Callable[[T], R], *, jobs: int, stopped: Callable[[], object] = lambda: False
+) -> Iterator[tuple[T, Future[R]]]:
+    """Items with their ended futures, in the order in which they end; at most ``jobs`` threads work at once.
+
+    No item is begun once ``stopped()`` is true; those under way are waited for, unless the consumer leaves early.
+    """
+    queue = iter(items)
+    under_way: dict[Future[R], T] = {}
+    pool = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="kbnav-eval")
+    try:
+        while True:
+            while len(under_way) < jobs and not stopped():
+                item = next(queue, None)
+                if item is None:
+                    break
+                under_way[pool.submit(do, item)] = item
+            if not under_way:
+                return
+            # Woken now and then, because a signal that another thread takes does not end a wait of the main thread.
+            ended, _ = wait(under_way, timeout=1.0, return_when=FIRST_COMPLETED)
+            for future in ended:
+                yield under_way.pop(future), future
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Patience:
+    """Raises ServiceError after too many failures in a row."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+
+    def count(self, failure: str) -> None:
+        """Count one item; ``failure`` is empty where it went well."""
+        self._failures = self._failures + 1 if failure else 0
+        if self._failures >= PATIENCE:
+            raise ServiceError(
+                f"{PATIENCE} failures in a row, so the run was stopped; run it again with --retry-failed "
+                f"when this is mended: {failure}"
+            )
+
+
+@contextmanager
+def _live_file(folder: Path) -> Iterator[Callable[[str, str], Any]]:
+    """Keeps LIVE in a folder; gives a context of a question under way, by id and text, which gives its listener."""
+    lock, over = threading.Lock(), threading.Event()
+    under_way: dict[str, dict[str, Any]] = {}
+
+    def tell(name: str, call: Call, step: Step | None) -> None:
+        arguments = {key: str(value)[:_LIVE_WIDTH] for key, value in call.arguments.items() if value}
+        last: dict[str, Any] = {"tool": call.tool, "thought": call.thought[:_LIVE_WIDTH], "arguments": arguments}
+        if step:
+            last |= {"observation": step.observation[:_LIVE_WIDTH], "ok": step.ok}
+        with lock:
+            if one := under_way.get(name):
+                under_way[name] = {**one, "steps": one["steps"] + (step is not None), "step": last}
+
+    @contextmanager
+    def question(name: str, text: str) -> Iterator[StepListener]:
+        with lock:
+            under_way[name] = {"id": name, "question": text, "began": time.time(), "steps": 0, "step": None}
+        try:
+            yield partial(tell, name)
+        finally:
+            with lock:
+                under_way.pop(name, None)
+
+    def write() -> None:
+        before, written = "", 0.0
+        part = (folder / LIVE).with_suffix(".part")  # one process writes a run, and what a kill left is written over
+        while not over.is_set():
+            with lock:
+                text = json.dumps(list(under_way.values()), ensure_ascii=False)
+            if text != before or time.monotonic() - written > _LIVE_TOUCH:
+                before, written = text, time.monotonic()
+                with suppress(OSError):
+                    part.write_text(text, encoding="utf-8", errors="replace")
+                    part.replace(folder / LIVE)
+            over.wait(_LIVE_EVERY)
+
+    thread = threading.Thread(target=write, daemon=True, name="kbnav-live")
+    thread.start()
+    try:
+        yield question
+    finally:
+        over.set()
+        thread.join()
+        with suppress(OSError):
+            (folder / LIVE).unlink(missing_ok=True)
+
+
+def under_way(folder: Path) -> list[dict[str, Any]] | None:
+    """The questions under way in a run's folder; None where the run does not go on."""
+    path = folder / LIVE
+    try:
+        if time.time() - path.stat().st_mtime > ALIVE:
+            return None
+        found: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found

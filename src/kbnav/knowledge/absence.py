@@ -14,8 +14,8 @@ from contextlib import suppress
 from kbnav.answers.tables import Absence, AnswerTable
 from kbnav.errors import KbnavError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
+from kbnav.knowledge.sparql.check import fresh_variable
 from kbnav.knowledge.sparql.diagnose import Diagnosis, diagnosis, says_nothing
-from kbnav.knowledge.sparql.parser import fresh_variable
 from kbnav.knowledge.sparql.syntax import Path, Pattern, is_variable
 from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, vocabulary_of
 from kbnav.knowledge.wikidata.split import LEFT_OUT

@@ -1,14 +1,31 @@
-"""Connections before anybody is known: a request must be there whole in time, and few may be unfinished at once."""
+"""Connections of a server before anybody is known: a request must be there whole in time, and few may be unfinished."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from contextlib import suppress
+import socket
 from typing import Any, ClassVar
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from kbnav.errors import UsageError
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises UsageError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # A reply goes out in two pieces, of which the second would wait 40 ms for word of the first.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener.bind((host, port))
+        listener.listen(256)
+    except OSError as error:
+        listener.close()
+        raise UsageError(f"cannot listen on {host}, port {port}: {error.strerror}") from error
+    return listener
 
 
 class Deadlines(H11Protocol):
@@ -67,15 +84,3 @@ class Deadlines(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-
-
-def open_files() -> None:
-    """Let this process open as many files as the system lets it, each connection being one."""
-    if sys.platform != "win32":
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = hard if hard != resource.RLIM_INFINITY else 65_536
-        if soft < wanted:
-            with suppress(ValueError, OSError):
-                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -15,8 +15,8 @@ from kbnav.errors import KbnavError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.sparql.evidence import EvidenceQuery, evidence_query
 from kbnav.knowledge.sparql.syntax import is_variable
+from kbnav.knowledge.sparql.verbalization import verbalize_groups
 from kbnav.knowledge.sparql.vocabulary import Vocabulary, vocabulary_of
-from kbnav.knowledge.sparql.words.query import conditions_in_words
 
 MOST_ROWS = 20
 """Rows that evidence is looked for at once."""
@@ -111,7 +111,7 @@ def provenance(
         return Provenance(failed=str(error))
     labels = {**table.labels, **found.labels, **details.labels}
     full = tuple(tuple(details.completed(one) for one in some) for some in told)
-    absent = conditions_in_words(query, asked.negated, labels, language, vocabulary)
+    absent = verbalize_groups(query, asked.negated, labels, language, vocabulary)
     return Provenance(full, absent, len(found.rows) > _MOST_SOLUTIONS, asked.untold, labels=labels)
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.skb.opening import is_tables, open_store
+from kbnav.knowledge.skb.store import is_tables, open_store
 from kbnav.knowledge.work_folder import work_folder
 from kbnav.settings.model import Endpoints, Settings, SparqlSource, kb_names
 from kbnav.settings.plugins import did_you_mean
@@ -314,7 +314,7 @@ def _open_skb(settings: Settings, place: str, queries: int = QUERIES) -> SkbKB:
 
 def _walked_elsewhere(settings: Settings, skb: SKB) -> Callable[[], None]:
     """Let an SKB's graph be walked at an endpoint; what closes that. Raises DataError where it has another graph."""
-    from kbnav.knowledge.skb.sparql_graph import SparqlGraph
+    from kbnav.knowledge.skb.rdf import SparqlGraph
 
     name = settings.skb_graph
     endpoint = open_endpoint(settings, name, settings.sparql.get(name) or SparqlSource(url=name))

@@ -14,7 +14,6 @@ import gzip
 import ipaddress
 import re
 import shutil
-import socket
 import tempfile
 import threading
 import zlib
@@ -33,8 +32,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, Router
 
 from kbnav.errors import DataError, KbnavError, QueryRefused, QuerySyntaxError, UsageError
-from kbnav.knowledge.connections import Deadlines
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
+from kbnav.knowledge.connections import Deadlines, listening
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 from kbnav.knowledge.wikidata.mirror.mirror import BROKEN, MEMORY_LIMIT, QUERY_TIMEOUT, run_query
 from kbnav.knowledge.wikidata.mirror.pool import Form, Gone, QueryError, QueryPool
 
@@ -81,10 +80,7 @@ class Listening:
 
         Raises UsageError where the address is taken.
         """
-        try:
-            self._socket = _listener(host, port)
-        except OSError as error:
-            raise UsageError(f"cannot listen on {host}:{port}: {error}") from error
+        self._socket = listening(host, port)
         self._address = self._socket.getsockname()[:2]
         config = uvicorn.Config(
             _App(routes, names),
@@ -117,20 +113,6 @@ class Listening:
         """Stop listening; what is under way has a second to end."""
         self._server.should_exit = True
         self._thread.join()
-
-
-def _listener(host: str, port: int) -> socket.socket:
-    # Named as TCP, for asyncio turns off the waiting for further bytes, 40 ms a reply, for what is named so alone.
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host, port))
-        made.listen(MOST_CONNECTIONS)
-    except OSError:
-        made.close()
-        raise
-    return made
 
 
 class _App:

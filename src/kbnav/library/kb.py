@@ -18,7 +18,7 @@ from kbnav.knowledge.open import open_kb
 from kbnav.settings.model import SEPARATOR, Settings, load_settings
 
 if TYPE_CHECKING:
-    from kbnav.library.answer import Answer
+    from kbnav.library.asking import Answer
 
 
 class KB:

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+
+from kbnav.agents.common.state import State, Update, start, step_limit
+from kbnav.agents.machine import RunContext
+from kbnav.answers.question import checked_question
 from kbnav.answers.tables import AnswerTable
-from kbnav.errors import TellModel
+from kbnav.errors import ServiceError, TellModel
 from kbnav.library.asking import AnyKB, How
-from kbnav.sessions.session import use
+from kbnav.runs.trajectory import new_id
+from kbnav.sessions.session import language_of, serializer, turns_of, use
 from kbnav.settings.model import Settings
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.tools import BaseTool
+    from langgraph.graph.state import CompiledStateGraph
+    from langgraph.runtime import Runtime
+    from langgraph.types import Checkpointer
 
     from kbnav.agents.common.agent import Agent
     from kbnav.library.kb import KB
@@ -70,3 +84,122 @@ def _langchain_tool(tool: Tool, agent: Agent, kb: KB) -> BaseTool:
         response_format="content_and_artifact",
         handle_tool_error=True,
     )
+
+
+_AT_WORK = 256
+"""Runs whose contexts are kept; that of an older one, or of one that goes on elsewhere, is made anew."""
+
+
+class Asked(TypedDict, total=False):
+    """What the graph is given: a ``question``, or ``messages`` whose last one from a person is the question."""
+
+    question: str
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+class Conversation(State):
+    """The graph's state: that of the machine, the messages, and the answer in words."""
+
+    messages: Annotated[list[AnyMessage], add_messages]
+    answer: str
+    begun: str
+    """The question with which the last run began."""
+    run: str
+    """Of the run that is at work."""
+
+
+def graph(
+    kb: AnyKB | None = None,
+    *,
+    model: str | BaseChatModel | None = None,
+    system: str = "",
+    language: str | None = None,
+    base_url: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    settings: Settings | None = None,
+    checkpointer: Checkpointer = None,
+) -> CompiledStateGraph[Conversation, None, Asked, Conversation]:
+    """A system as a LangGraph graph: ``invoke``, ``ainvoke``, ``stream``, callbacks and tracing as on any other.
+
+    It is given ``{"question": …}`` or ``{"messages": […]}``, and its last state has ``answer`` (the words), ``outcome``
+    (query, table or ranking), ``path`` and ``discarded`` (the steps), ``usage``, and the answer among ``messages``.
+    With a ``checkpointer`` a thread is a chat: each question knows the earlier ones. Runs are not saved as files.
+
+    The other parameters are those of ``kbnav.ask``; a knowledge base given by name stays open as long as the graph is
+    referred to. A service that fails and stays failed raises ServiceError, as ``kbnav.ask`` does.
+    """
+    how = How(kb, model, system, language, base_url, options, settings)
+    opened = how.opened()
+    agent = how.built(opened)
+    runs = _Runs(agent, opened)
+    built: StateGraph[Conversation, None, Asked, Conversation] = StateGraph(Conversation, input_schema=Asked)
+    agent.machine.build_into(built, runs.context)
+    built.add_node("begin", runs.begin)
+    built.add_node("answer", runs.answer)
+    built.add_edge(START, "begin")
+    built.add_edge("begin", "think")
+    built.add_edge("report", "answer")
+    built.add_edge("answer", END)
+    compiled = built.compile(checkpointer=_reading(checkpointer), name=agent.name)
+    return compiled.with_config(recursion_limit=step_limit(agent.settings.budget))
+
+
+class _Runs:
+    """What stands before and behind the machine, and the contexts of the runs that are at work."""
+
+    def __init__(self, agent: Agent, kb: KB) -> None:
+        """``kb`` is that of the agent; it is open while it is referred to."""
+        self._agent = agent
+        self._kb = kb
+        self._contexts: OrderedDict[str, RunContext] = OrderedDict()
+
+    def begin(self, state: Conversation) -> Update:
+        """A fresh run on the question; earlier ones of the same thread are its history."""
+        asked, is_message = _question(state)
+        question = checked_question(asked)
+        fresh = start(question, turns_of(state), self._agent.settings.budget)
+        said = [] if is_message else [HumanMessage(question)]
+        return {**fresh, "messages": said, "answer": "", "begun": question, "run": new_id("run")}
+
+    def context(self, state: State, runtime: Runtime[Any]) -> RunContext:  # noqa: ARG002 - as the machine asks for it
+        """That of the run at work, with the tables of its queries."""
+        run = str(state["run"])  # type: ignore[typeddict-item]
+        context = self._contexts.get(run)
+        if context is None:
+            question = state["question"]
+            agent = replace(self._agent, kb=self._kb.base)
+            context = self._contexts[run] = agent.context(question, language_of(agent, question))
+            while len(self._contexts) > _AT_WORK:
+                self._contexts.popitem(last=False)
+        return context
+
+    def answer(self, state: Conversation) -> Update:
+        """The answer in words, also as a message. Raises what stopped the run."""
+        context = self._contexts.pop(state["run"], None)
+        outcome = state["outcome"]
+        if context and context.failure:
+            raise context.failure[0]
+        if outcome is None or outcome.status == "failed":
+            raise ServiceError(outcome.note if outcome else "the run did not end")
+        said = outcome.text or outcome.note or outcome.status
+        return {"answer": said, "messages": [AIMessage(said, name=self._agent.name)]}
+
+
+def _question(state: Conversation) -> tuple[str, bool]:
+    """The question, and whether it is among the messages; in a thread, ``question`` may be that of an earlier run."""
+    given = state.get("question", "")
+    if given and given != state.get("begun"):
+        return given, False
+    messages = state.get("messages") or []
+    if messages and isinstance(messages[-1], HumanMessage):
+        return str(messages[-1].text), True
+    return given, False
+
+
+def _reading(checkpointer: Checkpointer) -> Checkpointer:
+    """The same checkpointer, told that kbnav's records may be read back; one that encrypts is left as it is."""
+    if checkpointer is None or isinstance(checkpointer, bool) or not isinstance(checkpointer.serde, JsonPlusSerializer):
+        return checkpointer
+    told = copy(checkpointer)
+    told.serde = serializer()
+    return told

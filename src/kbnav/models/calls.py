@@ -7,19 +7,19 @@ import json
 import threading
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from heapq import heapreplace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import TypeAdapter
 
 from kbnav.errors import FATAL, Stopped, StopRun, UsageError
-from kbnav.models.chat import REPLAY, Several, check_key, invoke, open_chat_model, usage_of
-from kbnav.models.reply_cache import Blobs
+from kbnav.models.chat import REPLAY, check_key, invoke, open_chat_model, usage_of
+from kbnav.runs.database import keep, spared
 from kbnav.runs.journal import unpacked
 from kbnav.runs.trace import Observed, Trace
 from kbnav.runs.trajectory import Usage
@@ -28,6 +28,43 @@ from kbnav.settings.model import OFFLINE, Settings
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
+
+
+_TABLES = ("CREATE TABLE IF NOT EXISTS blob (key TEXT PRIMARY KEY, body BYTEA NOT NULL)",)
+_AT_ONCE = 500  # keys of one query, below what SQLite allows
+
+
+class Blobs:
+    """A SQLite file or PostgreSQL database, safe for threads and processes. What is stored first under a key stays."""
+
+    def __init__(self, place: Path | str, holds: str) -> None:
+        """In a file, or the database of a URL; ``holds`` says what is kept, in the message of a failure.
+
+        Raises UsageError where it cannot be kept there.
+        """
+        self._unkept: list[str] = []
+        self._kept = keep(place, holds, _TABLES)
+
+    def get(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """The bytes of those keys that are there."""
+        found: dict[str, bytes] = {}
+        with self._kept.transaction() as run:
+            for first in range(0, len(keys), _AT_ONCE):
+                some = keys[first : first + _AT_ONCE]
+                marks = ",".join("?" * len(some))
+                found.update(run(f"SELECT key, body FROM blob WHERE key IN ({marks})", some))
+        return found
+
+    def put(self, bodies: Mapping[str, bytes], *, replace: bool = False) -> None:
+        """Store bytes under keys that have none yet, or ``replace`` what they have.
+
+        That they cannot be stored is told in the log, the first time.
+        """
+        then = "UPDATE SET body = excluded.body" if replace else "NOTHING"
+        with spared(self._unkept), self._kept.transaction() as run:
+            for key, body in bodies.items():
+                run(f"INSERT INTO blob VALUES (?, ?) ON CONFLICT (key) DO {then}", (key, body))
+
 
 FILE = "model-replies.sqlite"
 BYTES_PER_TOKEN = 3
@@ -57,57 +94,35 @@ class Replies:
         body = self._blobs.get([key]).get(key)
         if body is None:
             return None
-        found = _read(body)
-        if found is None or found.prompt != prompt:
+        try:
+            found = json.loads(unpacked(body, _LARGEST) or b"")
+            usage = TypeAdapter(Usage).validate_python(found["usage"])
+            seconds, at = float(found.get("seconds", 0.0)), float(found.get("at", 0.0))
+            reply, spoilt = found["reply"], found["prompt"] != prompt or not isinstance(found["reply"], str)
+        except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError, AttributeError):
+            spoilt = True
+        if spoilt:
             self._spoilt.add(key)
             return None
-        if self._age and self._clock() - found.at > self._age:
-            return None
-        return found.reply, found.usage, found.seconds
+        return None if self._age and self._clock() - at > self._age else (reply, usage, seconds)
 
     def put(self, key: str, prompt: str, reply: str, usage: Usage, seconds: float) -> None:
         """Keep a reply, with its prompt, by which it is known again."""
-        body = json.dumps(asdict(_Kept(prompt, reply, usage, seconds, self._clock())))
-        self._blobs.put({key: zlib.compress(body.encode())}, replace=bool(self._age) or key in self._spoilt)
+        record = {"prompt": prompt, "reply": reply, "usage": asdict(usage), "seconds": seconds, "at": self._clock()}
+        body = zlib.compress(json.dumps(record).encode())
+        self._blobs.put({key: body}, replace=bool(self._age) or key in self._spoilt)
         self._spoilt.discard(key)
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """What is kept of a reply."""
-
-    prompt: str
-    reply: str
-    usage: Usage
-    seconds: float = 0.0
-    at: float = 0.0
-
-
-def _read(body: bytes) -> _Kept | None:
-    """What was kept; None where it is nothing such."""
-    plain = unpacked(body, _LARGEST)
-    if plain is None:
-        return None
-    try:
-        found = json.loads(plain)
-        usage = TypeAdapter(Usage).validate_python(found["usage"])
-        times = float(found.get("seconds", 0.0)), float(found.get("at", 0.0))
-        prompt, reply = found["prompt"], found["reply"]
-    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
-        return None
-    return _Kept(prompt, reply, usage, *times) if isinstance(prompt, str) and isinstance(reply, str) else None
-
-
-@dataclass(frozen=True)
-class _Answer:
+class _Answer(NamedTuple):
     """What came of one prompt; ``reply`` is the failure where the call failed, ``seconds`` are those of the call."""
 
     reply: str | StopRun
     usage: Usage
+    seconds: float
     replayed: bool
     key: str
     left_out: int
-    seconds: float
     temperature: float | None
     sample: int
 
@@ -137,8 +152,6 @@ class ModelCalls:
         self._room = (window - min(REPLY, window // 4)) * BYTES_PER_TOKEN
         self._jobs, self._temperature = jobs, temperature
         self._free = threading.BoundedSemaphore(jobs)
-        self._several = hasattr(model, "n")  # LangChain's models of OpenAI's protocol have it
-        self._waiting: dict[str, tuple[AIMessage, Usage, float]] = {}
 
     def ask(
         self,
@@ -199,76 +212,29 @@ class ModelCalls:
             raise (hopeless or failures)[0]
         return [answer.reply for answer in answers]
 
-    def ask_samples(
-        self, prompt: str, samples: int, trace: Trace, *, purpose: str, temperature: float
-    ) -> list[str | StopRun]:
-        """Several replies to one prompt: by one request for ``n`` of them where the endpoint can, else side by side.
-
-        At temperature 0 they would all be the same, and one is asked for. Raises as ``ask_many``.
-        """
-        if temperature == 0 or self._temperature is None:
-            samples = min(samples, 1) if temperature == 0 else samples
-        elif samples > 1 and self._several:
-            self._keep_several(prompt, samples, temperature)
-        return self.ask_many(
-            [prompt] * samples, trace, purpose=purpose, temperature=temperature, samples=range(samples)
-        )
-
-    def _keep_several(self, prompt: str, samples: int, temperature: float) -> None:
-        """Ask for the replies that are not kept yet in one request, for ``_answer`` to find them."""
-        sent, _ = _cut(prompt, self._room)
-        keys = [self._key(sent, temperature, sample) for sample in range(samples)]
-        missing = [key for key in keys if not (self._replies and self._replies.get(key, sent))]
-        if len(missing) < 2:
-            return
-        several = Several(self._model, len(missing), temperature)
-        with self._free:
-            began = time.perf_counter()
-            try:
-                first = invoke(several, sent)
-            except FATAL:
-                raise
-            except StopRun:  # an endpoint that refuses ``n``; one that is down says so again below
-                self._several = False
-                return
-        seconds = round(time.perf_counter() - began, 4)
-        said = several.replies or [first]
-        self._several = len(said) > 1
-        for place, (key, message) in enumerate(zip(missing, said, strict=False)):
-            self._waiting[key] = (message, usage_of(message) if place == 0 else Usage(), seconds if place == 0 else 0.0)
-
     def _answer(self, prompt: str, temperature: float | None, sample: int) -> _Answer:
         """Ask, or look up what was answered before."""
         if temperature is None or self._temperature is None:
             temperature = self._temperature
         sent, left_out = _cut(prompt, self._room)
-        key = self._key(sent, temperature, sample)
-        kept = self._replies.get(key, sent) if self._replies else None
-        reply: str | StopRun
-        if kept:
-            reply, usage, seconds = kept
-        else:
-            waiting = self._waiting.pop(key, None)
-            said, seconds = (waiting[0], waiting[2]) if waiting else self._call(sent, temperature)
-            if isinstance(said, StopRun):
-                reply, usage = said, Usage()
-            else:
-                reply, usage = str(said.text), waiting[1] if waiting else usage_of(said)
-                if self._replies and _is_whole(said):
-                    self._replies.put(key, sent, reply, usage, seconds)
-        return _Answer(reply, usage, bool(kept), key, left_out, seconds, temperature, sample)
-
-    def _call(self, prompt: str, temperature: float | None) -> tuple[AIMessage | StopRun, float]:
-        """The model's message or its failure, and the seconds from when its turn had come."""
-        said: AIMessage | StopRun
-        told = temperature != self._temperature
+        parts = [_FORMAT, self.name, self._base_url, temperature, sample, sent]
+        key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        about = (key, left_out, temperature, sample)
+        if self._replies and (known := self._replies.get(key, sent)):
+            reply, usage, seconds = known
+            return _Answer(reply, usage, seconds, True, *about)
+        model = self._model if temperature == self._temperature else self._model.bind(temperature=temperature)
         with self._free:
             began = time.perf_counter()
             try:
-                said = invoke(self._model.bind(temperature=temperature) if told else self._model, prompt)
+                message = invoke(model, sent)
             except StopRun as error:
-                said = error
-            return said, round(time.perf_counter() - began, 4)
+                return _Answer(error, Usage(), round(time.perf_counter() - began, 4), False, *about)
+            seconds = round(time.perf_counter() - began, 4)
+        reply, usage = str(message.text), usage_of(message)
+        if self._replies and _is_whole(message):
+            self._replies.put(key, sent, reply, usage, seconds)
+        return _Answer(reply, usage, seconds, False, *about)
 
     def _record(self, answers: Sequence[_Answer], trace: Trace, purpose: str) -> None:
         """A step for each of the answers that were given side by side."""
@@ -286,10 +252,6 @@ class ModelCalls:
         saved = _elapsed([answer.seconds for answer in answers], self._jobs) - _elapsed(asked, self._jobs)
         trace.spend(Usage(), replayed=True, seconds=saved)
 
-    def _key(self, prompt: str, temperature: float | None, sample: int) -> str:
-        parts = [_FORMAT, self.name, self._base_url, temperature, sample, prompt]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
 
 def open_calls(settings: Settings, kept: Replies | None = None) -> ModelCalls:
     """The model of the settings; for ``offline`` a stand-in with rules in its place, whose replies are not kept.
@@ -303,7 +265,7 @@ def open_calls(settings: Settings, kept: Replies | None = None) -> ModelCalls:
     if settings.model.startswith(REPLAY):
         raise UsageError("replay: repeats the runs of agents; a retrieval system repeats its replies of its own accord")
     if settings.model == OFFLINE:
-        from kbnav.models.standin import NAME, StandIn
+        from kbnav.models.scripted import NAME, StandIn
 
         return ModelCalls(StandIn(), NAME, window=window, jobs=jobs)
     check_key(settings)

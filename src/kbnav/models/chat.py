@@ -13,14 +13,13 @@ from pydantic import ValidationError
 from kbnav.errors import BadResponse, CredentialsError, PromptTooLong, ServiceError, UsageError
 from kbnav.models.cancellation import current_brake
 from kbnav.models.transport import MIB, bare, clients, out_of_bounds
-from kbnav.runs.tracing import span, tokens
+from kbnav.runs.trace import span, tokens
 from kbnav.runs.trajectory import Usage, load_run
 from kbnav.settings.model import OFFLINE, Settings
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel, LanguageModelInput
     from langchain_core.messages import AIMessage
-    from langchain_core.outputs import LLMResult
     from langchain_core.runnables import Runnable
 
 
@@ -124,35 +123,7 @@ def is_cut_off(reply: AIMessage) -> bool:
     return reply.response_metadata.get("finish_reason") == "length"
 
 
-class Several:
-    """A model that is asked for ``n`` replies in one request: it gives the first, and keeps all in ``replies``.
-
-    An endpoint that does not know ``n`` gives one.
-    """
-
-    def __init__(self, model: BaseChatModel, n: int, temperature: float) -> None:
-        self._model = model
-        self._options: dict[str, Any] = {"n": n, "temperature": temperature}
-        self.replies: list[AIMessage] = []
-
-    def invoke(self, prompt: str) -> AIMessage:
-        """One request."""
-        from langchain_core.messages import HumanMessage
-
-        return self._kept(self._model.generate([[HumanMessage(prompt)]], **self._options))
-
-    async def ainvoke(self, prompt: str, **options: Any) -> AIMessage:
-        """See ``invoke``."""
-        from langchain_core.messages import HumanMessage
-
-        return self._kept(await self._model.agenerate([[HumanMessage(prompt)]], **self._options, **options))
-
-    def _kept(self, result: LLMResult) -> AIMessage:
-        self.replies = [one.message for one in result.generations[0]]  # type: ignore[misc, union-attr]
-        return self.replies[0]
-
-
-def invoke(model: Runnable[LanguageModelInput, AIMessage] | Several, prompt: Any) -> AIMessage:
+def invoke(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMessage:
     """One call of a model; whatever goes wrong with the service comes out as a StopRun with one clear line.
 
     Raises CredentialsError (401, 403), PromptTooLong, UsageError (unknown model, request refused as malformed),
@@ -190,7 +161,7 @@ def invoke(model: Runnable[LanguageModelInput, AIMessage] | Several, prompt: Any
         ) from error
 
 
-def _traced(model: Runnable[LanguageModelInput, AIMessage] | Several, prompt: Any) -> AIMessage:
+def _traced(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMessage:
     """The call itself, in a span."""
     brake, name = current_brake(), _name(model)
     with span("chat", name, request_model=name) as tell:
@@ -208,7 +179,7 @@ def _name(model: Any) -> str:
     return str(getattr(bound, "model_name", ""))
 
 
-async def _asked(model: Runnable[LanguageModelInput, AIMessage] | Several, prompt: Any) -> AIMessage:
+async def _asked(model: Runnable[LanguageModelInput, AIMessage], prompt: Any) -> AIMessage:
     # A connection that is kept belongs to the event loop that made it, and there is no telling when that ends. Said per
     # request, because a client of our own would have to know of every variable that names a proxy.
     return await model.ainvoke(prompt, extra_headers={"Connection": "close"})

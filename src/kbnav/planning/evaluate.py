@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from kbnav.planning.base import Hop, Planner
+from kbnav.planning.paths import Hop, Planner
 from kbnav.planning.training import Example
 
 FIRST = 3

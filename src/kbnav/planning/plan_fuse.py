@@ -2,30 +2,675 @@
 
 After arXiv 2605.30237, where fusion depends on the plan. Every name of the query is planned for by itself, from the
 words around it; a node's evidence is what the paths give it and how its text fits the rest; weights that were learned,
-and that depend on how sure the plan is, make one score of it (``kbnav.planning.fuse``). Of a query without a plan,
+and that depend on how sure the plan is, make one score of it Of a query without a plan,
 because it names nothing or no path is known, the rankings by words and by meaning are fused by their ranks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import math
+import re
+import shutil
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from importlib.metadata import version
+from itertools import chain, groupby
 from pathlib import Path
+from statistics import fmean
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
+from kbnav import encoders
 from kbnav.answers.tables import Ranking
-from kbnav.encoders.trained_card import refuse_seen
-from kbnav.errors import UsageError
-from kbnav.knowledge.skb.fusion import reciprocal_rank_fusion
+from kbnav.encoders import Encoder, encode_queries
+from kbnav.encoders.trained import (
+    CARD,
+    MODEL,
+    Card,
+    Question,
+    check_files,
+    check_schema,
+    digests,
+    read_card,
+    refuse_seen,
+)
+from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.planning.base import Plan
-from kbnav.planning.fuse.clauses import Clause
-from kbnav.planning.fuse.evidence import Gatherer
-from kbnav.planning.fuse.saved import load
-from kbnav.retrieval.common import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, told
+from kbnav.knowledge.skb.names import NodeMatcher
+from kbnav.knowledge.skb.search import reciprocal_rank_fusion
+from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.text import TextSearch
+from kbnav.knowledge.skb.vectors import VectorSearch
+from kbnav.planning.paths import TEXT_PATH, PathSchema, Plan, PlannedPath, Planner, RelationPath, reached
+from kbnav.planning.planners import encoder_of
+from kbnav.planning.ranker import Mask, Ranker, Training
+from kbnav.planning.training import MOST_ANSWERS, Asked, Example, path_label, possible
+from kbnav.retrieval.base import NO_PROMPTS, Hits, RetrievalOptions, as_ranking, candidate_ranges, told
+from kbnav.retrieval.cross import open_scorer, shown
+from kbnav.retrieval.graph_rank import GraphRank, GraphRankOptions
+from kbnav.retrieval.qagnn import QAGNNOptions, build_qagnn
+from kbnav.runs.journal import write_whole
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
+from kbnav.settings.plugins import needs
+
+BEFORE, BEHIND = 6, 4
+"""Words before a name, and behind it, that may speak of its relation."""
+_WORD = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True)
+class Clause:
+    """A name, the characters ``start`` up to ``end``, with the nodes it may be, by number.
+
+    ``text`` is the words around it up to the names beside it, with the node's type in the name's place: a relation is
+    worded in the same way whatever it is that is named.
+    """
+
+    nodes: tuple[int, ...]
+    start: int
+    end: int
+    text: str
+
+
+def clauses(question: str, matcher: NodeMatcher, skb: SKB) -> list[Clause]:
+    """The names of a question in its order, without those that may be mere words; none where nothing is named."""
+    matched = [node for node in matcher.match(question) if node.end and node.sure]
+    named = [(span, tuple(nodes)) for span, nodes in groupby(matched, key=lambda node: (node.start, node.end))]
+    named.sort(key=lambda one: one[0])
+    borders = [0, *(end for (_, end), _ in named), len(question)]
+    found = []
+    for place, ((start, end), nodes) in enumerate(named):
+        behind = named[place + 1][0][0] if place + 1 < len(named) else len(question)
+        words = [
+            *_WORD.findall(question[borders[place] : start])[-BEFORE:],
+            nodes[0].kind,
+            *_WORD.findall(question[end:behind])[:BEHIND],
+        ]
+        numbers = tuple(skb.number(node.id) for node in nodes)
+        found.append(Clause(numbers, start, end, " ".join(words)))
+    return found
+
+
+def unnamed(question: str, found: Sequence[Clause]) -> str:
+    """What a question says beside the names."""
+    for clause in sorted(found, key=lambda one: -one.start):
+        question = f"{question[: clause.start]} {question[clause.end :]}"
+    return question
+
+
+Floats = npt.NDArray[np.float64]
+
+_PULL = 0.01
+"""How strongly weights are held near those they begin with."""
+
+
+class Candidates(NamedTuple):
+    """The nodes of a question, by number, with their evidence [nodes, kinds], and the confidence of its plan."""
+
+    nodes: npt.NDArray[np.int64]
+    evidence: Floats
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Weights:
+    """``plain`` and ``sure``, [kinds] each: a and b of the module's formula."""
+
+    plain: tuple[float, ...]
+    sure: tuple[float, ...]
+
+    def scores(self, found: Candidates) -> Floats:
+        """One a node, shape [nodes]."""
+        return np.asarray(_design(found) @ np.array([*self.plain, *self.sure]))
+
+
+def fit(questions: Sequence[tuple[Candidates, npt.NDArray[np.bool_]]], start: Weights) -> Weights:
+    """The weights under which the answers, which are marked among the candidates, are likeliest.
+
+    A question of which no candidate is an answer teaches nothing and is passed over; without any other, ``start`` is
+    given.
+    """
+    known = [(_design(found), right) for found, right in questions if right.any()]
+    first = np.array([*start.plain, *start.sure])
+    if not known:
+        return start
+    with needs("eval", "plan-fuse"):
+        from scipy.optimize import minimize
+
+    def loss(weights: Floats) -> tuple[float, Floats]:
+        total, gradient = 0.0, np.zeros_like(weights)
+        for design, right in known:
+            scores = design @ weights
+            shares = np.exp(scores - scores.max())
+            shares /= shares.sum()
+            answers = shares[right].sum() + 1e-12
+            total -= np.log(answers)
+            gradient += design.T @ shares - design[right].T @ (shares[right] / answers)
+        away = weights - first
+        return total / len(known) + _PULL * (away @ away) / 2, gradient / len(known) + _PULL * away
+
+    found = minimize(loss, first, jac=True, method="L-BFGS-B").x
+    half = len(found) // 2
+    return Weights(tuple(map(float, found[:half])), tuple(map(float, found[half:])))
+
+
+def _design(found: Candidates) -> Floats:
+    return np.hstack([found.evidence, found.evidence * (found.confidence - 0.5)])
+
+
+READER_SCALE = "log share"
+"""How what readers say becomes evidence; weights that were learned of another are of no use."""
+_FLOOR = 0.001
+"""Shares far below it count as none."""
+READ = 50
+"""Nodes of a question that a cross-encoder reads: the best by the weights set by hand."""
+_TEXTS_KEPT = 20_000
+_QUESTIONS_KEPT = 1_000
+"""With the scores of their nodes: a training asks for those of a question more than once."""
+
+
+class Reader(ABC):
+    """Something trained, in a folder with its card."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, folder: Path, card: Card) -> None:
+        self.card, self._folder = card, folder
+
+    @abstractmethod
+    def evidence(self, question: str, nodes: npt.NDArray[np.int64], likely: Floats) -> Floats:
+        """``log_shares`` of the nodes that it scores; 0 of others.
+
+        ``likely`` [nodes] are the scores by the weights set by hand.
+        """
+
+    def copy_to(self, folder: Path) -> None:
+        """Put what was trained into a folder of its own, with its card."""
+        shutil.copytree(self._folder / MODEL, folder / MODEL, dirs_exist_ok=True)  # of one that was killed
+        shutil.copy(self._folder / CARD, folder)
+
+
+class CrossReader(Reader):
+    """A cross-encoder, and the documents that it reads."""
+
+    kind = "cross"
+
+    def __init__(self, kb: SkbKB, folder: Path, card: Card) -> None:
+        """Raises UsageError for another schema and where what runs it is missing, DataError where it is damaged."""
+        super().__init__(folder, card)
+        check_schema(folder, card, kb.skb.meta.name, kb.skb.meta.schema_sha256)
+        check_files(folder / MODEL, card.files)
+        longest = int(card.settings["longest"])
+        self._scorer = open_scorer(folder, longest)
+        self._text = lru_cache(_TEXTS_KEPT)(lambda node: shown(kb.skb, node, longest))
+        self._known = lru_cache(_QUESTIONS_KEPT)(lambda question: dict[int, float]())  # noqa: ARG005
+
+    def evidence(self, question: str, nodes: npt.NDArray[np.int64], likely: Floats) -> Floats:
+        """See ``Reader``: the nodes that are most ``likely`` are read."""
+        places = np.argsort(-likely, kind="stable")[:READ]
+        read, known = nodes[places].tolist(), self._known(question)
+        if new := [node for node in read if node not in known]:
+            scores = self._scorer.score(question, [self._text(node) for node in new])
+            known.update(zip(new, scores.tolist(), strict=True))
+        return log_shares(len(nodes), places, np.array([known[node] for node in read]))
+
+
+class GraphReader(Reader):
+    """A graph network, and the systems whose nodes it ranks."""
+
+    kind = "qagnn"
+
+    def __init__(self, kb: SkbKB, folder: Path, card: Card, settings: Settings) -> None:
+        """Raises UsageError for another schema or encoder and where torch is missing, DataError where it is damaged."""
+        super().__init__(folder, card)
+        options = QAGNNOptions(trained=str(folder), depth=card.pool)
+        self._skb, self._system = kb.skb, build_qagnn(kb, settings, options)
+        self._scores = lru_cache(_QUESTIONS_KEPT)(self._scored)
+
+    def evidence(self, question: str, nodes: npt.NDArray[np.int64], likely: Floats) -> Floats:  # noqa: ARG002
+        """See ``Reader``: the nodes that the network finds by itself have a score."""
+        scores = self._scores(question)
+        scored = np.flatnonzero(np.isin(nodes, list(scores)))
+        return log_shares(len(nodes), scored, np.array([scores[node] for node in nodes[scored].tolist()]))
+
+    def _scored(self, question: str) -> Mapping[int, float]:
+        ranking = self._system.retrieve(question, self.card.pool)
+        return {self._skb.number(one.id): one.score for one in ranking.nodes}
+
+
+def open_reader(kb: SkbKB, folder: Path, settings: Settings) -> Reader:
+    """What was trained into a folder. Raises as ``CrossReader`` and ``GraphReader``."""
+    card = read_card(folder, "cross", "qagnn")
+    return CrossReader(kb, folder, card) if card.kind == "cross" else GraphReader(kb, folder, card, settings)
+
+
+def log_shares(count: int, places: npt.NDArray[np.intp], scores: npt.NDArray[np.floating]) -> Floats:
+    """``log(1 + p / 0.001)`` at the scores' places of ``count``, with p their share in a softmax; 0 elsewhere.
+
+    So what is said counts by how sure it is: a node far above all others for more than the first of many alike.
+    """
+    found = np.zeros(count)
+    if len(scores):
+        shares = np.exp(scores - scores.max())
+        found[places] = np.log1p(shares / shares.sum() / _FLOOR)
+    return found
+
+
+_RARE = 2
+"""Questions that a word stands in at most for it to tell of words that were never met."""
+_DOUBT = 2.0
+"""Questions' worth of doubt about a word that was met: so much it counts as one that was not."""
+_WORTH = 0.3
+"""Of the share of words that were never met: below it, a word tells nothing."""
+
+
+@dataclass(frozen=True)
+class WordWeights:
+    """``shares`` has, for words that were met, how often the answers' documents had them; ``unmet`` is for others."""
+
+    shares: Mapping[str, float]
+    unmet: float = 1.0
+
+    @classmethod
+    def learn(cls, questions: Iterable[tuple[Collection[str], Sequence[Collection[str]]]]) -> WordWeights:
+        """From the words of each question, and the words of each of its answers' documents."""
+        asked: Counter[str] = Counter()
+        held: defaultdict[str, float] = defaultdict(float)
+        for words, documents in questions:
+            for word in set(words) if documents else ():
+                asked[word] += 1
+                held[word] += sum(word in document for document in documents) / len(documents)
+        rare = [word for word, count in asked.items() if count <= _RARE]
+        unmet = sum(held[word] for word in rare) / sum(asked[word] for word in rare) if rare else 1.0
+        shares = {word: (held[word] + _DOUBT * unmet) / (count + _DOUBT) for word, count in asked.items()}
+        return cls(shares, unmet)
+
+    def of(self, word: str) -> float:
+        """How likely the answer's document has a word of the question, from 0 to 1."""
+        return self.shares.get(word, self.unmet)
+
+    def tells(self, word: str) -> bool:
+        """Whether a word is worth a search: not those that answers have hardly more often than not."""
+        return self.of(word) > _WORTH * self.unmet
+
+
+KINDS = ("path", "narrow", "share", "words", "meaning", "question", "question-meaning", "untrained")
+"""The evidence, in the order of its columns:
+
+- ``path``: the sum over names of log(0.01 + the probability of the paths that lead from the name to the node);
+- ``narrow``: the logarithm of these probabilities, each shared by all nodes that its path leads to;
+- ``share``: how many of the question's words the document has, weighed by rarity and by ``WordWeights``;
+- ``words``, ``meaning``: of the question without names and words that tell nothing, BM25 and cosine with the document;
+- ``question``, ``question-meaning``: the same of the whole question, with the document and its relations;
+- ``untrained``: the score that ``graph-rank`` gives, which goes by the schema's words and short, common paths.
+
+Where a cross-encoder or a graph network was trained, its word is one more, by the name of its kind.
+"""
+START = Weights((1.0, 0.3, 5.0, 2.5, 2.5, 1.5, 1.0, 1.0), (0.0,) * len(KINDS))
+"""What the weights are before any training."""
+_READ = 1.0
+"""The same of what was trained to rank again."""
+_FLOOR_evidence, _NARROWEST = 0.01, 1e-7
+_REACHED, _BY_WORDS, _BY_QUESTION, _UNTRAINED = 3_000, 50, 100, 50
+"""Candidates: the best nodes at the ends of paths, by the words, by the whole question, and by ``graph-rank``."""
+_ENDS = 20_000
+"""Nodes that a hop may lead to."""
+
+
+def evidence_kinds(readers: Sequence[Reader] = ()) -> tuple[str, ...]:
+    """The evidence, in the order of its columns."""
+    return (*KINDS, *(one.kind for one in readers))
+
+
+def start_weights(readers: Sequence[Reader] = ()) -> Weights:
+    """The weights before any training."""
+    return Weights((*START.plain, *(_READ for _ in readers)), (*START.sure, *(0.0 for _ in readers)))
+
+
+class Plans(NamedTuple):
+    """What the plans of all names say: ``joint`` and ``narrow``, [nodes of the SKB], and the best path's share."""
+
+    joint: Floats
+    narrow: Floats
+    reached: npt.NDArray[np.int64]
+    confidence: float
+
+
+class Gatherer:
+    """Gathers the candidates of a question with their evidence."""
+
+    def __init__(
+        self,
+        skb: SKB,
+        planner: Planner,
+        telling: WordWeights,
+        ranges: Sequence[tuple[int, int]] | None = None,
+        readers: Sequence[Reader] = (),
+    ) -> None:
+        """``ranges`` are the nodes that may answer. Raises UsageError where the SKB has no index of texts or names."""
+        if skb.text is None:
+            raise UsageError(f"{skb.meta.name} was built without an index of texts, which plan-fuse needs")
+        self._skb, self._planner, self._telling = skb, planner, telling
+        self._ranges, self._readers = list(ranges) if ranges else None, readers
+        self._text: TextSearch = skb.text
+        self._matcher = NodeMatcher(skb, "exact")
+        self._untrained = GraphRank(SkbKB(skb), GraphRankOptions())
+
+    def plans(self, question: str) -> list[tuple[Clause, Plan]]:
+        """The names of a question, each with the plan of its clause."""
+        found = clauses(question, self._matcher, self._skb)
+        return [(one, self._planner.plan(one.text, list(map(self._skb.id, one.nodes)))) for one in found]
+
+    def gather(self, question: str, planned: Sequence[tuple[Clause, Plan]]) -> Candidates:
+        """The candidates, by number, and their evidence, shape [nodes, kinds]; none of them is named."""
+        plans = self._followed(planned)
+        rest = unnamed(question, [clause for clause, _ in planned])
+        told = " ".join(word for word in rest.split() if any(map(self._telling.tells, self._text.words(word))))
+        whole = dict(self._whole_text.search(question, limit=2 * _BY_QUESTION, ranges=self._ranges, name_weight=0.0))
+        by_words = self._text.search(told, limit=_BY_WORDS, ranges=self._ranges, name_weight=0.0)
+        nodes = np.unique(
+            np.concatenate([plans.reached, _numbers(list(whole)[:_BY_QUESTION]), _numbers(dict(by_words))])
+        )
+        ranking = self._untrained.retrieve(question, 2 * _UNTRAINED).nodes
+        untrained = {self._skb.number(node.id): node.score for node in ranking}
+        nodes = np.union1d(nodes, _numbers(list(untrained)[:_UNTRAINED]))
+        named = [node for clause, _ in planned for node in clause.nodes]
+        nodes = self._allowed(np.setdiff1d(nodes, named))
+        among = nodes.tolist()
+        words = self._text.search(told, limit=len(among), among=among, name_weight=0.0) if among else []
+        meaning = self._cosines([(self._skb.vectors, told), (self._whole_vectors, question)], nodes)
+        columns = [
+            plans.joint[nodes],
+            np.log(_NARROWEST + plans.narrow[nodes]),
+            self._shares(rest, among),
+            _scaled(dict(words), among),
+            meaning[0],
+            _scaled(whole, among),
+            meaning[1],
+            _scaled(untrained, among),
+        ]
+        found = Candidates(nodes, np.stack(columns, axis=1), plans.confidence)
+        likely = START.scores(found)
+        read = [reader.evidence(question, nodes, likely) for reader in self._readers]
+        return found._replace(evidence=np.column_stack([found.evidence, *read]))
+
+    @property
+    def _whole_text(self) -> TextSearch:
+        return self._skb.relational_text or self._text
+
+    @property
+    def _whole_vectors(self) -> VectorSearch | None:
+        return self._skb.relational_vectors or self._skb.vectors
+
+    def _followed(self, planned: Sequence[tuple[Clause, Plan]]) -> Plans:
+        count = self._skb.meta.nodes
+        joint, narrow, confidence = np.zeros(count), np.zeros(count), 0.0
+        for clause, plan in planned:
+            one = np.zeros(count)
+            for path in plan.paths:
+                if path.is_text:  # the name may be a mere word: then nothing speaks against what no path leads to
+                    one += path.probability
+                    continue
+                confidence = max(confidence, path.probability)
+                ends = reached(self._skb, path, list(map(self._skb.id, clause.nodes)), _ENDS)
+                one[ends] += path.probability
+                narrow[ends] += path.probability / max(1, len(ends))
+            joint += np.log(_FLOOR_evidence + one)
+        found = np.flatnonzero(narrow)
+        order = np.argsort(-(joint + START.plain[1] * np.log(_NARROWEST + narrow))[found], kind="stable")
+        return Plans(joint, narrow, found[order[:_REACHED]], confidence)
+
+    def _allowed(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        if self._ranges is None:
+            return nodes
+        return nodes[np.any([(nodes >= first) & (nodes < end) for first, end in self._ranges], axis=0)]
+
+    def _shares(self, rest: str, among: Sequence[int]) -> Floats:
+        """How much of the words each node's document has, from 0 to 1."""
+        places = {node: place for place, node in enumerate(among)}
+        found, whole = np.zeros(len(among)), 0.0
+        for word in dict.fromkeys(self._text.words(rest)):
+            weight = self._telling.of(word) * self._rarity(word)
+            whole += weight
+            if among and self._telling.tells(word):
+                held = self._text.search(word, limit=len(among), among=among, name_weight=0.0)
+                found[[places[node] for node, _ in held]] += weight
+        return found / whole if whole else found
+
+    def _rarity(self, word: str) -> float:
+        held = self._text.holders(word)
+        return math.log(1 + (self._text.nodes - held + 0.5) / (held + 0.5))
+
+    def _cosines(
+        self, asked: Sequence[tuple[VectorSearch | None, str]], nodes: npt.NDArray[np.int64]
+    ) -> list[npt.NDArray[np.floating]]:
+        """The cosines of nodes with each text, 0 without vectors; texts are encoded together."""
+        index = next((one for one, _ in asked if one is not None and one.count), None)
+        if index is None:
+            return [np.zeros(len(nodes)) for _ in asked]
+        vectors = encode_queries(index.encoder, [text for _, text in asked])
+        return [(one or index).rows(nodes) @ vector for (one, _), vector in zip(asked, vectors, strict=True)]
+
+
+def _numbers(nodes: Iterable[int]) -> npt.NDArray[np.int64]:
+    return np.fromiter(nodes, np.int64)
+
+
+def _scaled(scores: Mapping[int, float], among: Sequence[int]) -> Floats:
+    """Scores of nodes by the best of them, 0 of those that have none."""
+    found = np.array([scores.get(node, 0.0) for node in among], np.float64)
+    return found / found.max() if len(found) and found.max() > 0 else found
+
+
+MOST_DOCUMENTS = 5
+"""Answers' documents of one question that its words are looked for in."""
+
+Progress = Callable[[str, int, int], None]
+Judged = tuple[Candidates, Mask]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What was learned; ``before`` and ``after`` are scores on the validation questions, by the weights of each."""
+
+    planner: Ranker
+    telling: WordWeights
+    weights: Weights
+    before: dict[str, float]
+    after: dict[str, float]
+    readers: Sequence[Reader] = ()
+
+
+def train(
+    skb: SKB,
+    encoder: Encoder,
+    learned: Sequence[Sequence[Asked]],
+    judged: Sequence[Sequence[Asked]],
+    progress: Progress = lambda stage, done, total: None,  # noqa: ARG005
+    *,
+    readers: Sequence[Reader] = (),
+) -> Trained:
+    """Learn from sets of questions, and choose the weights on sets of others, those of what ``readers`` say among them.
+
+    Where there are several sets of each, as many, those of one place are worded alike; then each validation question
+    is ranked twice: by the planner that learned from all sets, and by one that has not met its wording. So the weights
+    know how far a plan can be trusted when the words are new. Raises UsageError where no question names a node.
+    """
+    examples = [list(_examples(skb, questions)) for questions in learned]
+    planner = Ranker.train(skb, encoder, list(chain(*examples)))
+    apart = []
+    if len(examples) == len(judged) > 1:
+        for place in range(len(examples)):
+            others = chain(*examples[:place], *examples[place + 1 :])
+            apart.append(Ranker.train(skb, encoder, list(others)))
+    telling = WordWeights.learn(_words_and_documents(skb, question) for questions in learned for question in questions)
+    total = sum(map(len, judged)) * (2 if apart else 1)
+    known: list[Judged] = []
+    for place, questions in enumerate(judged):
+        for one in [planner, *apart[place : place + 1]]:
+            gatherer = Gatherer(skb, one, telling, readers=readers)
+            for question in questions:
+                known.append(_judged(skb, gatherer, question))
+                progress("weights", len(known), total)
+    first = start_weights(readers)
+    weights = fit(known, first)
+    return Trained(planner, telling, weights, _scores(known, first), _scores(known, weights), readers)
+
+
+def _examples(skb: SKB, questions: Sequence[Asked]) -> Iterator[Example]:
+    """The clauses of questions, with the paths that lead from their names to the answers."""
+    schema, matcher = PathSchema.of(skb), NodeMatcher(skb, "exact")
+    for question in questions:
+        answers = _answers(skb, question)
+        for clause in clauses(question.text, matcher, skb) if answers else ():
+            ids = tuple(map(skb.id, clause.nodes))
+            label = _label(skb, schema, question, clause, answers)
+            yield Example(clause.text, ids, frozenset(map(skb.type_name, clause.nodes)), label)
+
+
+def _label(
+    skb: SKB, schema: PathSchema, question: Asked, clause: Clause, answers: Sequence[int]
+) -> dict[RelationPath, float]:
+    """The paths from a name to the answers: of those the question was made from, where it says so; ``text`` without."""
+    if not question.paths:
+        return path_label(skb, schema, clause.nodes, answers) or {TEXT_PATH: 1.0}
+    ids = list(map(skb.id, clause.nodes))
+    leading = [
+        path
+        for gold in question.paths
+        for path in possible(gold, schema)
+        if np.isin(answers, reached(skb, PlannedPath(path.hops, 1.0, path.start, path.types), ids)).any()
+    ]
+    return {path: 1 / len(leading) for path in leading} or {TEXT_PATH: 1.0}
+
+
+def _answers(skb: SKB, question: Asked) -> list[int]:
+    found = (skb.nodes.ids.find(answer) for answer in question.answers)
+    return [number for number in found if number >= 0][:MOST_ANSWERS]
+
+
+def _words_and_documents(skb: SKB, question: Asked) -> tuple[set[str], list[set[str]]]:
+    """The words of a question beside its names, and those of its answers' documents."""
+    if skb.text is None:
+        raise UsageError(f"{skb.meta.name} was built without an index of texts, which plan-fuse needs")
+    rest = unnamed(question.text, clauses(question.text, NodeMatcher(skb, "exact"), skb))
+    documents = [f"{skb.nodes.names[node]} {skb.nodes.text(node)}" for node in _answers(skb, question)[:MOST_DOCUMENTS]]
+    return set(skb.text.words(rest)), [set(skb.text.words(document)) for document in documents]
+
+
+def _judged(skb: SKB, gatherer: Gatherer, question: Asked) -> Judged:
+    found = gatherer.gather(question.text, gatherer.plans(question.text))
+    return found, np.isin(found.nodes, _answers(skb, question))
+
+
+def _scores(judged: Sequence[Judged], weights: Weights) -> dict[str, float]:
+    """Hit@1 and MRR; 0 where no candidate is an answer."""
+    ranks = []
+    for found, right in judged:
+        scores = weights.scores(found)
+        ranks.append(1 + int((scores > scores[right].max()).sum()) if right.any() else 0)
+    return {
+        "hit@1": round(fmean(rank == 1 for rank in ranks), 4) if ranks else 0.0,
+        "mrr": round(fmean(1 / rank if rank else 0.0 for rank in ranks), 4) if ranks else 0.0,
+    }
+
+
+PLANNER, LEARNED = "planner", "fuse.json"
+
+
+def encoder_for(skb: SKB, name: str = "") -> Encoder:
+    """What encodes clauses: the encoder named, else minilm if it is installed, else that of the SKB's vectors.
+
+    Raises UsageError where there is none.
+    """
+    if name in encoders.WITH_WEIGHTS:
+        return encoders.load(name)
+    found = None if name else encoders.default(lambda _: None)
+    return found or encoder_of(skb)
+
+
+def save(
+    folder: Path,
+    skb: SKB,
+    found: Trained,
+    encoder: Encoder,
+    *,
+    data: Mapping[str, str],
+    training: Sequence[Question],
+    validation: Sequence[Question],
+    seconds: float,
+) -> Card:
+    """Write the folder; the card last. ``data`` has the SHA-256 of the questions' files by their datasets' names."""
+    found.planner.save(folder / "model" / PLANNER, "exact")
+    learned: dict[str, Any] = {
+        "kinds": evidence_kinds(found.readers),
+        "weights": asdict(found.weights),
+        "readers": READER_SCALE,
+        "telling": {"shares": dict(sorted(found.telling.shares.items())), "unmet": found.telling.unmet},
+    }
+    for reader in found.readers:
+        reader.copy_to(folder / "model" / reader.kind)
+    write_whole(folder / "model" / LEARNED, json.dumps(learned, ensure_ascii=False, indent=1) + "\n")
+    card = Card(
+        kind="fuse",
+        skb=skb.meta.name,
+        schema_sha256=PathSchema.of(skb).sha256,
+        relations=skb.relational_text is not None,
+        base=encoder.name,
+        base_sha256="",
+        settings={"evidence": evidence_kinds(found.readers)},
+        data=dict(data),
+        training=tuple(training),
+        validation=tuple(validation),
+        epochs=Training().epochs,
+        best_epoch=Training().epochs,
+        pool=skb.meta.nodes,
+        before=found.before,
+        after=found.after,
+        seconds=round(seconds, 1),
+        device="cpu",
+        versions={name: version(name) for name in ("numpy", "scipy")},
+        files=digests(folder / "model"),
+    )
+    write_whole(folder / CARD, card.model_dump_json(indent=1) + "\n")
+    return card
+
+
+class Opened(NamedTuple):
+    """What ``save`` wrote."""
+
+    card: Card
+    planner: Ranker
+    telling: WordWeights
+    weights: Weights
+    readers: Sequence[Reader]
+
+
+def load(folder: Path, kb: SkbKB, settings: Settings) -> Opened:
+    """Read what ``save`` wrote. Raises UsageError for another SKB's schema, DataError where it is damaged."""
+    skb, card = kb.skb, read_card(folder, "fuse")
+    check_schema(folder, card, skb.meta.name, PathSchema.of(skb).sha256)
+    check_files(folder / "model", card.files)
+    planner = Ranker.load(folder / "model" / PLANNER, skb, encoder_for(skb, card.base))
+    try:
+        found: dict[str, Any] = json.loads((folder / "model" / LEARNED).read_bytes())
+        known, more = found["kinds"][: len(KINDS)], found["kinds"][len(KINDS) :]
+        weights = Weights(*(tuple(found["weights"][part]) for part in ("plain", "sure")))
+        telling = WordWeights(found["telling"]["shares"], found["telling"]["unmet"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{folder / 'model' / LEARNED}: {error!r}") from error
+    if tuple(known) != KINDS or (more and found.get("readers") != READER_SCALE):
+        raise DataError(f"{folder}: its weights are of other evidence; train it again")
+    readers = [open_reader(kb, folder / "model" / kind, settings) for kind in more]
+    return Opened(card, planner, telling, weights, readers)
 
 
 class PlanFuseOptions(RetrievalOptions):
@@ -66,7 +711,7 @@ class PlanFuse:
         with trace.step("plan", query=query) as seen:
             planned = self._gatherer.plans(query)
             seen.nodes = [self._skb.id(node) for clause, _ in planned for node in clause.nodes]
-            seen.text = "\n".join(_told(query, *one) for one in planned) or "nothing is named"
+            seen.text = "\n".join(_describe(query, *one) for one in planned) or "nothing is named"
         with trace.step("fuse", query=query) as seen:
             if any(not path.is_text for _, plan in planned for path in plan.paths):
                 hits = self._weighed(query, planned)
@@ -90,7 +735,7 @@ class PlanFuse:
         return reciprocal_rank_fusion([[node for node, score in hits if score > 0] for hits in rankings])
 
 
-def _told(query: str, clause: Clause, plan: Plan) -> str:
+def _describe(query: str, clause: Clause, plan: Plan) -> str:
     best = [f"{path.probability:.2f} {' / '.join(map(str, path.hops)) or 'text'}" for path in plan.paths[:3]]
     return f"{query[clause.start : clause.end]}: {', '.join(best) or 'no path'}"
 

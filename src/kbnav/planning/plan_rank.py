@@ -15,12 +15,10 @@ from pydantic import Field
 
 from kbnav.answers.tables import Ranking
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.matching import NodeMatcher
-from kbnav.planning.base import Plan, Planner
-from kbnav.planning.expansion import answers
-from kbnav.planning.open import Name, open_planner
-from kbnav.planning.options import PlanOptions
-from kbnav.retrieval.common import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges
+from kbnav.knowledge.skb.names import NodeMatcher
+from kbnav.planning.paths import Plan, Planner, answers
+from kbnav.planning.planners import Name, PlanOptions, open_planner
+from kbnav.retrieval.base import NO_PROMPTS, RetrievalOptions, as_ranking, candidate_ranges
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 
@@ -59,7 +57,7 @@ class PlanRank:
         with trace.step("match", query=query) as seen:
             matched = self._matcher.match(query)
             nodes = list(dict.fromkeys(node.id for node in matched))
-            seen.text, seen.nodes = "\n".join(f"{node.name} ({node.id}): {node.kind}" for node in matched), nodes
+            seen.text, seen.nodes = "\n".join(f"{node.label} ({node.id}): {node.kind}" for node in matched), nodes
         with trace.step("plan", planner=self._planner.name) as seen:
             plan = self._planner.plan(query, nodes, trace)
             seen.text = _told(plan)

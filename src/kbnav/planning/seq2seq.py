@@ -7,50 +7,440 @@ search held to those that the schema has.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import sys
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from kbnav.encoders.trained_card import check_files
-from kbnav.errors import UsageError
+from kbnav.encoders.trained import check_files, digests
+from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb.store import SKB
-from kbnav.planning.base import TEXT, Hop, Plan
-from kbnav.planning.mending import checked
-from kbnav.planning.path_text import parse_paths
-from kbnav.planning.saved import describe, fits, read_description
-from kbnav.planning.schema import PathSchema
-from kbnav.planning.seq2seq_model import (
-    MODEL,
-    device_of,
-    dtype_of,
-    new_model,
-    require,
-    save,
-    trained,
-    with_lora,
+from kbnav.planning.paths import (
+    BETWEEN,
+    CLOSE,
+    OPEN,
+    TEXT,
+    Hop,
+    PathSchema,
+    Plan,
+    RelationPath,
+    checked,
+    parse_paths,
+    path_text,
 )
-from kbnav.planning.seq2seq_training import (
-    CHECKPOINT,
-    LORA_RATE,
-    NEW_RATE,
-    Listener,
-    Schedule,
-    descend,
-    held_out,
-    pairs_of,
-    path_ids,
-    prompt_ids,
-)
+from kbnav.planning.planners import describe, fits, read_description, write_description
+from kbnav.prompts import render
+from kbnav.settings.plugins import missing
 
 if TYPE_CHECKING:
-    from kbnav.knowledge.skb.matching import Variant
+    from kbnav.knowledge.skb.names import Variant
     from kbnav.planning.training import Example
     from kbnav.runs.trace import Trace
+
+
+MODEL = "model"
+"""Folder of what was trained, beside the description."""
+_END, _PAD = "<END>", "<PAD>"
+_VOCABULARY = 4_096
+_LAYERS, _HEADS, _WIDTH, _POSITIONS = 2, 4, 128, 512
+_LORA_DROPOUT = 0.05
+_GGUF = ".gguf"
+
+
+def new_model(examples: Sequence[Example]) -> tuple[Any, Any]:
+    """A small GPT-2 with random weights, and a tokenizer trained on the questions and paths."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    raw = Tokenizer(models.BPE())
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=_VOCABULARY,
+        special_tokens=[_PAD, _END, OPEN, BETWEEN, CLOSE],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    prompts = (render("planner/train.md", question=one.question, types=sorted(one.starts)) for one in examples)
+    paths = (path_text(path.hops) for one in examples for path in one.label)
+    raw.train_from_iterator(chain(prompts, paths), trainer)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token=_END, pad_token=_PAD)
+    config = GPT2Config(
+        vocab_size=len(tokenizer),
+        n_positions=_POSITIONS,
+        n_embd=_WIDTH,
+        n_layer=_LAYERS,
+        n_head=_HEADS,
+        bos_token_id=tokenizer.eos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    return GPT2LMHeadModel(config), tokenizer
+
+
+def with_lora(base: str, rank: int, dtype: str = "float32", *, checkpointing: bool = False) -> tuple[Any, Any]:
+    """A pretrained model that has the marks of paths as tokens, with LoRA of this rank on it (Hu et al., 2022).
+
+    Of the embeddings only those of the new tokens are trained. Raises UsageError where ``base`` cannot be had.
+    """
+    from peft import LoraConfig, get_peft_model
+
+    model, tokenizer = pretrained(base, dtype)
+    new = add_marks(model, tokenizer)
+    rows = {_name_of(model, layer): new for layer in _ends(model)} if new else None
+    config = LoraConfig(
+        task_type="CAUSAL_LM",
+        r=rank,
+        lora_alpha=2 * rank,
+        lora_dropout=_LORA_DROPOUT,
+        target_modules="all-linear",
+        trainable_token_indices=rows,
+    )
+    if checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.config.use_cache = False
+    return get_peft_model(model, config), tokenizer
+
+
+def add_marks(model: Any, tokenizer: Any) -> list[int]:
+    """Make ``<PATH>``, ``<SEP>`` and ``</PATH>`` special tokens, and the model's embeddings as many as the tokens.
+
+    Gives back the ids of those that are new (PASemiQA, section 4.1.2).
+    """
+    before = set(tokenizer.get_vocab())
+    marks = [OPEN, BETWEEN, CLOSE]
+    tokenizer.add_tokens(marks, special_tokens=True)
+    if len(tokenizer) > model.get_input_embeddings().weight.shape[0]:
+        model.resize_token_embeddings(len(tokenizer))
+    return [tokenizer.convert_tokens_to_ids(mark) for mark in marks if mark not in before]
+
+
+def _ends(model: Any) -> list[Any]:
+    """The layers with a row for each token: the output's is another where the two are not tied."""
+    first, last = model.get_input_embeddings(), model.get_output_embeddings()
+    tied = last is None or last.weight is first.weight
+    return [first] if tied else [first, last]
+
+
+def _name_of(model: Any, layer: Any) -> str:
+    return next(str(name) for name, module in model.named_modules() if module is layer).rpartition(".")[2]
+
+
+def pretrained(name: str, dtype: str = "float32") -> tuple[Any, Any]:
+    """A causal model and its tokenizer by name, folder or GGUF file. Raises UsageError where they cannot be had."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    path = Path(name)
+    given = {"gguf_file": path.name} if path.suffix == _GGUF else {}
+    source = str(path.parent) if given else name
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source, **given)
+        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype, **given)
+    except (OSError, ValueError, ImportError) as error:
+        raise UsageError(f"no causal language model {name!r}: {str(error).splitlines()[0]}") from error
+    if tokenizer.eos_token_id is None:
+        raise UsageError(f"the tokenizer of {name!r} has no token for the end of a text")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return model, tokenizer
+
+
+def trained(folder: Path, base: str, dtype: str = "float32") -> tuple[Any, Any]:
+    """What ``save`` wrote, in evaluation mode. Raises UsageError where the base cannot be had."""
+    if not base:
+        model, tokenizer = pretrained(str(folder / MODEL), dtype)
+    else:
+        from peft import PeftModel
+        from transformers import AutoTokenizer
+
+        plain, _ = pretrained(base, dtype)
+        tokenizer = AutoTokenizer.from_pretrained(str(folder / MODEL))
+        if len(tokenizer) > plain.get_input_embeddings().weight.shape[0]:
+            plain.resize_token_embeddings(len(tokenizer))
+        model = PeftModel.from_pretrained(plain, str(folder / MODEL))
+    return model.eval(), tokenizer
+
+
+def save(out: Path, description: dict[str, Any], model: Any, tokenizer: Any) -> None:
+    """Write a planner: of a base only what LoRA and the new tokens add."""
+    out.mkdir(parents=True, exist_ok=True)
+    given = {"save_embedding_layers": False} if description["base"] else {}
+    model.save_pretrained(str(out / MODEL), **given)
+    tokenizer.save_pretrained(str(out / MODEL))
+    write_description(out, {**description, "files": digests(out / MODEL)})
+
+
+def device_of(name: str) -> str:
+    """``auto``: a GPU if there is one. Raises UsageError for one that is not there."""
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(f"no device {name!r}: {str(error).splitlines()[0]}") from error
+    return name
+
+
+def dtype_of(name: str, device: str) -> str:
+    """``auto``: bfloat16 on a GPU, float32 elsewhere."""
+    return ("bfloat16" if device.startswith("cuda") else "float32") if name == "auto" else name
+
+
+def require() -> None:
+    """Raise UsageError where the extra is not installed."""
+    absent = [name for name in ("torch", "transformers", "peft") if find_spec(name) is None]
+    if absent:
+        raise missing("the planner seq2seq", *absent, extra="train")
+
+
+CHECKPOINT = "checkpoint.pt"
+"""Beside what is trained until it is: what a training that was stopped goes on from."""
+NEW_RATE, LORA_RATE = 1e-3, 2e-4
+DType = Literal["auto", "float32", "bfloat16", "float16"]
+_LEAST = 0.02
+"""Paths with a smaller share of a label are left out of training: there are many, and they take as long as others."""
+_IGNORED = -100  # what torch's cross entropy leaves out
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How the model is trained.
+
+    ``rate`` 0 is 1e-3 for a new model and 2e-4 for LoRA, whose ``rank`` is given. A step takes ``batch`` times
+    ``accumulation`` pairs of question and path. ``checkpointing`` saves memory and takes time. ``validation`` is the
+    share of questions held out, whose loss is reported. ``steps`` ends the training early; 0: never.
+    """
+
+    epochs: int = 10
+    rate: float = 0.0
+    rank: int = 8
+    batch: int = 16
+    accumulation: int = 1
+    checkpointing: bool = False
+    device: str = "auto"
+    dtype: DType = "auto"
+    validation: float = 0.0
+    steps: int = 0
+    beams: int = 3
+    seed: int = 0
+
+
+class Epoch(NamedTuple):
+    """What came of an epoch: losses are means over pairs, weighed by their shares; ``validation`` None without any."""
+
+    number: int
+    steps: int
+    loss: float
+    validation: float | None
+
+
+Listener = Callable[[Epoch], None]
+Pair = tuple[list[int], list[int], float]
+"""The tokens of a prompt, those of a path, and the share of the path in the question's label."""
+
+
+def prompt_ids(tokenizer: Any, question: str, starts: Collection[str]) -> list[int]:
+    """The tokens of a prompt, in the base's chat template where it has one."""
+    text = render("planner/train.md", question=question, types=sorted(starts))
+    if getattr(tokenizer, "chat_template", None):
+        asked = [{"role": "user", "content": text.strip()}]
+        whole: str = tokenizer.apply_chat_template(asked, add_generation_prompt=True, tokenize=False)
+        chat: list[int] = tokenizer(whole, add_special_tokens=False)["input_ids"]
+        return chat
+    ids: list[int] = tokenizer(text)["input_ids"]
+    return [token for token in ids if token != tokenizer.eos_token_id]
+
+
+def path_ids(tokenizer: Any, hops: Sequence[Hop]) -> list[int]:
+    """The tokens of a path, with that which ends a text."""
+    ids: list[int] = tokenizer(path_text(hops), add_special_tokens=False)["input_ids"]
+    return [*ids, tokenizer.eos_token_id]
+
+
+def learnt(label: Mapping[RelationPath, float]) -> dict[RelationPath, float]:
+    """The paths of a label that are trained on, with their shares, at most 50: those of a share of 2 % or more.
+
+    Where no path has that, as among many that count the same, the best 50, whose shares are made to sum to 1.
+    """
+    large = {path: share for path, share in label.items() if share >= _LEAST}
+    if large:
+        return large
+    best = sorted(label.items(), key=lambda pair: -pair[1])[: round(1 / _LEAST)]
+    total = sum(share for _, share in best)
+    return {path: share / total for path, share in best}
+
+
+def pairs_of(tokenizer: Any, examples: Sequence[Example]) -> list[Pair]:
+    """What is learned from examples, question by question."""
+    return [
+        (prompt_ids(tokenizer, one.question, one.starts), path_ids(tokenizer, path.hops), share)
+        for one in examples
+        for path, share in learnt(one.label).items()
+    ]
+
+
+def held_out(examples: Sequence[Example], share: float, seed: int) -> tuple[list[Example], list[Example]]:
+    """The examples to learn from, and those to validate on, one at least where a share is asked for.
+
+    Raises UsageError where nothing is left to learn from.
+    """
+    count = max(1, round(share * len(examples))) if share else 0
+    if count >= len(examples):
+        raise UsageError(f"{len(examples)} questions are too few to hold {share:.0%} of them out")
+    out = set(Random(seed).sample(range(len(examples)), count))
+    parts: tuple[list[Example], list[Example]] = [], []
+    for place, one in enumerate(examples):
+        parts[place in out].append(one)
+    return parts
+
+
+def descend(
+    model: Any,
+    padding: int,
+    pairs: Sequence[Pair],
+    validation: Sequence[Pair],
+    schedule: Schedule,
+    rate: float,
+    out: Path,
+    listener: Listener | None = None,
+) -> list[Epoch]:
+    """Lower the KL divergence: the paths' negative log-likelihood, weighed by the label (PASemiQA, equation 5).
+
+    After every epoch a checkpoint is written into ``out``; where one is there already, the training goes on from it,
+    to the same weights. Raises UsageError where it is one of another training.
+    """
+    import torch
+
+    weights = {name: one for name, one in model.named_parameters() if one.requires_grad}
+    optimizer = torch.optim.AdamW(weights.values(), lr=rate)
+    group = schedule.batch * schedule.accumulation
+    planned = schedule.epochs * -(-len(pairs) // group)
+    total = min(planned, schedule.steps) if schedule.steps else planned
+    falling = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.01, total_iters=total)
+    saved = _Checkpoint(out / CHECKPOINT, _identity(pairs, validation, schedule))
+    history = saved.read(weights, optimizer, falling)
+    steps = history[-1].steps if history else 0
+    for number in range(len(history) + 1, schedule.epochs + 1):
+        if steps >= total:
+            break
+        torch.manual_seed(schedule.seed + number)  # of dropout too: what goes on goes the same way
+        order = torch.randperm(len(pairs)).tolist()
+        model.train()
+        spent = 0.0
+        groups = [order[first : first + group] for first in range(0, len(order), group)][: total - steps]
+        for rows in groups:
+            spent += _step(model, padding, [pairs[row] for row in rows], schedule.batch)
+            torch.nn.utils.clip_grad_norm_(weights.values(), 1.0)
+            optimizer.step()
+            falling.step()
+            optimizer.zero_grad()
+        steps += len(groups)
+        found = mean_loss(model, padding, validation, schedule.batch) if validation else None
+        history.append(Epoch(number, steps, spent / len(groups), found))
+        saved.write(weights, optimizer, falling, history)
+        if listener:
+            listener(history[-1])
+    return history
+
+
+def _step(model: Any, padding: int, pairs: Sequence[Pair], batch: int) -> float:
+    """Gradients of one step, gathered over batches as if it were one; gives back its loss."""
+    total, spent = sum(share for _, _, share in pairs), 0.0
+    for first in range(0, len(pairs), batch):
+        some = pairs[first : first + batch]
+        part = loss(model, padding, some) * (sum(share for _, _, share in some) / total)
+        part.backward()
+        spent += float(part.detach())
+    return spent
+
+
+def mean_loss(model: Any, padding: int, pairs: Sequence[Pair], batch: int) -> float:
+    """The loss over all pairs, without learning from them."""
+    import torch
+
+    model.eval()
+    total = sum(share for _, _, share in pairs)
+    with torch.no_grad():
+        parts = [pairs[first : first + batch] for first in range(0, len(pairs), batch)]
+        return sum(float(loss(model, padding, some)) * sum(share for _, _, share in some) / total for some in parts)
+
+
+def loss(model: Any, padding: int, pairs: Sequence[Pair]) -> Any:
+    """The weighted negative log-likelihood of paths behind their prompts, summed over tokens, as a tensor."""
+    import torch
+
+    width = max(len(prompt) + len(path) for prompt, path, _ in pairs)
+    device = getattr(model, "device", "cpu")
+    ids = torch.full((len(pairs), width), padding)
+    wanted = torch.full((len(pairs), width), _IGNORED)
+    mask = torch.zeros((len(pairs), width), dtype=torch.long)
+    for row, (prompt, path, _) in enumerate(pairs):
+        end = len(prompt) + len(path)
+        ids[row, :end] = torch.tensor([*prompt, *path])
+        wanted[row, len(prompt) : end] = torch.tensor(path)
+        mask[row, :end] = 1
+    logits = model(input_ids=ids.to(device), attention_mask=mask.to(device)).logits[:, :-1].float()
+    lost = torch.nn.functional.cross_entropy(
+        logits.transpose(1, 2), wanted[:, 1:].to(device), ignore_index=_IGNORED, reduction="none"
+    )
+    shares = torch.tensor([share for _, _, share in pairs], device=device)
+    return (lost.sum(dim=1) * shares).sum() / shares.sum()
+
+
+@dataclass(frozen=True)
+class _Checkpoint:
+    """What is learned so far, bound to what it is learned from and how."""
+
+    path: Path
+    identity: str
+
+    def read(self, weights: Mapping[str, Any], optimizer: Any, falling: Any) -> list[Epoch]:
+        """Take over what is there; the epochs that are done."""
+        import torch
+
+        if not self.path.exists():
+            return []
+        try:
+            found = torch.load(self.path, weights_only=True, map_location="cpu")
+            same = found["identity"] == self.identity
+        except (OSError, RuntimeError, KeyError, EOFError, ValueError) as error:
+            raise DataError(f"{self.path}: not a checkpoint; remove it to begin anew: {error}") from error
+        if not same:
+            raise UsageError(f"{self.path} is of a training with other questions or options; choose another folder")
+        with torch.no_grad():
+            for name, one in weights.items():
+                one.copy_(found["weights"][name])
+        optimizer.load_state_dict(found["optimizer"])
+        falling.load_state_dict(found["falling"])
+        return [Epoch(*one) for one in found["history"]]
+
+    def write(self, weights: Mapping[str, Any], optimizer: Any, falling: Any, history: Sequence[Epoch]) -> None:
+        """Keep it, such that a kill leaves the old one or the new one."""
+        import torch
+
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        part = self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
+        learned = {name: one.detach().cpu() for name, one in weights.items()}
+        state = {"optimizer": optimizer.state_dict(), "falling": falling.state_dict()}
+        done = {"identity": self.identity, "history": [tuple(one) for one in history]}
+        torch.save({"weights": learned, **state, **done}, part)
+        part.replace(self.path)
+
+
+def _identity(pairs: Sequence[Pair], validation: Sequence[Pair], schedule: Schedule) -> str:
+    fixed = {name: value for name, value in asdict(schedule).items() if name not in ("device", "beams")}
+    return hashlib.sha256(json.dumps([fixed, pairs, validation]).encode()).hexdigest()
+
 
 BEAMS = 3
 LONGEST = 2

@@ -5,7 +5,7 @@ parts fit together::
 
     program = Program.read(source)                       # program.py; raises BadProgram with the lines
     api = Api(kb, encoder=None, model=calls)             # api/; what a program may call; api.prompt() tells a writer
-    stage = FirstStage(kb, settings)                     # candidates.py; stage.retrieve(query, 200) is a Ranking
+    stage = FirstStage(kb, settings)                     # first_stage.py; stage.retrieve(query, 200) is a Ranking
     with open_sandbox("monty") as sandbox:               # sandbox/
         problems = sandbox.check(program, api)           # found before anything runs, with lines
         outcome = sandbox.run(program, query, candidates, api, parameters={"weight": 0.4})

@@ -14,13 +14,11 @@ from kbnav.errors import UsageError
 from kbnav.evaluation.metrics.ranking import STARK_METRICS, ranking_scores, ranks_in_lists
 from kbnav.evaluation.metrics.statistics import paired_test
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.programs.candidates import oracle_recall
-from kbnav.programs.frozen import read_frozen
-from kbnav.programs.retriever import AgentRetriever
+from kbnav.programs.first_stage import KEPT, TrainingQuery, oracle_recall
+from kbnav.programs.retriever import AgentRetriever, read_frozen
 from kbnav.programs.steps import curve
 from kbnav.programs.train import read_groups, read_steps
-from kbnav.programs.trials import KEPT, TrainingQuery
-from kbnav.retrieval.build import build_retriever
+from kbnav.retrieval.base import build_retriever
 from kbnav.runs.journal import write_whole
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings

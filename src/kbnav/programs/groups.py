@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kbnav.programs.trials import TrainingQuery
+from kbnav.programs.first_stage import TrainingQuery
 from kbnav.prompts import render
 from kbnav.runs.trace import Trace
 

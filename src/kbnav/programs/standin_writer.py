@@ -15,11 +15,9 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
 
-from kbnav.programs.contrast import Contrast
 from kbnav.programs.program import Parameter, Program
-from kbnav.programs.steps import Step
-from kbnav.programs.trials import Trial
-from kbnav.programs.writer import Advice, Brief, Draft, Shown
+from kbnav.programs.steps import Step, Trial
+from kbnav.programs.writer import Advice, Brief, Contrast, ContrastText, Draft
 from kbnav.runs.trace import Trace
 
 NAME = "standin"
@@ -129,7 +127,7 @@ class StandInWriter:
                     return Draft(fresh, best.parameters)
         return self._changed(best, brief)
 
-    def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: Shown, trace: Trace) -> Advice:  # noqa: ARG002
+    def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: ContrastText, trace: Trace) -> Advice:  # noqa: ARG002
         """What the debug output of a batch says of the paths that led to right and to wrong nodes."""
         learned = Learned()
         seen = {name for step in brief.history.steps if step.notes for name in step.batch}

@@ -2,19 +2,142 @@
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.schema import TypeTuple
 from kbnav.models.calls import ModelCalls
-from kbnav.programs.contrast import Contrast
-from kbnav.programs.program import Parameter
-from kbnav.programs.steps import Action, History, Verdict
-from kbnav.programs.trials import TrainingQuery, Trial
+from kbnav.programs.first_stage import Parts, TrainingQuery
+from kbnav.programs.program import BadProgram, Parameter, Problem, Program
+from kbnav.programs.steps import Action, History, Trial, Verdict
 from kbnav.prompts import prompt_hashes, render
+from kbnav.retrieval.expansion import structures
 from kbnav.runs.trace import Trace
+
+THRESHOLD = 0.5
+"""Of hit@5, and of the share of the answers that are found: queries above both went well."""
+SHOWN = 5
+"""Queries shown of each side."""
+PREDICTIONS = 5
+"""First nodes of a ranking that are shown."""
+FOUND_AMONG = 20
+"""First nodes among which an answer counts as found, as in Recall@20 (STaRK, section 3.2; Agent Retriever, 5.3)."""
+DEBUG = 1_200
+"""Characters of a query's debug output that the writer is shown."""
+_PLACE = "[a name]"
+_COMMON = re.compile(r"[a-z]+(?:['’-][a-z]+)*")
+_QUOTED = re.compile(r"[\"“”„«»'‘’`]")
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The queries that a program did best on, best first, and those it did worst on, worst first."""
+
+    well: tuple[Trial, ...]
+    badly: tuple[Trial, ...]
+    went_well: int
+    """How many of ``queries`` went well."""
+    whole: int
+    """How many went as well as they can: no wrong node above a right one."""
+    queries: int
+
+
+def split(trials: Sequence[Trial], *, threshold: float = THRESHOLD, shown: int = SHOWN) -> Contrast:
+    """Divide trials by all their answers: well went those with a hit@5 of the threshold or more and most answers found.
+
+    Found is what is among the first 20, and most of them is more than the threshold. Where fewer than ``shown`` went
+    badly, those that went well but not as well as they can stand behind them. Either side is in order of ``standing``,
+    equal ones in their own. Trials that failed are on neither: their rankings are not the program's.
+    """
+    done = sorted((one for one in trials if not one.error), key=lambda one: -standing(one))
+    well = [one for one in done if one.metrics["hit@5"] >= threshold and found_share(one) > threshold]
+    less = [one for one in well if not _is_whole(one)]
+    badly = sorted((one for one in done if one not in well), key=standing)
+    badly += sorted(less, key=standing)[: max(0, shown - len(badly))]
+    return Contrast(
+        tuple([one for one in well if one not in badly][:shown]),
+        tuple(badly[:shown]),
+        len(well),
+        sum(map(_is_whole, done)),
+        len(done),
+    )
+
+
+def standing(trial: Trial) -> float:
+    """How well a query went, from 0 to 1: the mean of its MRR and of the share of its answers that are found."""
+    return (trial.metrics["mrr"] + found_share(trial)) / 2
+
+
+def found_share(trial: Trial) -> float:
+    """The answers among the first 20, as a share of those that there is room for."""
+    ranks = trial.ranks.values()
+    return sum(rank is not None and rank <= FOUND_AMONG for rank in ranks) / max(1, min(FOUND_AMONG, len(ranks)))
+
+
+def _is_whole(trial: Trial) -> bool:
+    """Whether no wrong node stands above a right one, as far as is looked."""
+    wanted = range(1, min(FOUND_AMONG, len(trial.ranks)) + 1)
+    return set(wanted) <= set(trial.ranks.values())
+
+
+def describe_trial(trial: Trial, label: Callable[[str], str]) -> str:
+    """One query for the writer: its first predictions with their scores, the truth with its ranks, what debug told."""
+    predicted = [
+        f"{place}. {label(node)} ({node}){f' {trial.scores[node]:.4g}' if node in trial.scores else ''}"
+        for place, node in enumerate(trial.ranking[:PREDICTIONS], 1)
+    ]
+    truth = [
+        f"{label(node)} ({node}) at rank {rank}{f' with {trial.scores[node]:.4g}' if node in trial.scores else ''}"
+        if rank
+        else f"{label(node)} ({node}) not among the first {len(trial.ranking)}"
+        for node, rank in sorted(trial.ranks.items(), key=lambda pair: pair[1] or len(trial.ranking) + 1)
+    ]
+    few = truth[:PREDICTIONS] + ([f"and {len(truth) - PREDICTIONS} more"] if len(truth) > PREDICTIONS else [])
+    told = [f"Debug output: {_cut(trial.debug)}"] if trial.debug else []
+    return "\n".join(
+        [f"Query: {trial.query.text}", "First predictions:", *predicted, f"Right answers: {'; '.join(few)}", *told]
+    )
+
+
+def debug_of_worst(trials: Sequence[Trial], *, shown: int = 3) -> str:
+    """What a program told by ``debug`` on the queries that failed, or else on those that went worst; empty for none."""
+    failed = [one for one in trials if one.error]
+    chosen = failed or sorted(trials, key=standing)
+    return "\n\n".join(f"Query: {one.query.text}\n{_cut(one.debug)}" for one in chosen[:shown] if one.debug)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= DEBUG else f"{text[:DEBUG]} [{len(text) - DEBUG} more characters]"
+
+
+def names_in(contrast: Contrast, label: Callable[[str], str], named: Callable[[str], Iterable[str]]) -> list[str]:
+    """What instructions may not name: ids and names of the nodes shown, and what the queries name, longest first."""
+    found: set[str] = set()
+    for trial in (*contrast.well, *contrast.badly):
+        nodes = [*trial.ranking[:PREDICTIONS], *trial.query.answers]
+        found.update(nodes, map(label, nodes), named(trial.query.text))
+    return sorted((name for name in found if len(name) > 1), key=lambda name: (-len(name), name))
+
+
+def without_names(text: str, names: Sequence[str]) -> str:
+    """The text with each of the names replaced.
+
+    A name that is one word in small letters, as ``key`` in a dictionary, is a name only where it stands in quotes.
+    """
+    for name in names:
+        escaped = re.escape(name)
+        if _COMMON.fullmatch(name):
+            text = re.sub(rf"({_QUOTED.pattern}){escaped}({_QUOTED.pattern})", rf"\1{_PLACE}\2", text)
+        else:
+            text = re.sub(rf"(?<!\w){escaped}(?!\w)", _PLACE, text, flags=re.IGNORECASE)
+    return text
+
 
 EXAMPLES = 20
 """Training queries that the writer sees before it writes."""
@@ -94,13 +217,13 @@ class Writer(Protocol):
         """A program for the next step. Raises as the model's calls do."""
         ...
 
-    def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: Shown, trace: Trace) -> Advice:
+    def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: ContrastText, trace: Trace) -> Advice:
         """What to do better, from what went well and badly."""
         ...
 
 
 @dataclass(frozen=True)
-class Shown:
+class ContrastText:
     """The two sides of a contrast as text, the means over the batch, and all its trials."""
 
     well: Sequence[str]
@@ -166,7 +289,7 @@ class ModelWriter:
         )
         return Draft(program_in(self._calls.ask(prompt, trace, purpose=brief.action)))
 
-    def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: Shown, trace: Trace) -> Advice:
+    def reflect(self, brief: Brief, draft: Draft, contrast: Contrast, shown: ContrastText, trace: Trace) -> Advice:
         """See ``Writer``. Where every query went as well as it can, there is nothing to ask."""
         if shown.metrics.get("mrr") == 1:
             return Advice()
@@ -186,3 +309,136 @@ def program_in(reply: str) -> str:
     blocks = [str(block).strip("\n") + "\n" for block in _BLOCK.findall(reply)]
     entries = [block for block in blocks if re.search(r"^def (score|retrieve)\(", block, re.MULTILINE)]
     return (entries or blocks or [reply.strip() + "\n"])[-1]
+
+
+REWRITES = 2
+"""Times within a step that the writer is given back a source that is wrong before it runs."""
+REPAIRS = 3
+"""In a row; then the best program is gone on with."""
+
+
+def write_program(
+    brief: Brief, writer: Writer, check: Callable[[Program], Sequence[Problem]], checks: str, trace: Trace
+) -> tuple[Draft, Program | None, tuple[Rejected, ...]]:
+    """The writer's draft, its program, and what was rejected before it; no program: that was rejected too.
+
+    What can be known before a run costs no step: the writer is told of it and writes again, ``REWRITES`` times at most
+    and not where it gives the same source. ``checks`` says what ``check`` looks at.
+    """
+    while True:
+        draft = writer.write(brief, trace)
+        try:
+            program = Program.read(draft.source)
+            program.with_defaults(draft.parameters)
+            problems = check(program)
+        except BadProgram as error:
+            program, said = None, f"check of the source, before running: {error}"
+        else:
+            if not problems:
+                return draft, program, brief.rejected
+            said = f"{checks}, before running: {BadProgram(problems)}"
+        known = [one.source for one in brief.rejected]
+        brief = replace(brief, rejected=(*brief.rejected, Rejected(draft.source, said)))
+        if draft.source in known or len(brief.rejected) > REWRITES:
+            return draft, None, brief.rejected
+
+
+def next_action(history: History, patience: int) -> Action:
+    """What the writer is asked for next."""
+    if history.last is None:
+        return "write"
+    tried = [step.action for step in history.steps[-REPAIRS:]]
+    if history.last.broken and tried != ["repair"] * REPAIRS:
+        return "repair"
+    return "anew" if history.without_gain >= patience else "improve"
+
+
+def asked_types(queries: Sequence[TrainingQuery], kind: Callable[[str], str]) -> list[tuple[str, float]]:
+    """The types of the nodes that queries ask for, with the share of the queries of each, largest first.
+
+    A query asks for the type of most of its answers; none is told where ``kind`` knows no types.
+    """
+    counts = Counter(_asked_type(query, kind) for query in queries)
+    return [(name, count / len(queries)) for name, count in sorted(counts.items(), key=lambda one: -one[1]) if name]
+
+
+def example_queries(
+    queries: Sequence[TrainingQuery], kind: Callable[[str], str], seed: str, *, most: int = EXAMPLES
+) -> list[TrainingQuery]:
+    """So many queries at random, in their order: of every type that is asked for one at least, else by their shares."""
+    by_type: dict[str, list[int]] = {}
+    for place, query in enumerate(queries):
+        by_type.setdefault(_asked_type(query, kind), []).append(place)
+    wanted = dict.fromkeys(sorted(by_type, key=lambda name: -len(by_type[name]))[:most], 1)
+    for _ in range(min(most, len(queries)) - len(wanted)):
+        left = [name for name in wanted if wanted[name] < len(by_type[name])]
+        wanted[max(left, key=lambda name: len(by_type[name]) / len(queries) * most - wanted[name])] += 1
+    chance = random.Random(seed)
+    places = sorted(place for name, count in wanted.items() for place in chance.sample(by_type[name], count))
+    return [queries[place] for place in places]
+
+
+def _asked_type(query: TrainingQuery, kind: Callable[[str], str]) -> str:
+    return Counter(map(kind, query.answers)).most_common(1)[0][0] if query.answers else ""
+
+
+_TUPLES = 80
+"""Relations that the writer is told of."""
+_LOOKED_AT = 200
+"""Nodes of a type among which an example of a relation is looked for."""
+_LABEL = 60
+"""Characters of a name in an example."""
+_STAGES = {
+    "plan-rank": "by relation paths from what the query names (plan-rank)",
+    "bm25": "by words of the documents (bm25)",
+    "vss": "by the meaning of the documents (vss)",
+}
+
+
+def describe_setting(kb: SkbKB, parts: Parts, language: str = "") -> Setting:
+    """The knowledge base and the API as the writer reads them; ``language`` is the sandbox's."""
+    meta = kb.skb.meta
+    types = ", ".join(f"{one.name} ({one.count:,})" for one in meta.types)
+    fields = [f"- {kind}: {', '.join(names)}" for kind, names in structures(kb.skb).items()]
+    return Setting(
+        f"{meta.name}: {meta.nodes:,} nodes and {meta.edges:,} edges. Nodes by type: {types}.",
+        "\n".join(_relations(kb)),
+        "\n".join(fields),
+        parts.api.prompt,
+        _first_search(parts.described),
+        language,
+    )
+
+
+def _relations(kb: SkbKB) -> Iterator[str]:
+    """A line for each kind of edge, with an edge of it by names, those with most edges first."""
+    tuples = sorted(kb.skb.meta.tuples, key=lambda one: -one.count)
+    for one in tuples[:_TUPLES]:
+        found = _example(kb, one)
+        such = f", as {found[0]} --> {found[1]}" if found else ""
+        yield f"- {one.source} --{kb.relations.display(one.relation)}--> {one.target} ({one.count:,}){such}"
+    if len(tuples) > _TUPLES:
+        yield f"- and {len(tuples) - _TUPLES} more, each with fewer edges"
+
+
+def _example(kb: SkbKB, one: TypeTuple) -> tuple[str, str] | None:
+    """The names of two nodes with such an edge; None where none is among the first nodes of the type."""
+    skb = kb.skb
+    relation = skb.relation_number(one.relation)
+    first, end = skb.type_range(one.source)
+    for node in range(first, min(end, first + _LOOKED_AT)):
+        for other in skb.graph.neighbors(node, relation, "out").tolist():
+            if skb.type_name(other) == one.target:
+                return skb.nodes.label(node)[:_LABEL], skb.nodes.label(other)[:_LABEL]
+    return None
+
+
+def _first_search(stage: Mapping[str, Any]) -> str:
+    """What the first search is made of, with how much each part counts."""
+    of = list(stage["of"])
+    weights = list(stage["options"].get("weights") or [1.0] * len(of))
+    counted = [(name, weight) for name, weight in zip(of, weights, strict=True) if weight]
+    told = [f"{_STAGES.get(name, name)}{f' x {weight:g}' if len(counted) > 1 else ''}" for name, weight in counted]
+    others = [_STAGES.get(name, name) for name, weight in zip(of, weights, strict=True) if not weight]
+    rest = f"; what is found {' or '.join(others)} alone stands behind" if others else ""
+    return f"{', '.join(told)}{rest}"

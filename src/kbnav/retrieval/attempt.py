@@ -12,8 +12,7 @@ from kbnav.errors import Stopped, StopRun
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.models.cancellation import ON_REQUEST, Brake
 from kbnav.retrieval.base import Retriever
-from kbnav.runs.trace import Trace
-from kbnav.runs.tracing import span
+from kbnav.runs.trace import Trace, span
 from kbnav.runs.trajectory import Outcome, Run, Step, Usage
 from kbnav.settings.model import OFFLINE, Settings
 
@@ -32,7 +31,7 @@ def model_name(retriever: Retriever, settings: Settings) -> str:
     if not retriever.prompts:
         return NO_MODEL
     if settings.model == OFFLINE:
-        from kbnav.models.standin import NAME
+        from kbnav.models.scripted import NAME
 
         return NAME
     return settings.model

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from types import MappingProxyType
+from typing import Any, Protocol, Self, cast, runtime_checkable
 
-from kbnav.answers.tables import Ranking
+from pydantic import model_validator
+
+from kbnav.answers.tables import Ranked, Ranking
+from kbnav.errors import UnknownId, UsageError
+from kbnav.knowledge.base import KnowledgeBase
+from kbnav.knowledge.skb.store import SKB
 from kbnav.runs.trace import Trace
+from kbnav.settings import systems
+from kbnav.settings.model import Settings
+from kbnav.settings.options import Options
 
 
 class Retriever(Protocol):
@@ -53,3 +64,101 @@ def refuse_seen(retriever: Retriever, questions: Iterable[tuple[str, str]]) -> N
         retriever.refuse_seen(asked)
     for stage in retriever.stages if isinstance(retriever, ComposedRetriever) else ():
         refuse_seen(stage, asked)
+
+
+STARK_CANDIDATES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"stark-amazon": ("product",), "stark-mag": ("paper",)}
+)
+"""Node types that answer STaRK's questions, by style of the SKB; on Prime any type does."""
+NO_PROMPTS: Mapping[str, str] = MappingProxyType({})
+_THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)|\A(?:(?!<think>).)*</think>", re.DOTALL | re.IGNORECASE)
+Hits = Sequence[tuple[int, float]]
+"""Node numbers and scores, best first."""
+
+
+class RetrievalOptions(Options):
+    """Options that every retrieval system has."""
+
+    candidates: tuple[str, ...] = ()
+    """Node types that may answer. None named: products on STaRK's Amazon, papers on its MAG, else any."""
+
+
+class ComposedOptions(RetrievalOptions):
+    """Options of a system that is made of others."""
+
+    stages: Mapping[str, Mapping[str, Any]] = {}
+    """Options of those others by name, as ``bm25.relations=true`` sets one."""
+
+    @property
+    @abstractmethod
+    def made_of(self) -> Sequence[str]:
+        """The systems that it is made of, by name."""
+
+    @model_validator(mode="after")
+    def _of_its_own_stages(self) -> Self:
+        unused = [stage for stage in self.stages if stage not in self.made_of]
+        if unused:
+            raise ValueError(
+                f"is not made of {unused[0]!r}, which options are given for; of: {', '.join(self.made_of)}"
+            )
+        return self
+
+
+def candidate_ranges(skb: SKB, options: RetrievalOptions) -> list[tuple[int, int]] | None:
+    """The node numbers of the types that may answer, None for all. Raises UsageError for an unknown type."""
+    names = options.candidates or STARK_CANDIDATES.get(skb.meta.style, ())
+    try:
+        return [skb.type_range(name) for name in dict.fromkeys(names)] or None
+    except UnknownId as error:
+        raise UsageError(f"candidates: {error}") from error
+
+
+def as_ranking(skb: SKB, hits: Iterable[tuple[int, float]]) -> Ranking:
+    """Scored node numbers, best first, as a ranking."""
+    return Ranking(
+        tuple(Ranked(skb.id(node), round(score, 6), skb.nodes.label(node), skb.type_name(node)) for node, score in hits)
+    )
+
+
+def numbers(skb: SKB, ranking: Ranking) -> list[int]:
+    """The node numbers of a ranking."""
+    return [skb.number(node) for node in ranking.ids]
+
+
+def followed(hits: Hits, others: Sequence[int]) -> list[tuple[int, float]]:
+    """Hits, and behind them nodes that were not scored: in their order, each 1 below the one before."""
+    lowest = min((score for _, score in hits), default=0.0)
+    return [*hits, *((node, lowest - place) for place, node in enumerate(others, 1))]
+
+
+def without_thought(reply: str) -> str:
+    """A model's reply without what it thought aloud in ``<think>``, whose beginning or end some models leave out."""
+    return _THOUGHT.sub("", reply).strip()
+
+
+def told(skb: SKB, hits: Hits, shown: int = 5) -> str:
+    """The first few hits on a line each, for a step of the trace."""
+    lines = [f"{score:.4f} {skb.nodes.label(node)} ({skb.id(node)})" for node, score in hits[:shown]]
+    more = len(hits) - len(lines)
+    return "\n".join([*lines, f"and {more} more"] if more > 0 else lines) or "nothing found"
+
+
+def build_retriever(
+    name: str, kb: KnowledgeBase, settings: Settings, options: Mapping[str, Any] | None = None
+) -> Retriever:
+    """A retriever; ``options`` are those of the settings unless they are given.
+
+    Raises UsageError for an unknown name or option, and where the knowledge base lacks what it needs;
+    CredentialsError where its model needs a key.
+    """
+    if options is not None:
+        settings = settings.model_copy(update={"options": dict(options)})
+    return cast("Retriever", systems.build(name, kb, settings, "retriever"))
+
+
+def build_stage(name: str, kb: KnowledgeBase, settings: Settings, options: ComposedOptions) -> Retriever:
+    """A retriever within a retriever: with its own options where it has some, and else the candidates of the whole.
+
+    Raises as ``build_retriever``.
+    """
+    return build_retriever(name, kb, settings, {"candidates": options.candidates, **options.stages.get(name, {})})

@@ -5,25 +5,206 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from kbnav.answers.tables import Ranking
-from kbnav.encoders import same
-from kbnav.encoders.trained_card import MODEL, Card
+from kbnav.encoders import Vectors, same
+from kbnav.encoders.trained import MODEL, Card
 from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb.graph import WAYS, Graph
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.retrieval.common import as_ranking, told
-from kbnav.retrieval.cross_candidates import Candidates
-from kbnav.retrieval.reranked import Reranked, RerankedOptions, by_score
-from kbnav.retrieval.subgraph import Batch, Builder, together
-from kbnav.retrieval.vss import document_vectors
+from kbnav.knowledge.skb.names import NodeMatcher
+from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.vectors import VectorSearch
+from kbnav.retrieval.base import as_ranking, told
+from kbnav.retrieval.cross import Candidates, Found, Reranked, RerankedOptions, by_score
+from kbnav.retrieval.documents import document_vectors
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 from kbnav.settings.plugins import missing
+
+MOST_NODES, HOPS = 200, 1
+MATCHED, CANDIDATE, BETWEEN = 0, 1, 2
+"""What a node is in the subgraph; a candidate that is named too is ``MATCHED``."""
+ROLES = 3
+_MOST_MATCHED = 20
+_ROW = 512
+"""Neighbours of a node that are looked at, in one direction: a hub's are no hint."""
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Subgraph:
+    """Nodes by their numbers in the SKB; edges, candidates by their places among them.
+
+    ``nodes``, ``types``, ``roles`` and ``nearness`` (cosines with the question) are [n]; ``sources``, ``targets`` and
+    ``relations`` are [e]; ``candidates`` [c] and ``features`` [c, f] are in the first stage's order. ``question`` is
+    the question's vector [d].
+    """
+
+    question: Vectors
+    nodes: Ints
+    types: Ints
+    roles: Ints
+    nearness: Floats
+    sources: Ints
+    targets: Ints
+    relations: Ints
+    candidates: Ints
+    features: Floats
+
+
+class Builder:
+    """Makes subgraphs of questions over the memory-mapped graph."""
+
+    def __init__(self, skb: SKB, index: VectorSearch, *, most: int = MOST_NODES, hops: int = HOPS) -> None:
+        """``index`` has the vectors of nodes and questions."""
+        self._skb, self._index, self._most, self._hops = skb, index, most, hops
+        self._matcher = NodeMatcher(skb, "exact")
+        self._type_end = np.array(skb.nodes.type_start[1:])
+
+    def build(self, question: str, found: Found) -> Subgraph:
+        """The subgraph of a question and its candidates."""
+        vector = self._index.embed(question)
+        cosines = self._index.scorer(vector)
+        named = [self._skb.number(one.id) for one in self._matcher.match(question) if one.sure][:_MOST_MATCHED]
+        seeds = np.unique(np.array([*named, *found.nodes], np.int64))
+        nodes = np.union1d(seeds, self._between(seeds, cosines)).astype(np.int64)
+        sources, targets, relations = inside(self._skb.graph, nodes)
+        roles = np.full(len(nodes), BETWEEN, np.int64)
+        roles[np.searchsorted(nodes, np.array(found.nodes, np.int64))] = CANDIDATE
+        roles[np.searchsorted(nodes, np.array(named, np.int64))] = MATCHED
+        return Subgraph(
+            vector,
+            nodes,
+            np.searchsorted(self._type_end, nodes, "right"),
+            roles,
+            cosines(nodes).astype(np.float32),
+            sources,
+            targets,
+            relations,
+            np.searchsorted(nodes, np.array(found.nodes, np.int64)),
+            found.features,
+        )
+
+    def _between(self, seeds: Ints, cosines: Any) -> Ints:
+        """Neighbours of the seeds, within the hops, that join most of them and are nearest to the question."""
+        room = max(0, self._most - len(seeds))
+        chosen = np.zeros(0, np.int64)
+        frontier = seeds
+        for _ in range(self._hops):
+            around = np.concatenate([rows(self._skb.graph, frontier, way, _ROW)[1] for way in WAYS])
+            others, joined = np.unique(around, return_counts=True)
+            new = ~np.isin(others, np.concatenate([seeds, chosen]))
+            others, joined = others[new].astype(np.int64), joined[new]
+            worth = np.minimum(joined, 2) + cosines(others)
+            frontier = others[np.argsort(-worth, kind="stable")][: room - len(chosen)]
+            chosen = np.concatenate([chosen, frontier])
+        return chosen
+
+
+def rows(graph: Graph, nodes: Ints, way: str, most: int) -> tuple[Ints, Ints, Ints]:
+    """The edges of nodes in one direction, at most so many of each: the place of the node, the neighbour, the relation.
+
+    All in one go, with no loop over the nodes.
+    """
+    start, neighbors, kinds = graph.arrays("in" if way == "in" else "out")
+    first = np.asarray(start[nodes])
+    counts = np.minimum(np.asarray(start[nodes + 1]) - first, most)
+    owners = np.repeat(np.arange(len(nodes)), counts)
+    places = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
+    return owners, np.asarray(neighbors[places], np.int64), np.asarray(kinds[places], np.int64)
+
+
+def inside(graph: Graph, nodes: Ints) -> tuple[Ints, Ints, Ints]:
+    """The edges between ascending nodes: places of sources and targets, and relations.
+
+    A hub's edges are found from the other side: of each direction a node's first so many are read, which misses an edge
+    only where both its ends are hubs.
+    """
+    found = []
+    for way in WAYS:
+        owners, others, kinds = rows(graph, nodes, way, 4 * _ROW)
+        places = np.minimum(np.searchsorted(nodes, others), len(nodes) - 1)
+        there = nodes[places] == others if len(nodes) else np.zeros(0, bool)
+        ends = (owners[there], places[there]) if way == "out" else (places[there], owners[there])
+        found.append(np.stack([*ends, kinds[there]]))
+    edges = np.unique(np.concatenate(found, axis=1), axis=1)
+    return edges[0], edges[1], edges[2]
+
+
+class Batch(NamedTuple):
+    """Subgraphs side by side, with a question node before the nodes of each; arrays as the model takes them."""
+
+    questions: Ints
+    """[b] Places of the question nodes."""
+    question_vectors: Vectors
+    vectors: Vectors
+    """[n, d]; zeros for question nodes."""
+    types: Ints
+    roles: Ints
+    nearness: Floats
+    owner: Ints
+    """[n] The subgraph of each node."""
+    sources: Ints
+    targets: Ints
+    relations: Ints
+    """Twice as many as the SKB has, for both directions, and two more of the question's edges."""
+    candidates: Ints
+    features: Floats
+
+
+def together(graphs: Sequence[Subgraph], index: VectorSearch, relations: int) -> Batch:
+    """Subgraphs as one graph, both directions of each edge and the question's edges with it.
+
+    ``index`` has the vectors of all nodes of the SKB, ``relations`` is their number there.
+    """
+    sizes = np.array([len(one.nodes) + 1 for one in graphs])
+    questions = np.cumsum(sizes) - sizes
+    plain = np.concatenate([one.nodes for one in graphs])
+    own = np.ones(int(sizes.sum()), bool)
+    own[questions] = False
+    gathered = np.zeros((len(own), index.dimensions), np.float32)
+    gathered[own] = index.rows(plain)
+
+    def spread(values: Sequence[npt.NDArray[Any]], filler: float, dtype: type) -> npt.NDArray[Any]:
+        whole: npt.NDArray[Any] = np.full(len(own), filler, dtype)
+        whole[own] = np.concatenate(values)
+        return whole
+
+    shift = questions + 1
+    sources = np.concatenate([one.sources + add for one, add in zip(graphs, shift, strict=True)])
+    targets = np.concatenate([one.targets + add for one, add in zip(graphs, shift, strict=True)])
+    kinds = np.concatenate([one.relations for one in graphs])
+    asked, owner = np.flatnonzero(own), np.repeat(np.arange(len(graphs)), sizes)
+    ask = questions[owner[asked]]
+    return Batch(
+        questions,
+        np.stack([one.question for one in graphs]),
+        gathered,
+        spread([one.types for one in graphs], 0, np.int64),
+        spread([one.roles for one in graphs], ROLES, np.int64),
+        spread([one.nearness for one in graphs], 1.0, np.float32),
+        owner,
+        np.concatenate([sources, targets, ask, asked]),
+        np.concatenate([targets, sources, asked, ask]),
+        np.concatenate(
+            [kinds, kinds + relations, np.full(len(asked), 2 * relations), np.full(len(asked), 2 * relations + 1)]
+        ),
+        np.concatenate([one.candidates + add for one, add in zip(graphs, shift, strict=True)]),
+        np.concatenate([one.features for one in graphs]),
+    )
+
 
 WEIGHTS = "network.safetensors"
 

@@ -14,9 +14,16 @@ from kbnav.knowledge.skb.rendering import get_doc_info
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls, open_calls
 from kbnav.prompts import prompt_hashes, render
-from kbnav.retrieval.base import Retriever
-from kbnav.retrieval.build import build_stage
-from kbnav.retrieval.common import ComposedOptions, as_ranking, followed, numbers, told, without_thought
+from kbnav.retrieval.base import (
+    ComposedOptions,
+    Retriever,
+    as_ranking,
+    build_stage,
+    followed,
+    numbers,
+    told,
+    without_thought,
+)
 from kbnav.runs.trace import Trace
 from kbnav.settings.model import Settings
 

@@ -7,13 +7,14 @@ import os
 import platform
 import secrets
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
@@ -22,7 +23,93 @@ from kbnav.answers.question import in_kb
 from kbnav.answers.tables import Absence, AnswerTable, Ranked, Ranking, Term, encodable
 from kbnav.errors import DataError, StopRun, UsageError
 from kbnav.runs.journal import private_file, read_file
-from kbnav.runs.warnings import Confidence, Doubt
+
+Kind = Literal[
+    "truth",
+    "count",
+    "zero",
+    "year",
+    "time",
+    "thing",
+    "choice",
+    "one",
+    "order",
+    "number",
+    "exception",
+    "now",
+    "listed",
+    "repeats",
+    "limit",
+    "units",
+    "critic",
+]
+"""``critic``: a model's own words; every other is found by a rule of its name (``kbnav.agents.common.checks``)."""
+
+DOUBTS: Mapping[Kind, str] = MappingProxyType(
+    {
+        "truth": "The question can be answered by yes or no, and the query lists things.",
+        "count": "The question asks how many, and the result is not one number.",
+        "zero": "Nothing was counted, which a query that asks for the wrong thing gives too.",
+        "year": "The question asks for a year, and the result has whole dates.",
+        "time": "The question asks for a time, and the result has neither a date nor a year.",
+        "thing": "The question asks for a person, a place or a thing, and the result names none.",
+        "choice": "The question asks which of several it is, and the result has {about} of them.",
+        "one": "The question asks for one only (“{about}”), and the result has more.",
+        "order": "The question says “{about}”, and the query neither sorts nor takes a largest or smallest value.",
+        "number": "In the question, and in no condition of the query: {about}.",
+        "exception": "The question leaves something out (“{about}”), and the query excludes nothing.",
+        "now": "The question says “{about}”, and the query does not look at what has ended.",
+        "listed": "The query itself names the things that it could find: {about} of them.",
+        "repeats": "Rows that repeat another: {about}.",
+        "limit": "The query ends after {about} rows, and has as many: there may be more.",
+        "units": "Amounts in different units are compared as plain numbers: {about}.",
+        "critic": "The model's own check: {about}",
+    }
+)
+"""Each kind in words; ``{about}`` is what the doubt is about."""
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """How likely an answer is to be right.
+
+    ``value`` is from 0 to 1; ``agreeing`` of ``samples`` attempts gave this answer. ``calibrated`` says on what it was
+    calibrated; empty: it is the share that agrees, and no more.
+    """
+
+    value: float
+    agreeing: int = 1
+    samples: int = 1
+    calibrated: str = ""
+
+    @property
+    def text(self) -> str:
+        """As an English sentence."""
+        agree = f"{self.agreeing} of {self.samples} attempts agree" if self.samples > 1 else ""
+        how = f"calibrated on {self.calibrated}" if self.calibrated else "not calibrated"
+        return f"Confidence {self.value:.2f} ({', '.join(filter(None, (agree, how)))})."
+
+    def to_document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**asdict(self), "text": self.text}
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """One reason to doubt an answer; ``about`` is the word, the number or the text that it is about."""
+
+    kind: Kind
+    about: str = ""
+
+    @property
+    def text(self) -> str:
+        """The doubt as an English sentence."""
+        return DOUBTS[self.kind].format(about=self.about)
+
+    def to_document(self) -> dict[str, str]:
+        """As JSON."""
+        return {"kind": self.kind, "about": self.about, "text": self.text}
+
 
 _STATE: Mapping[str, type] = {"mirror": dict, "endpoints": dict, "kbs": dict, "nodes": int, "edges": int}
 
@@ -58,6 +145,8 @@ KBState = Annotated[Mapping[str, Any], AfterValidator(_sound_state)]
 
 
 FORMAT = 1
+QUERY = "execute_query"
+"""The tool that runs SPARQL."""
 FINISH = "finish"
 """The tool by which an agent ends a run."""
 NO_TOOL = "(no tool)"
@@ -427,3 +516,37 @@ def parse_run(document: bytes, name: str) -> Run:
         where = ".".join(str(part) for part in first["loc"])
         raise DataError(f"{name} is not a saved run: {where + ': ' if where else ''}{first['msg']}") from error
     return run
+
+
+def saved_runs(folder: Path) -> list[Path]:
+    """The files of saved runs, the newest last."""
+    dated = []
+    for path in folder.glob("*.json"):
+        with suppress(OSError):  # a link to nowhere, or one that was deleted just now
+            dated.append((path.stat().st_mtime, path))
+    return [path for _, path in sorted(dated)]
+
+
+def find_run(name: str, folder: Path) -> Path:
+    """The file of a run: a path, an id or its start, or ``last``. Raises UsageError where none or several fit."""
+    try:
+        if Path(name).is_file():
+            return Path(name)
+    except OSError as error:
+        raise UsageError(f"not a run: {error.strerror}") from error
+    saved = saved_runs(folder)
+    if name == "last" and saved:
+        return saved[-1]
+    found = [path for path in saved if path.stem.startswith(name)]
+    if len(found) != 1:
+        raise UsageError(f"{len(found) or 'no'} saved runs match {name!r} in {folder}")
+    return found[0]
+
+
+def load_runs(paths: Iterable[Path], tell: Callable[[UsageError], object]) -> Iterator[Run]:
+    """Read saved runs; of a file that cannot be read ``tell`` is told why, and the others are read all the same."""
+    for path in paths:
+        try:
+            yield load_run(path)
+        except UsageError as error:
+            tell(error)

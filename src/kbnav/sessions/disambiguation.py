@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from kbnav.agents.common.writers import plain_answer
-from kbnav.agents.offline.wikidata.evidence import Found, read_search
+from kbnav.agents.common.answering import plain_answer
+from kbnav.agents.offline.wikidata import Found, read_search
 from kbnav.answers.language import fold
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import ServiceError, TellModel
 from kbnav.knowledge.base import Entity, KnowledgeBase, asked_by
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.sparql.diagnose import says_nothing
-from kbnav.knowledge.sparql.prefixes import entity_ids
+from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.runs.trajectory import Run
 
 MOST_TRIED = 3

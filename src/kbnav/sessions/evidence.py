@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kbnav.agents.common.ranking import looked_at
+from kbnav.agents.common.answering import looked_at
 from kbnav.answers.tables import AnswerTable, node_term
 from kbnav.errors import KbnavError
 from kbnav.knowledge.base import KnowledgeBase, asked_by
 from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Provenance, provenance
+from kbnav.knowledge.sparql.presentation import page_for, query_link
 from kbnav.runs.trajectory import Fact, Run
+from kbnav.settings.model import OFFLINE
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
+
 
 FIRST = range(MOST_ROWS)
 """The rows that are looked at where none are named."""
@@ -42,7 +46,7 @@ def run_evidence(kb: KnowledgeBase, run: Run, rows: Sequence[int] = FIRST) -> Pr
 
 
 def _ranking_evidence(kb: SkbKB, run: Run, nodes: Sequence[str], rows: Sequence[int]) -> Provenance:
-    from kbnav.knowledge.skb.evidence import node_evidence
+    from kbnav.knowledge.skb.exploring import node_evidence
 
     chosen = [nodes[number] for number in rows if 0 <= number < len(nodes)][:MOST_ROWS]
     starts = {start for step in run.steps for start in looked_at(step.call.arguments)}
@@ -78,3 +82,71 @@ def _generated(fact: Fact) -> Evidence:
     source, target = (fact.target, fact.source) if fact.relation.startswith("^") else (fact.source, fact.target)
     relation = fact.relation_name or fact.relation.removeprefix("^")
     return Evidence(node_term(source), relation, node_term(target), source="generated")
+
+
+_BIBTEX = re.compile(r"([{}\\%$&#_~^])")
+
+
+def version_of(run: Run) -> str:
+    """The version of kbnav that answered; empty where the run does not say."""
+    return run.versions.get("kbnav", "")
+
+
+def asked_with(run: Run) -> str:
+    """What answered: the system and its model."""
+    return f"{run.system}, {'rules without a language model' if run.model == OFFLINE else run.model}"
+
+
+def knowledge_base(run: Run) -> str:
+    """What was asked, and in which state: a copy's date, an SKB's name, or the address of the query service."""
+    name, state = str(run.settings.get("kb", "")), run.kb
+    if mirror := state.get("mirror"):
+        return f"{name}, a copy of a part of Wikidata made {str(mirror.get('built', ''))[:10]}"
+    if state.get("kind") == "skb":
+        return f"{state.get('name', name)}, {state.get('nodes', 0):,} nodes and {state.get('edges', 0):,} edges"
+    endpoint = _endpoint(state)
+    return f"{name} ({endpoint})" if endpoint and endpoint != name else name
+
+
+def _endpoint(state: Mapping[str, Any]) -> str:
+    return str(state.get("url") or state.get("endpoints", {}).get("sparql") or "")
+
+
+def link_of(run: Run, query_page: str = "") -> str:
+    """A page on which the query can be opened and run; empty where there is none."""
+    page = page_for(run.kb, query_page, run.outcome.query)
+    return query_link(run.outcome.query, page) if run.outcome.query and page else ""
+
+
+def citation(run: Run, query_page: str = "") -> str:
+    """The citation as text."""
+    query = " ".join(run.outcome.query.split())
+    parts = [
+        f"“{run.question}” Answer by kbnav {version_of(run)} ({asked_with(run)}), {run.started[:10]},",
+        f"of {knowledge_base(run)}.",
+        f"Query: {query}" if query else "",
+        link_of(run, query_page),
+        f"Run {run.id}.",
+    ]
+    return " ".join(filter(None, parts))
+
+
+def bibtex(run: Run, query_page: str = "") -> str:
+    """The citation as an entry of BibTeX; the query is in its link, or written out where there is none."""
+    link = link_of(run, query_page)
+    query = f" Query: {run.outcome.query}" if run.outcome.query and not link else ""
+    fields = {
+        "author": "{{kbnav}}",
+        "title": "{" + _escaped(run.question) + "}",
+        "year": "{" + run.started[:4] + "}",
+        "howpublished": "{" + _escaped(f"Answer by kbnav {version_of(run)} ({asked_with(run)})") + "}",
+        "note": "{" + _escaped(f"Of {knowledge_base(run)}, {run.started[:10]}. Run {run.id}.{query}") + "}",
+        **({"url": "{" + link + "}"} if link else {}),
+    }
+    lines = ",\n".join(f"  {name} = {value}" for name, value in fields.items())
+    return f"@misc{{{run.id},\n{lines}\n}}"
+
+
+def _escaped(text: str) -> str:
+    plain = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    return _BIBTEX.sub(lambda found: plain.get(found[1], "\\" + found[1]), " ".join(text.split()))

@@ -6,21 +6,25 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from kbnav.agents.common.agent import Agent
-from kbnav.agents.machine import Node, RunContext, State, start
-from kbnav.agents.verification.confidence import agreed, escalated, fails, weighed
+from kbnav.agents.common.confidence import agreed, escalated, fails, weighed
+from kbnav.agents.common.state import State, start, step_limit
+from kbnav.agents.machine import Event, RunContext
+from kbnav.answers.language import question_language
 from kbnav.answers.question import checked_question
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import UsageError
 from kbnav.models.cancellation import Brake
+from kbnav.models.prices import cost_of, price_of
 from kbnav.runs.journal import private_file
-from kbnav.runs.trajectory import CHECKPOINTED, Attempt, Run, Turn, save_run
-from kbnav.sessions.running import NOTHING, Listener, context_of, drive, language_of, walk
-from kbnav.settings.model import OFFLINE
-from kbnav.tools.observation import Context, Observation
+from kbnav.runs.trace import span
+from kbnav.runs.trajectory import CHECKPOINTED, Attempt, Run, Turn, Usage, new_id, save_run, versions
+from kbnav.tools.context import Context, Observation
 
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
@@ -29,8 +33,9 @@ if TYPE_CHECKING:
     from langgraph.types import StateSnapshot
     from psycopg_pool import ConnectionPool
 
-KEPT_EVERY = 0.5
-"""Seconds between checkpoints of a run that asks no model: no more than that is done again after a kill."""
+Listener = Callable[[Event], None]
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_NO_CONFIG: Mapping[str, Any] = MappingProxyType({})
 
 
 def ask(
@@ -60,7 +65,7 @@ def attempt(
     history: Sequence[Turn] = (),
     brake: Brake | None = None,
     config: RunnableConfig | None = None,
-    given: Mapping[str, str] = NOTHING,
+    given: Mapping[str, str] = _NOTHING,
 ) -> Attempt:
     """Ask one question, save nothing, and give a failure back beside the run. Raises UsageError for no question.
 
@@ -69,30 +74,29 @@ def attempt(
     question = checked_question(question)
 
     def once(listener: Listener | None) -> Attempt:
-        context = context_of(agent, question, brake, given)
+        context = replace(agent.context(question, language_of(agent, question), given), brake=brake)
         state = start(question, history, agent.settings.budget)
-        if config is None and agent.model == OFFLINE:
-            return walk(agent, state, context, listener)
-        return drive(agent, agent.machine.graph(), state, context, config or {}, listener)
+        return _run(agent, agent.graph(), state, context, config or _NO_CONFIG, listener)
 
-    first = once(on_event)
-    chosen, agreeing, asked = _with_others(agent, first, lambda: once(None))
-    found = weighed(chosen, agent.settings.checks, agreeing, asked)
-    stronger = agent.stronger
-    if stronger is None or not fails(found):
-        return found
     more = {"on_event": on_event, "history": history, "brake": brake, "config": config, "given": given}
-    return escalated(found, attempt(stronger, question, **more))  # type: ignore[arg-type]
+    return _best(agent, once(on_event), lambda: once(None), lambda other: attempt(other, question, **more))  # type: ignore[arg-type]
 
 
-def _with_others(agent: Agent, first: Attempt, once: Callable[[], Attempt]) -> tuple[Attempt, int, int]:
-    """What most attempts answer, how many do, and how many were made; none follows one that was stopped or failed."""
+def _best(
+    agent: Agent, first: Attempt, once: Callable[[], Attempt], ask_stronger: Callable[[Agent], Attempt]
+) -> Attempt:
+    """What most attempts answer, or the stronger model where that fails the checks."""
     attempts = [first]
     while len(attempts) < agent.samples and attempts[-1].failure is None and not _used_up(agent, attempts):
         attempts.append(once())
-    if attempts[-1].failure is not None:
-        return attempts[-1], 1, 1
-    return (*agreed(attempts), len(attempts))
+    if attempts[-1].failure is not None:  # none follows one that was stopped or failed
+        found = weighed(attempts[-1], agent.settings.checks)
+    else:
+        chosen, agreeing = agreed(attempts)
+        found = weighed(chosen, agent.settings.checks, agreeing, len(attempts))
+    if agent.stronger is None or not fails(found):
+        return found
+    return escalated(found, ask_stronger(agent.stronger))
 
 
 def _used_up(agent: Agent, attempts: Sequence[Attempt]) -> bool:
@@ -102,6 +106,61 @@ def _used_up(agent: Agent, attempts: Sequence[Attempt]) -> bool:
     dollars = sum(one.run.cost or 0.0 for one in attempts)
     return bool(
         (budget.seconds and seconds * more > budget.seconds) or (budget.dollars and dollars * more > budget.dollars)
+    )
+
+
+def _run(
+    agent: Agent,
+    graph: Any,
+    state: State | None,
+    context: RunContext,
+    config: Mapping[str, Any],
+    on_event: Listener | None,
+) -> Attempt:
+    """Run the graph to its end, stream its events, and make the record; without a state it goes on where it was."""
+    began, started = time.monotonic(), datetime.now(UTC)
+    limit = {"recursion_limit": step_limit(agent.settings.budget)}
+    # A chat must survive a kill at any moment; a single question has no checkpoints, only its saved run.
+    options = {"durability": "sync"} if graph.checkpointer else {}
+    with span("invoke_agent", agent.name, agent_name=agent.name, request_model=agent.model) as add_attributes:
+        for mode, item in graph.stream(
+            state, {**limit, **config}, context=context, stream_mode=["custom", "values"], **options
+        ):
+            if mode == "values":
+                state = item
+            elif on_event:
+                on_event(item)
+        if context.failure:
+            add_attributes({"error.type": type(context.failure[0]).__name__})
+    run = _record(agent, state, context, started, time.monotonic() - began)
+    return Attempt(run, context.failure[0] if context.failure else None)
+
+
+def _record(agent: Agent, state: Any, context: RunContext, started: datetime, seconds: float) -> Run:
+    used, price = state["usage"], price_of(agent.settings, agent.model)
+    replayed = used.replayed or Usage()
+    return Run(
+        id=new_id("run"),
+        question=state["question"],
+        system=agent.name,
+        model=agent.model,
+        language=context.tools.language,
+        path=tuple(state["path"]),
+        discarded=tuple(state["discarded"]),
+        outcome=state["outcome"],
+        usage=used.paid,
+        replayed=replayed,
+        replayed_seconds=round(used.replayed_seconds, 3),
+        cost=cost_of(used, price),
+        replayed_cost=cost_of(replayed, price) if used.replayed else None,
+        requests=context.tools.meter.sent,
+        seconds=round(seconds, 3),
+        started=started.isoformat(timespec="seconds"),
+        history=tuple(state["history"]),
+        kb=agent.kb.state(),
+        settings=agent.settings.public(),
+        versions=versions(),
+        prompts=agent.prompt_hashes(),
     )
 
 
@@ -119,11 +178,17 @@ def _saved(attempt: Attempt, agent: Agent) -> Run:
     return run
 
 
+def language_of(agent: Agent, question: str) -> str:
+    """The language of a question: the settings', or what the text is written in."""
+    chosen = agent.settings.language
+    return question_language(question) if chosen == "auto" else chosen
+
+
 def use(agent: Agent, tool: str, arguments: Mapping[str, Any]) -> tuple[Observation, AnswerTable | None]:
     """Call one of an agent's tools outside any run: what a model would see, and the whole table where a query ran.
 
-    What is thought of the step, ``thought``, stands for the question that results are cut to; it may be left out.
-    Raises BadArguments where the tool cannot be called so, and StopRun where a service failed.
+    The step's ``thought`` stands for the question that results are cut to; it may be left out. Raises BadArguments
+    where the tool cannot be called so, and StopRun where a service failed.
     """
     thought, values = agent.lookups.validate(tool, {"thought": "", **arguments})
     context = Context(agent.kb, thought, language_of(agent, thought), agent.prune, agent.shown)
@@ -134,171 +199,91 @@ def use(agent: Agent, tool: str, arguments: Mapping[str, Any]) -> tuple[Observat
 class Chat:
     """A session with follow-up questions; each turn knows the earlier ones with their actions and results."""
 
-    def __init__(
-        self,
-        agent: Agent,
-        session_id: str,
-        checkpointer: BaseCheckpointSaver[Any],
-        *,
-        kept_every: float = KEPT_EVERY,
-        begun: bool = True,
-    ) -> None:
-        """Open the session ``session_id``, new or old; ``kept_every`` is for runs that ask no model.
-
-        Of these, ``begun`` says whether a question is kept as soon as it is asked, or is by whoever asks.
-        """
+    def __init__(self, agent: Agent, session_id: str, checkpointer: BaseCheckpointSaver[Any]) -> None:
+        """Open the session ``session_id``, new or old."""
         self.id = session_id
-        self._kept_every, self._begun = kept_every, begun
         self._agent = agent
-        self._over: State | None = None
-        """The last state of a run, until it is kept."""
-        self._machine = agent.graph(checkpointer)
-        self._config = {"configurable": {"thread_id": session_id}}
+        self._graph = agent.graph(checkpointer)
+        self._config: RunnableConfig = {"configurable": {"thread_id": session_id}}
 
     @property
     def exists(self) -> bool:
         """Whether anything was ever asked in this session."""
-        return bool(self._machine.get_state(self._config).values)  # type: ignore[arg-type]
+        return bool(self._graph.get_state(self._config).values)
 
     @property
     def history(self) -> list[Turn]:
         """The turns that ended, oldest first."""
-        return turns_of(self._snapshot().values)
+        return turns_of(self._graph.get_state(self._config).values)
 
     @property
     def unfinished(self) -> str | None:
         """The question that was being worked on when the session was killed, if any."""
-        return _unfinished(self._snapshot())
-
-    def _snapshot(self) -> StateSnapshot:
-        return self._machine.get_state(self._config)  # type: ignore[arg-type]
+        return _unfinished(self._graph.get_state(self._config))
 
     def ask(self, question: str, *, on_event: Listener | None = None, brake: Brake | None = None) -> Run:
         """Ask the next question. Raises as ``kbnav.sessions.session.ask``."""
-        question, snapshot = checked_question(question), self._snapshot()
-        return self._save(self._ask(question, turns_of(snapshot.values), snapshot, on_event, brake))
-
-    def attempt(self, question: str, *, on_event: Listener | None = None, brake: Brake | None = None) -> Attempt:
-        """As ``ask``, but no run is saved, and a failure is given back beside the run."""
-        question, snapshot = checked_question(question), self._snapshot()
-        return self._end(self._ask(question, turns_of(snapshot.values), snapshot, on_event, brake))
-
-    def attempt_again(
-        self, question: str, *, begun: bool, on_event: Listener | None = None, brake: Brake | None = None
-    ) -> Attempt:
-        """As ``attempt``, but a question that is unfinished is gone on with where it was.
-
-        One that was ``begun`` before, by whoever was killed, is not in the history twice, however far it had come.
-        """
-        question, snapshot = checked_question(question), self._snapshot()
-        if _unfinished(snapshot) == question:
-            return self._end(self._go(question, None, snapshot, on_event, brake))
-        history = turns_of(snapshot.values)
-        if begun and history and history[-1].question == question:
-            history.pop()
-        return self._end(self._ask(question, history, snapshot, on_event, brake))
-
-    def _ask(
-        self,
-        question: str,
-        history: Sequence[Turn],
-        snapshot: StateSnapshot,
-        on_event: Listener | None,
-        brake: Brake | None,
-    ) -> Attempt:
-        state = start(question, history, self._agent.settings.budget)
-        return self._go(question, state, snapshot, on_event, brake)
+        question = checked_question(question)
+        return _saved(self._go(question, self.history, on_event, brake), self._agent)
 
     def resume(self, *, on_event: Listener | None = None, brake: Brake | None = None) -> Run:
         """Go on with the unfinished question where it was. Raises UsageError where there is none."""
-        return self._save(self._resume(on_event, brake))
-
-    def attempt_resume(self, *, on_event: Listener | None = None, brake: Brake | None = None) -> Attempt:
-        """As ``resume``, but no run is saved, and a failure is given back beside the run."""
-        return self._end(self._resume(on_event, brake))
-
-    def _resume(self, on_event: Listener | None, brake: Brake | None) -> Attempt:
-        snapshot = self._snapshot()
+        snapshot = self._graph.get_state(self._config)
         question = _unfinished(snapshot)
         if question is None:
             raise UsageError(f"nothing to go on with in session {self.id}")
-        return self._go(question, None, snapshot, on_event, brake)
+        return _saved(self._go(question, snapshot.values["history"], on_event, brake, resumed=True), self._agent)
+
+    def attempt(
+        self, question: str, *, again: bool = False, on_event: Listener | None = None, brake: Brake | None = None
+    ) -> Attempt:
+        """As ``ask``, but no run is saved, a failure is given back beside the run, and an unfinished question resumed.
+
+        ``again``: whoever asked it before was killed. If it had ended even so, it is not in the history twice.
+        """
+        question, snapshot = checked_question(question), self._graph.get_state(self._config)
+        if _unfinished(snapshot) == question:
+            return self._go(question, snapshot.values["history"], on_event, brake, resumed=True)
+        history = turns_of(snapshot.values)
+        if again and history and history[-1].question == question:
+            history.pop()
+        return self._go(question, history, on_event, brake)
 
     def _go(
         self,
         question: str,
-        state: State | None,
-        snapshot: StateSnapshot,
+        history: Sequence[Turn],
         on_event: Listener | None,
         brake: Brake | None,
+        *,
+        resumed: bool = False,
     ) -> Attempt:
-        agent, history = self._agent, (snapshot.values if state is None else state)["history"]
-        first = self._first(state, snapshot, context_of(agent, question, brake), on_event)
+        agent = self._agent
 
-        def once() -> Attempt:
-            again = start(question, history, agent.settings.budget)
-            return drive(agent, agent.machine.graph(), again, context_of(agent, question, brake), {}, None)
+        def once(graph: Any, state: State | None, config: Mapping[str, Any], listener: Listener | None) -> Attempt:
+            context = replace(agent.context(question, language_of(agent, question)), brake=brake)
+            return _run(agent, graph, state, context, config, listener)
 
-        chosen, agreeing, asked = _with_others(agent, first, once)
-        found = weighed(chosen, agent.settings.checks, agreeing, asked)
-        if agent.stronger is not None and fails(found):
-            chosen = found = escalated(found, attempt(agent.stronger, question, history=history, brake=brake))
-        run = chosen.run
-        if run.id != first.run.id:
-            self._end(first)
-            self._keep("report", {"path": [*run.path], "discarded": [*run.discarded], "outcome": run.outcome})
+        fresh = start(question, history, agent.settings.budget)
+        first = once(self._graph, None if resumed else fresh, self._config, on_event)
+        found = _best(
+            agent,
+            first,
+            lambda: once(agent.graph(), fresh, _NO_CONFIG, None),
+            lambda stronger: attempt(stronger, question, history=history, brake=brake),
+        )
+        if found.run.id != first.run.id:  # the session goes on from the answer that is given
+            run = found.run
+            chosen = {"path": [*run.path], "discarded": [*run.discarded], "outcome": run.outcome}
+            self._graph.update_state(self._config, chosen, as_node="report")
         return found
-
-    def _first(
-        self, state: State | None, snapshot: StateSnapshot, context: RunContext, on_event: Listener | None
-    ) -> Attempt:
-        """One run, from ``state``, or from where ``snapshot`` was: checkpointed after every node, or now and then.
-
-        Where no model is asked a node may take a few milliseconds, and LangGraph would take longer than all of them.
-        """
-        node, agent = snapshot.next[0] if state is None else "think", self._agent
-        if agent.model != OFFLINE or node not in get_args(Node):
-            return drive(agent, self._machine, state, context, self._config, on_event)
-        if state is None:
-            state = cast("State", snapshot.values)
-        elif self._begun:
-            self._keep("__start__", state)
-        kept = time.monotonic()
-
-        def after(over: Node, now: State) -> None:
-            nonlocal kept
-            if over == "report":
-                self._over = now
-            elif time.monotonic() >= kept + self._kept_every:
-                self._keep(over, now)
-                kept = time.monotonic()
-
-        return walk(agent, state, context, on_event, cast("Node", node), after)
-
-    def _save(self, attempt: Attempt) -> Run:
-        """Save a run, and only then let the session know that it is over: killed in between, it is done again."""
-        try:
-            return _saved(attempt, self._agent)
-        finally:
-            self._end(attempt)
-
-    def _end(self, attempt: Attempt) -> Attempt:
-        """Checkpoint the last state of a run that asks no model."""
-        if self._over is not None:
-            self._keep("report", self._over)
-            self._over = None
-        return attempt
-
-    def _keep(self, node: str, values: Mapping[str, Any]) -> None:
-        """Checkpoint what is known after a node."""
-        self._machine.update_state(self._config, dict(values), as_node=node)  # type: ignore[arg-type]
 
 
 @contextmanager
 def sqlite_sessions(home: Path, on_loss: Callable[[str], None] | None = None) -> Iterator[BaseCheckpointSaver[Any]]:
     """Chat sessions in ``<home>/sessions.sqlite``, checkpointed after every node.
 
-    ``on_loss`` is for who has one session: where the file cannot be written any more (a full disk), it is told so in a
+    ``on_loss`` is for who has one session: where the file cannot be written any more (a full disk), it is given a
     line, once, and the session goes on in memory. Raises UsageError where the file cannot be used, and, without
     ``on_loss``, where it cannot be written.
     """

@@ -385,7 +385,7 @@ class Settings(BaseSettings):
     pruning: Literal["ranking", "model", "none"] = "ranking"
     """How entries are cut to what matters: ranked against the question, by a model (SPINACH, section 4.1), or not."""
     notes: tuple[Path, ...] = ()
-    """Files of notes and solved examples of the knowledge base (``kbnav explore``, ``kbnav learn``)."""
+    """Files of notes and solved examples of the knowledge base."""
     without_tools: tuple[str, ...] = ()
     """Tools that are not offered."""
     with_tools: tuple[str, ...] = ()

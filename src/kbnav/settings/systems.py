@@ -132,7 +132,7 @@ def _retriever(
     return SystemEntry(name, about, f"{module}:{function}", "retriever", f"{module}:{options}", ("skb",), needs, uses)
 
 
-_EXPAND = "expand.build:build_"
+_EXPAND = "expansion:build_"
 BUILT_IN: tuple[SystemEntry, ...] = (
     _agent(
         "spinach",
@@ -177,10 +177,10 @@ BUILT_IN: tuple[SystemEntry, ...] = (
         "kbnav.agents.one_query:build_one_query", "agent", "kbnav.agents.common.options:OneQueryOptions", ("wikibase",),
         ("model",),
     ),
-    _retriever("bm25", "Ranks documents by the words of the query.", "bm25:build_bm25", "BM25Options"),
-    _retriever("vss", "Ranks documents by likeness in meaning.", "vss:build_vss", "VSSOptions", "vectors"),
+    _retriever("bm25", "Ranks documents by the words of the query.", "documents:build_bm25", "BM25Options"),
+    _retriever("vss", "Ranks documents by likeness in meaning.", "documents:build_vss", "VSSOptions", "vectors"),
     _retriever(
-        "multi-vss", "As vss, then by the best chunks of a document.", "multi_vss:build_multi_vss", "MultiVSSOptions",
+        "multi-vss", "As vss, then by the best chunks of a document.", "documents:build_multi_vss", "MultiVSSOptions",
         "vectors",
     ),
     _retriever(
@@ -201,12 +201,13 @@ BUILT_IN: tuple[SystemEntry, ...] = (
         uses=("model",),
     ),
     _retriever(
-        "kar", "Expands the query with documents and links of the graph.", _EXPAND + "kar", "KAROptions", "vectors",
+        "kar", "Expands the query with documents and links of the graph.", "kar:build_kar", "KAROptions", "vectors",
         uses=("model",),
     ),
     _retriever("rrf", "Fuses several systems by their ranks.", "rrf:build_rrf", "RRFOptions", "vectors"),
     _retriever(
-        "dense", "As vss, by encoders trained on questions of the SKB.", "dense:build_dense", "DenseOptions", "training"
+        "dense", "As vss, by encoders trained on questions of the SKB.", "documents:build_dense", "DenseOptions",
+        "training",
     ),
     _retriever(
         "cross", "Ranks what several systems find again, by a trained cross-encoder.", "cross:build_cross",

@@ -16,17 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kbnav.encoders.trained_card import Card, check_schema, read_card
+from kbnav.encoders.trained import Card, check_schema, read_card
 from kbnav.errors import UsageError
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.retrieval.cross import shown
-from kbnav.retrieval.cross_candidates import SYSTEMS, Candidates
-from kbnav.retrieval.cross_model import Head, Scores, open_scorer
-from kbnav.training.batches import plain_trainer
-from kbnav.training.candidates import Listed, means, read_lists
-from kbnav.training.data import Split
-from kbnav.training.models import base_folder, cross_encoder, mini_batch, there_and_back, weights_sha256
-from kbnav.training.onnx import export
+from kbnav.retrieval.cross import SYSTEMS, Candidates, Head, Scores, open_scorer, shown
+from kbnav.training.data import Listed, Split, means, plain_trainer, read_lists
+from kbnav.training.models import base_folder, cross_encoder, export, mini_batch, there_and_back, weights_sha256
 from kbnav.training.task import Task, Told, Work
 
 _PACKAGES = ("sentence-transformers", "torch", "transformers")

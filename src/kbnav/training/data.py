@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from itertools import chain, islice
+from typing import Any, NamedTuple
 
-from kbnav.encoders.trained_card import Question, kept
+import numpy as np
+import numpy.typing as npt
+
+from kbnav.encoders.trained import Question, kept
 from kbnav.errors import UsageError
+from kbnav.evaluation.metrics.ranking import STARK_METRICS, ranking_scores, ranks_in_lists
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.names import NodeMatcher
 from kbnav.knowledge.skb.rendering import indexed_text
 from kbnav.knowledge.skb.store import SKB
+from kbnav.planning.paths import PlannedPath, reached
+from kbnav.planning.training import Asked, made_from
+from kbnav.planning.training import examples as labelled
+from kbnav.retrieval.base import RetrievalOptions, build_retriever, candidate_ranges
+from kbnav.retrieval.cross import Features, Scores
+from kbnav.settings.model import Settings
 
 _TEXTS_KEPT = 20_000
 
@@ -121,3 +134,266 @@ def draw_pool(split: Split, hard: Mapping[str, Sequence[int]], nodes: int, size:
         chosen.update(hard.get(one.id, ()))
     rest = [node for node in random.Random(seed).sample(range(nodes), size) if node not in chosen]
     return sorted(chosen | set(rest[: max(0, size - len(chosen))]))
+
+
+PATHS = "paths"
+"""The source that is no retrieval system."""
+Sources = Mapping[str, int]
+"""How many negatives of a question come from which source."""
+_DEEPER = 200
+"""Answers of a question that a ranking is searched behind."""
+
+
+def read_sources(text: str) -> dict[str, int]:
+    """``vss=15,bm25=5`` as a mapping. Raises UsageError."""
+    found: dict[str, int] = {}
+    for part in filter(None, (one.strip() for one in text.split(","))):
+        name, _, count = (one.strip() for one in part.partition("="))
+        if not name or not count.isdigit() or not int(count):
+            raise UsageError(f"negatives are given as system=count, as in vss=20,bm25=5; not {part!r}")
+        found[name] = int(count)
+    if not found:
+        raise UsageError("no negatives are asked for; vss=20 is as in STaRK")
+    return found
+
+
+class Miner:
+    """Finds the negatives of questions; never a node that is an answer, nor one whose document equals an answer's."""
+
+    def __init__(self, kb: SkbKB, documents: Documents, settings: Settings, sources: Sources, seed: int = 0) -> None:
+        """Raises UsageError for a source that is no retrieval system, or cannot work on this SKB."""
+        self._skb, self._documents, self._seed = kb.skb, documents, seed
+        self._ranges = candidate_ranges(kb.skb, RetrievalOptions()) or [(0, kb.skb.meta.nodes)]
+        self._counts = sources
+        self._of: dict[str, Callable[[Example, int], Iterator[int]]] = {}
+        for name in sources:
+            self._of[name] = self._by_paths() if name == PATHS else self._by_system(name, kb, settings)
+
+    @property
+    def count(self) -> int:
+        """Negatives of a question."""
+        return sum(self._counts.values())
+
+    def hard(self, example: Example, most: int) -> list[int]:
+        """What the sources find for a question, answers among it or not, at most so many of each."""
+        return list(dict.fromkeys(node for find in self._of.values() for node in islice(find(example, most), most)))
+
+    def negatives(self, example: Example) -> list[int]:
+        """Node numbers, ``count`` of them; random nodes of the answers' types where the sources have too few.
+
+        Raises UsageError where the SKB has not so many nodes that are no answer.
+        """
+        taken = _Taken(example, self._documents)
+        chosen: list[int] = []
+        for name, count in self._counts.items():
+            chosen += islice(filter(taken.new, self._of[name](example, count + _DEEPER)), count)
+        filler = chain(self._random(example), range(self._skb.meta.nodes))
+        chosen += islice(filter(taken.new, filler), self.count - len(chosen))
+        if len(chosen) < self.count:
+            raise UsageError(f"{self._skb.meta.name} has not {self.count} documents that differ from the answers'")
+        return chosen
+
+    def _random(self, example: Example) -> Iterator[int]:
+        """Random nodes of the types of the answers."""
+        chance = random.Random(f"{self._seed} {example.id}")
+        starts = self._skb.nodes.type_start
+        types = sorted({self._skb.nodes.type_of(node) for node in example.answers})
+        for _ in range(20 * self.count):
+            kind = chance.choice(types)
+            yield chance.randrange(starts[kind], starts[kind + 1])
+
+    def _by_system(self, name: str, kb: SkbKB, settings: Settings) -> Callable[[Example, int], Iterator[int]]:
+        retriever = build_retriever(name, kb, settings, {})
+
+        def find(example: Example, most: int) -> Iterator[int]:
+            yield from map(kb.skb.number, retriever.retrieve(example.text, most).ids)
+
+        return find
+
+    def _by_paths(self) -> Callable[[Example, int], Iterator[int]]:
+        """Ends of the most probable relation path to an answer, from the nodes that the question names."""
+        skb, matcher = self._skb, NodeMatcher(self._skb, "exact")
+
+        def find(example: Example, most: int) -> Iterator[int]:
+            question = Asked(example.text, [skb.id(node) for node in example.answers], made_from(example.meta))
+            for found in labelled([question], skb, matcher, known=True):
+                for path in sorted(found.label, key=lambda path: -found.label[path]):
+                    ends = reached(skb, PlannedPath(path.hops, 1.0, path.start, path.types), found.nodes).tolist()
+                    random.Random(f"{self._seed} {example.id}").shuffle(ends)
+                    yield from islice(filter(self._may_answer, ends), most)
+
+        return find
+
+    def _may_answer(self, node: int) -> bool:
+        return any(first <= node < end for first, end in self._ranges)
+
+
+class _Taken:
+    """Whether a node may still be a negative of a question: no answer, and no document that was there already."""
+
+    def __init__(self, example: Example, documents: Documents) -> None:
+        self._documents = documents
+        self._nodes = set(example.answers)
+        self._texts = {documents.text(node) for node in example.answers}
+
+    def new(self, node: int) -> bool:
+        if node in self._nodes or (text := self._documents.text(node)) in self._texts:
+            return False
+        self._nodes.add(node)
+        self._texts.add(text)
+        return True
+
+
+def positives(example: Example, most: int, seed: int) -> Sequence[int]:
+    """The answers that a question learns from: all, or that many drawn at random."""
+    if len(example.answers) <= most:
+        return example.answers
+    return random.Random(f"{seed} {example.id}").sample(example.answers, most)
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """The candidates of a question, with the features [c, f] of where they came from."""
+
+    example: Example
+    nodes: tuple[int, ...]
+    features: Features
+
+    @property
+    def right(self) -> npt.NDArray[np.bool_]:
+        """Which of them [c] answer it."""
+        return np.isin(self.nodes, self.example.answers)
+
+
+def read_lists(plain: Sequence[Mapping[str, Any]], examples: Sequence[Example]) -> list[Listed]:
+    """Candidates from plain data, ``nodes`` and ``features`` of each question."""
+    width = max((len(row) for kept in plain for row in kept["features"][:1]), default=0)
+    return [
+        Listed(one, tuple(kept["nodes"]), np.array(kept["features"], np.float32).reshape(len(kept["nodes"]), width))
+        for kept, one in zip(plain, examples, strict=True)
+    ]
+
+
+def means(lists: Sequence[Listed], scores: Sequence[Scores]) -> dict[str, float]:
+    """STaRK's metrics over questions, by the scores of their candidates; an answer that is none was not found.
+
+    An answer comes after every other candidate of equal score, so that scoring all alike gains nothing.
+    """
+    ranked = []
+    for one, given in zip(lists, scores, strict=True):
+        order = sorted(zip(-np.asarray(given), one.right, one.nodes, strict=True))
+        ranked.append([str(node) for _, _, node in order])
+    answers = [[str(node) for node in one.example.answers] for one in lists]
+    return ranking_scores(ranks_in_lists(ranked, answers), STARK_METRICS).means()
+
+
+class Row(NamedTuple):
+    """What a question learns from at once: the first of ``documents`` answers it, the others do not.
+
+    Both hold keys of documents, equal for equal texts; ``answers`` are all that answer the question.
+    """
+
+    documents: tuple[int, ...]
+    answers: frozenset[int]
+
+
+def batches(rows: Sequence[Row], order: Collection[int], size: int) -> list[list[int]]:
+    """The rows in batches of at most ``size``, each put into the first batch that it fits into."""
+    found: list[list[int]] = []
+    held: list[tuple[set[int], set[int]]] = []
+    first = 0  # all batches before it are full
+    for place in order:
+        row = rows[place]
+        for number in range(first, len(found)):
+            documents, answers = held[number]
+            if len(found[number]) < size and answers.isdisjoint(row.documents) and documents.isdisjoint(row.answers):
+                break
+        else:
+            number = len(found)
+            found.append([])
+            held.append((set(), set()))
+        found[number].append(place)
+        held[number][0].update(row.documents)
+        held[number][1].update(row.answers)
+        while first < len(found) and len(found[first]) == size:
+            first += 1
+    return found
+
+
+def answer_free(trainer: Any, rows: Sequence[Row], processes: int) -> Any:
+    """A trainer class of the library whose batches are such, anew in every epoch and the same for the same seed.
+
+    Each epoch has as many batches, a multiple of the processes.
+    """
+    import torch
+    from sentence_transformers.base.sampler import DefaultBatchSampler
+
+    class Sampler(DefaultBatchSampler):  # type: ignore[misc]
+        def _drawn(self, epoch: int) -> list[list[int]]:
+            order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(self.seed + epoch)).tolist()
+            found = batches(rows, order, self.batch_size)
+            while len(found) % processes:
+                found.append(found[len(found) % processes - 1])
+            return found
+
+        def __iter__(self) -> Iterator[list[int]]:
+            drawn = self._drawn(self.epoch)
+            for number in range(len(self)):
+                yield drawn[number % len(drawn)]
+
+        def __len__(self) -> int:
+            if not hasattr(self, "_length"):
+                self._length = len(self._drawn(0))
+            return int(self._length)
+
+    class Trainer(plain_trainer(trainer)):  # type: ignore[misc]
+        def get_batch_sampler(self, dataset: Any, **given: Any) -> Any:
+            return Sampler(dataset, **given)
+
+    return Trainer
+
+
+def plain_trainer(trainer: Any) -> Any:
+    """A trainer class of the library that makes no model card of the library's."""
+
+    class Trainer(trainer):  # type: ignore[misc]
+        def add_model_card_callback(self, default_args_dict: Any) -> None:
+            """None."""
+
+    return Trainer
+
+
+_PLACES = 100
+"""Of a ranking, that the mean reciprocal rank looks at."""
+_NAMES = {"hit@1": "accuracy@1", "hit@5": "accuracy@5", "recall@20": "recall@20", "mrr": f"mrr@{_PLACES}"}
+
+
+def validation(examples: Sequence[Example], pool: Mapping[int, str], batch: int) -> Any:
+    """What a trainer asks for the scores: each question looks for its answers among the documents of the ``pool``."""
+    from sentence_transformers.base.evaluation import BaseEvaluator
+    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+
+    inner = InformationRetrievalEvaluator(
+        {str(place): one.text for place, one in enumerate(examples)},
+        {str(node): text for node, text in pool.items()},
+        {str(place): {str(node) for node in one.answers if node in pool} for place, one in enumerate(examples)},
+        mrr_at_k=[_PLACES],
+        ndcg_at_k=[_PLACES],
+        accuracy_at_k=[1, 5],
+        precision_recall_at_k=[20],
+        map_at_k=[_PLACES],
+        batch_size=batch,
+        write_csv=False,
+    )
+
+    class Validation(BaseEvaluator):  # type: ignore[misc]
+        """The library's scores, by kbnav's names."""
+
+        def __call__(self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1) -> Any:  # noqa: ARG002
+            found = inner(model, None, epoch, steps)
+            return {
+                name: next(float(value) for key, value in found.items() if key.endswith(f"_{_NAMES[name]}"))
+                for name in STARK_METRICS
+            }
+
+    return Validation()

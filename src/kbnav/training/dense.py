@@ -1,10 +1,9 @@
-"""Training the dense retriever by contrast with hard negatives: two encoders (STaRK, section 3.1), or late interaction.
+"""Training the dense retriever by contrast with hard negatives: two encoders (STaRK, section 3.1).
 
 The trainers, the losses and the scores are sentence-transformers'. The loss is the multiple-negatives ranking loss, a
 softmax over the likeness of a question with the documents of its batch (Henderson et al., 2017), with gradient caching
 (Gao et al., 2021), so that the batch is what was asked for whatever fits into memory at once. Likeness is the cosine of
-two vectors, or of ``late`` the sum over the question's tokens of the greatest cosine with one of the document's
-(ColBERT, Khattab and Zaharia, 2020).
+two vectors.
 """
 
 from __future__ import annotations
@@ -13,42 +12,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any
 
-from kbnav.encoders.trained_card import Card
-from kbnav.errors import UsageError
-from kbnav.training.batches import Row, answer_free
-from kbnav.training.course import Schedule
-from kbnav.training.data import Documents, Split, draw_pool
-from kbnav.training.models import base_folder, bi_encoder, late_encoder, mini_batch, there_and_back, weights_sha256
-from kbnav.training.negatives import Miner, positives
-from kbnav.training.onnx import export_encoders
-from kbnav.training.task import Task, Told, Work
-from kbnav.training.validation import validation
+from kbnav.encoders.trained import Card
+from kbnav.training.data import Documents, Miner, Row, Split, answer_free, draw_pool, positives, validation
+from kbnav.training.models import base_folder, bi_encoder, export_encoders, mini_batch, there_and_back, weights_sha256
+from kbnav.training.task import Schedule, Task, Told, Work
 
 _PACKAGES = ("sentence-transformers", "torch", "transformers")
 _CHARACTERS = 16
 """Of a document for each token that is read; what is behind them is not even cut into tokens."""
 _HARD = 20
 """Of what is found for a validation question before any training, so many are in the pool."""
-DenseKind = Literal["dense", "late"]
 
 
 @dataclass(frozen=True)
 class DenseOptions:
     """What is trained on what.
 
-    Of ``base`` the model keeps ``layers`` (0: all). ``two`` encoders are trained, or one for questions and documents;
-    of the ``kind`` late it is one, which gives each token a vector of ``width`` numbers. ``negatives`` are the sources
-    of hard negatives with their numbers. Of a question at most ``positives`` answers are learned from. ``longest``
-    tokens of a text are read. The validation looks for answers among ``pool`` documents (0: all). ``relations``:
-    documents with relations.
+    Of ``base`` the model keeps ``layers`` (0: all). ``two`` encoders are trained, or one for questions and documents.
+    ``negatives`` are the sources of hard negatives with their numbers. Of a question at most ``positives`` answers are
+    learned from. ``longest`` tokens of a text are read. The validation looks for answers among ``pool`` documents
+    (0: all). ``relations``: documents with relations.
     """
 
     base: str = "roberta-base"
     layers: int = 0
-    kind: DenseKind = "dense"
-    width: int = 128
     two: bool = True
     negatives: tuple[tuple[str, int], ...] = (("vss", 20),)
     positives: int = 5
@@ -57,88 +46,37 @@ class DenseOptions:
     pool: int = 2000
 
 
-def read_kind(name: str) -> DenseKind:
-    """A kind by its name. Raises UsageError."""
-    for one in get_args(DenseKind):
-        if one == name:
-            return cast("DenseKind", one)
-    raise UsageError(f"no kind {name!r}; there are {' and '.join(get_args(DenseKind))}")
-
-
-class _Library(NamedTuple):
-    """What sentence-transformers has for a kind of model."""
-
-    trainer: Any
-    arguments: Any
-    loss: Any
-    evaluator: Any
-    output: str
-
-
-def _library(kind: str) -> _Library:
-    if kind == "late":
-        from sentence_transformers import MultiVectorEncoderTrainer, MultiVectorEncoderTrainingArguments
-        from sentence_transformers.multi_vector_encoder import evaluation as late_scores
-        from sentence_transformers.multi_vector_encoder import losses as late_losses
-
-        return _Library(
-            MultiVectorEncoderTrainer,
-            MultiVectorEncoderTrainingArguments,
-            late_losses.CachedMultiVectorMultipleNegativesRankingLoss,
-            late_scores.MultiVectorInformationRetrievalEvaluator,
-            "token_embeddings",
-        )
-    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-    from sentence_transformers.sentence_transformer import evaluation, losses
-
-    return _Library(
-        SentenceTransformerTrainer,
-        SentenceTransformerTrainingArguments,
-        losses.CachedMultipleNegativesRankingLoss,
-        evaluation.InformationRetrievalEvaluator,
-        "sentence_embedding",
-    )
-
-
 def train_dense(task: Task, options: DenseOptions) -> Card | None:
     """Train as ``Task`` says."""
     machine = task.machine("the dense retriever", "onnx", "onnxruntime")
+    from sentence_transformers import SentenceTransformerTrainingArguments
+
     kb, split, seed = task.kb, task.split, task.schedule.seed
     documents = Documents(kb.skb, relations=options.relations)
     base_folder(options.base)
     miner = Miner(kb, documents, task.settings, dict(options.negatives), seed)
-    model = _model(options, machine[0], seed)
+    model = bi_encoder(options.base, machine[0], two=options.two, layers=options.layers, longest=options.longest)
     base_sha256 = weights_sha256(model)
-    work, library = Work(task, options, machine, base_sha256), _library(options.kind)
-    args = work.arguments(library.arguments, router_mapping=_routes(options, miner.count))
+    work = Work(task, options, machine, base_sha256)
+    args = work.arguments(SentenceTransformerTrainingArguments, router_mapping=_routes(options, miner.count))
     found = work.prepared(args, partial(_prepare, task, options, miner))
     texts = _Texts(documents, options.longest)
-    ended = work.run(trainer := _trainer(library, model, args, found, split, texts, task.schedule))
+    ended = work.run(trainer := _trainer(model, args, found, split, texts, task.schedule))
     if ended is None:
         return None
 
     def save(part: Path) -> None:
         trainer.model.save_pretrained(str(part), create_model_card=False)
-        if options.kind == "dense":
-            export_encoders(trainer.model, part)
+        export_encoders(trainer.model, part)
 
-    told = Told(options.kind, options.base, base_sha256, options.relations, len(found["pool"]), _PACKAGES)
+    told = Told("dense", options.base, base_sha256, options.relations, len(found["pool"]), _PACKAGES)
     return work.finish(ended, save, told)
 
 
-def _model(options: DenseOptions, device: str, seed: int) -> Any:
-    """What is trained. Raises UsageError where the base cannot be had, or has not so many layers."""
-    sizes: dict[str, Any] = {"layers": options.layers, "longest": options.longest}
-    if options.kind == "late":
-        return late_encoder(options.base, device, width=options.width, seed=seed, **sizes)
-    return bi_encoder(options.base, device, two=options.two, **sizes)
-
-
 def _routes(options: DenseOptions, negatives: int) -> dict[str, str]:
-    """Which column goes to which of two encoders; of late interaction, which is read as what."""
+    """Which column goes to which of two encoders."""
     question, *documents = _columns(negatives)
-    both = options.two or options.kind == "late"
-    return {question: "query", **dict.fromkeys(documents, "document")} if both else {}
+    return {question: "query", **dict.fromkeys(documents, "document")} if options.two else {}
 
 
 def _prepare(task: Task, options: DenseOptions, miner: Miner) -> dict[str, Any]:
@@ -178,7 +116,6 @@ def _columns(negatives: int) -> list[str]:
 
 
 def _trainer(
-    library: _Library,
     model: Any,
     args: Any,
     found: Mapping[str, Any],
@@ -187,6 +124,8 @@ def _trainer(
     schedule: Schedule,
 ) -> Any:
     from datasets import Dataset
+    from sentence_transformers import SentenceTransformerTrainer
+    from sentence_transformers.sentence_transformer.losses import CachedMultipleNegativesRankingLoss
 
     rows = found["rows"]
     columns = _columns(len(rows[0][1]) - 1)
@@ -197,13 +136,13 @@ def _trainer(
         return {name: [line[number] for line in lines] for number, name in enumerate(columns)}
 
     longest = max((texts(node) for _, nodes in rows[:500] for node in nodes), key=len)
-    at_once = mini_batch(str(model.device), schedule.mini_batch, there_and_back(model, longest, library.output))
+    at_once = mini_batch(str(model.device), schedule.mini_batch, there_and_back(model, longest, "sentence_embedding"))
     learned = [_row(place, nodes, split, texts) for place, nodes in rows]
     pool = {node: texts(node) for node in found["pool"]}
-    return answer_free(library.trainer, learned, args.world_size)(
+    return answer_free(SentenceTransformerTrainer, learned, args.world_size)(
         model=model,
         args=args,
         train_dataset=Dataset.from_dict({"row": list(range(len(rows)))}).with_transform(read),
-        loss=library.loss(model, mini_batch_size=at_once),
-        evaluator=validation(split.validation, pool, at_once, library.evaluator),
+        loss=CachedMultipleNegativesRankingLoss(model, mini_batch_size=at_once),
+        evaluator=validation(split.validation, pool, at_once),
     )

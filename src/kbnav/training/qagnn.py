@@ -13,17 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from kbnav.encoders.trained_card import Card
+from kbnav.encoders.trained import Card
 from kbnav.errors import UsageError
-from kbnav.knowledge.skb.parts import VectorSearch
 from kbnav.knowledge.skb.schema import Progress
-from kbnav.retrieval.cross_candidates import PER_SYSTEM, SYSTEMS, Candidates, Found
-from kbnav.retrieval.cross_model import Scores
-from kbnav.retrieval.qagnn import WEIGHTS, tensors
-from kbnav.retrieval.subgraph import MOST_NODES, Builder, Subgraph, together
-from kbnav.retrieval.vss import document_vectors
-from kbnav.training.candidates import Listed, means, read_lists
-from kbnav.training.data import Split
+from kbnav.knowledge.skb.vectors import VectorSearch
+from kbnav.retrieval.cross import PER_SYSTEM, SYSTEMS, Candidates, Found, Scores
+from kbnav.retrieval.documents import document_vectors
+from kbnav.retrieval.qagnn import MOST_NODES, WEIGHTS, Builder, Subgraph, tensors, together
+from kbnav.training.data import Listed, Split, means, read_lists
 from kbnav.training.models import weights_sha256
 from kbnav.training.task import Task, Told, Work
 

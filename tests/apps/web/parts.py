@@ -19,9 +19,8 @@ import requests
 import uvicorn
 from fastapi import FastAPI
 
-from kbnav.apps.web.opening import PAUSE
-from kbnav.apps.web.server import make_app
-from kbnav.knowledge.connections import Deadlines
+from kbnav.apps.web.server import Deadlines, make_app
+from kbnav.apps.web.service import PAUSE
 from kbnav.settings.model import Settings, Web
 from tests.models.stub import Canned, ModelStub, completion
 
@@ -63,7 +62,7 @@ class Server(Served):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.app.state.runner.hang_up()
+        self.app.state.parts.queue.hang_up()
         super().__exit__(kind, error, trace)
 
 

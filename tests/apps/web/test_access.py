@@ -9,7 +9,7 @@ import pytest
 import requests
 from pydantic import SecretStr
 
-from kbnav.apps.web.security import checked
+from kbnav.apps.web.auth import checked
 from kbnav.errors import UsageError
 from kbnav.settings.model import Web
 from tests.apps.web.parts import MARIE, Server, Visit, web_settings

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from kbnav.apps.web.database import open_sqlite
 from kbnav.apps.web.server import DATABASE
-from kbnav.apps.web.store import Store
+from kbnav.apps.web.store import Store, open_sqlite
 from kbnav.settings.model import Price
 from tests.apps.web.parts import MARIE, Explorer, Server, Visit, until, web_settings
 

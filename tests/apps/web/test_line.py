@@ -10,14 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbnav.apps.web import guard
-from kbnav.apps.web.guard import Guard
-from kbnav.apps.web.line import Line
-from kbnav.apps.web.pool import Pool
+from kbnav.apps.web import limiter
+from kbnav.apps.web.limiter import CircuitBreaker, FairQueue, Limiter
 from kbnav.errors import DamagedKB, LimitReached, NotAnswering, NotOffered, Overdue, ServiceError, Stopped
 
 
-def everybody(line: Line) -> list[str]:
+def everybody(line: FairQueue) -> list[str]:
     """Whoever begins, each done before the next."""
     begun = []
     while (place := line.begin()) is not None:
@@ -27,7 +25,7 @@ def everybody(line: Line) -> list[str]:
 
 
 def test_a_user_who_asks_for_much_waits_behind_one_who_asks_for_little():
-    line = Line(2, of_owner=2, of_kb=2)
+    line = FairQueue(2, of_owner=2, of_kb=2)
     places = [line.join("much") for _ in range(4)] + [line.join("little")]
     assert line.before(places[4]) == 1
     first = line.begin()
@@ -39,7 +37,7 @@ def test_a_user_who_asks_for_much_waits_behind_one_who_asks_for_little():
 
 
 def test_one_user_has_no_more_than_a_share_and_one_knowledge_base_neither():
-    line = Line(4, of_owner=2, of_kb=3)
+    line = FairQueue(4, of_owner=2, of_kb=3)
     assert [line.join("a", "x") and line.begin() is not None for _ in range(3)] == [True, True, False]
     assert [line.join("b", "x") and line.begin() is not None for _ in range(2)] == [True, False]
     assert line.join("b", "y")
@@ -50,7 +48,7 @@ def test_one_user_has_no_more_than_a_share_and_one_knowledge_base_neither():
 
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 4), st.integers(1, 4))
 def test_everybody_has_a_turn_and_nobody_twice(owners, size, share):
-    line = Line(size, of_owner=share, of_kb=9)
+    line = FairQueue(size, of_owner=share, of_kb=9)
     places = [line.join(owner) for owner in owners]
     before = sorted(line.before(place) for place in places)
     assert before == list(range(len(places)))
@@ -59,7 +57,7 @@ def test_everybody_has_a_turn_and_nobody_twice(owners, size, share):
 
 
 def test_a_line_has_an_end():
-    line = Line(1, of_owner=1, of_kb=1, most_of_owner=2)
+    line = FairQueue(1, of_owner=1, of_kb=1, most_of_owner=2)
     line.join("a")
     line.join("a")
     with pytest.raises(LimitReached):
@@ -71,13 +69,13 @@ async def never() -> bool:
     return False
 
 
-def running(pool: Pool, owner: str, call, *, name: str = "", gone=never, seconds: float = 30, wait: float = 30):
+def running(pool: Limiter, owner: str, call, *, name: str = "", gone=never, seconds: float = 30, wait: float = 30):
     return asyncio.create_task(pool.run(owner, "kb", call, gone=gone, seconds=seconds, wait=wait, name=name))
 
 
 def test_work_that_hangs_is_left_and_its_place_is_taken_until_it_ends():
     async def all_of_it() -> None:
-        pool, go_on = Pool(Line(1, of_owner=1, of_kb=1)), threading.Event()
+        pool, go_on = Limiter(FairQueue(1, of_owner=1, of_kb=1)), threading.Event()
         with pytest.raises(Overdue):
             await running(pool, "a", go_on.wait, seconds=0.1)
         second = running(pool, "b", lambda: 7, name="mine")
@@ -97,7 +95,7 @@ def test_work_that_hangs_is_left_and_its_place_is_taken_until_it_ends():
 
 def test_what_runs_and_what_waits_can_be_stopped_and_what_is_raised_is_raised():
     async def all_of_it() -> None:
-        pool, go_on = Pool(Line(1, of_owner=1, of_kb=1)), threading.Event()
+        pool, go_on = Limiter(FairQueue(1, of_owner=1, of_kb=1)), threading.Event()
         runs = running(pool, "a", go_on.wait, name="runs")
         waits = running(pool, "a", go_on.wait, name="waits")
         left = running(pool, "b", go_on.wait, gone=lambda: asyncio.sleep(0, True))
@@ -130,21 +128,21 @@ class Clock:
         return self.now
 
 
-def fails(one: Guard, error: Exception) -> None:
+def fails(one: CircuitBreaker, error: Exception) -> None:
     with pytest.raises(type(error)), one.watching():
         raise error
 
 
 def test_a_knowledge_base_that_fails_again_and_again_is_left_alone_and_then_tried_once():
     clock = Clock()
-    one = Guard("kb", clock=clock)
-    for _ in range(guard.FAILURES):
+    one = CircuitBreaker("kb", clock=clock)
+    for _ in range(limiter.FAILURES):
         assert one.problem == ""
         fails(one, ServiceError("away"))
     with pytest.raises(NotAnswering, match="the knowledge base kb does not answer; it is tried again in 30 s"):
         one.check()
     assert one.problem == "it does not answer"
-    clock.now += guard.PAUSE
+    clock.now += limiter.PAUSE
     one.check()  # this one tries it
     with pytest.raises(NotAnswering):
         one.check()
@@ -161,13 +159,13 @@ def test_a_damaged_knowledge_base_is_out_of_service_unless_its_files_turn_out_to
         looked.release()
         return list(faults)
 
-    one = Guard("kb", check, clock)
+    one = CircuitBreaker("kb", check, clock)
     fails(one, DamagedKB("its text index cannot be read"))
     assert looked.acquire(timeout=10)
     settled(lambda: one.problem == faults[0])
     fails(one, NotAnswering("out of service"))
     faults.clear()
-    other = Guard("kb", check, clock)
+    other = CircuitBreaker("kb", check, clock)
     fails(other, DamagedKB("by a mistake"))
     settled(lambda: other.problem == "")
     fails(other, DamagedKB("by a mistake"))

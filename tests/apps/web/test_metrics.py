@@ -16,8 +16,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
 
-from kbnav.apps.web.logs import AsJson
 from kbnav.apps.web.metrics import SHARED, open_metrics
+from kbnav.apps.web.server import JsonFormatter
 from kbnav.errors import UsageError
 from kbnav.settings.model import Price, Web
 from tests.apps.web.parts import MARIE, Explorer, Server, Visit, until, web_settings
@@ -112,7 +112,7 @@ def test_the_log_has_json_objects(server: Server, caplog: pytest.LogCaptureFixtu
         requests.get(f"{server.url}/ready?secret=1", timeout=60)
         until(lambda: any("/ready" in one.getMessage() for one in caplog.records))  # told once the reply is sent
     (record,) = [one for one in caplog.records if "/ready" in one.getMessage()]
-    said = json.loads(AsJson().format(record))
+    said = json.loads(JsonFormatter().format(record))
     assert {"method": "GET", "route": "/ready", "status": 200, "level": "INFO"}.items() <= said.items()
     assert said["ms"] >= 0
     assert "secret" not in json.dumps(said)

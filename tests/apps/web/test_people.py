@@ -12,17 +12,25 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 
-from kbnav.apps.web.routes.collect import router as collect
+from kbnav.apps.web.routes.evaluation import collect_router as collect
+from kbnav.apps.web.routes.evaluation import judge_router as judge
 from kbnav.apps.web.routes.explore import explorer_of
 from kbnav.apps.web.routes.explore import router as explore
-from kbnav.apps.web.routes.judge import router as judge
+from kbnav.apps.web.server import small_app
 from kbnav.apps.web.service import open_service
-from kbnav.apps.web.side import side_app
 from kbnav.errors import UnknownId, UsageError
 from kbnav.evaluation.datasets import load_file
-from kbnav.evaluation.people.collecting import open_collection
-from kbnav.evaluation.people.judging import ASPECTS, Rating, markdown, open_judging, rates, read_ratings
-from kbnav.evaluation.people.pairs import compare, likeness
+from kbnav.evaluation.human_evaluation import (
+    ASPECTS,
+    Rating,
+    compare_questions,
+    likeness,
+    open_collection,
+    open_judging,
+    rating_rates,
+    ratings_markdown,
+    read_ratings,
+)
 from kbnav.knowledge.skb.exploring import Explorer
 from kbnav.knowledge.skb.kb import SkbKB
 from tests.apps.parts import Cli
@@ -53,7 +61,7 @@ def collecting(web_home: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
     with open_service(settings) as service:
         explorer = explorer_of(service.kb("demo"))
         with open_collection(out, explorer, ["instrument"], seed=1) as collection:
-            app = side_app(settings, [collect, explore], service, collection=collection, count=60)
+            app = small_app(settings, [collect, explore], service, collection=collection, count=60)
             with Served(app) as server:
                 yield server.url, out
 
@@ -128,7 +136,7 @@ def test_axe_finds_nothing_where_questions_are_written_and_judged(
     datasets = [load_file("jsonl", path) for path in sets]
     with (
         open_judging(tmp_path / "ratings.jsonl", datasets, count=10, seed=0) as judging,
-        Served(side_app(web_settings(tmp_path), [judge], judging=judging)) as server,
+        Served(small_app(web_settings(tmp_path), [judge], judging=judging)) as server,
     ):
         look.goto(server.url)  # the name is known: it is the same host
         look.wait_for_selector(".sample")
@@ -185,15 +193,15 @@ def test_the_rates_are_those_of_table_5():
         for name, (people, *counts) in PUBLISHED.items()
         for one in range(people)
     ]
-    rows = {row.dataset: row for row in rates(ratings)}
+    rows = {row.dataset: row for row in rating_rates(ratings)}
     assert list(rows) == list(TABLE_5)
     for name, published in TABLE_5.items():
         for aspect, (positive, non_negative) in zip(ASPECTS, published, strict=True):
             rate = rows[name].rates[aspect]
             assert 100 * rate.positive == pytest.approx(positive, abs=0.11), (name, aspect)
             assert 100 * rate.non_negative == pytest.approx(non_negative, abs=0.11), (name, aspect)
-    assert "| mag | 19 | 94.7 / 100.0 | 73.7 / 84.2 | 68.4 / 84.2 |" in markdown(list(rows.values()))
-    twice = rates([rating("a", "x", 1, 1, 1), rating("a", "x", 5, 4, 3)])
+    assert "| mag | 19 | 94.7 / 100.0 | 73.7 / 84.2 | 68.4 / 84.2 |" in ratings_markdown(list(rows.values()))
+    twice = rating_rates([rating("a", "x", 1, 1, 1), rating("a", "x", 5, 4, 3)])
     assert [(row.people, *row.rates.values()) for row in twice] == [(1, (1.0, 1.0), (1.0, 1.0), (0.0, 1.0))]
 
 
@@ -218,7 +226,7 @@ def test_people_rate_a_sample_of_each_set_and_the_command_prints_the_rates(
     datasets, out = [load_file("jsonl", path) for path in sets], tmp_path / "ratings.jsonl"
     with (
         open_judging(out, datasets, count=10, seed=0) as judging,
-        Served(side_app(web_settings(tmp_path), [judge], judging=judging)) as server,
+        Served(small_app(web_settings(tmp_path), [judge], judging=judging)) as server,
     ):
         page.goto(server.url)
         page.fill("#name", "Bo")
@@ -281,7 +289,7 @@ def test_pairs_are_alike_and_each_question_is_in_one(tmp_path: Path):
         lines = [json.dumps({"id": str(n), "question": text}) + "\n" for n, text in enumerate(texts)]
         (tmp_path / f"{name}.jsonl").write_text("".join(lines))
     human, machine = (load_file("jsonl", tmp_path / f"{name}.jsonl") for name in ("p-human", "m"))
-    found = compare(human, machine, 2)
+    found = compare_questions(human, machine, 2)
     assert [(one.human, one.made) for one in found.pairs] == list(zip(people, made, strict=True))
     assert [one.kind.split()[0] for one in found.pairs] == ["short", "names", "long,"]
     assert "sneaky" in found.own[0].commonest or found.own[0].words > 12

@@ -16,8 +16,7 @@ import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import empty_checkpoint
 
-from kbnav.apps.web.database import PostgresDatabase
-from kbnav.apps.web.store import Store, StoredRun, unguessable
+from kbnav.apps.web.store import PostgresDatabase, Store, StoredRun, unguessable
 from kbnav.runs.database import Rows, Run, open_postgres
 from kbnav.sessions.session import postgres_sessions
 from tests.apps.web.parts import MARIE, Explorer, Visit, served_process, until
@@ -94,12 +93,12 @@ class Paused:
     """A database that waits, in a transaction and after its first statement, until it is told to go on."""
 
     def __init__(self, database: PostgresDatabase) -> None:
-        self.run, self.in_turn, self._database = database.run, database.in_turn, database
+        self.run, self._database = database.run, database
         self.waiting, self.go_on = Event(), Event()
 
     @contextmanager
-    def together(self, lock: str) -> Iterator[Run]:
-        with self._database.together(lock) as run:
+    def transaction(self, lock: str) -> Iterator[Run]:
+        with self._database.transaction(lock) as run:
 
             def first(statement: str, values: Sequence[object] = ()) -> Rows:
                 rows = run(statement, values)

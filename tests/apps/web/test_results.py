@@ -8,19 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.answers.tables import AnswerTable, Ranked, Ranking, Term
-from kbnav.apps.web.pictures import charts, events, points
 from kbnav.apps.web.results import (
     MOST_ROWS,
     PART,
-    Kept,
     Result,
     Row,
+    StoredTable,
     cell_data,
-    kept,
+    charts,
+    events,
     matching,
-    order,
+    points,
     position,
     result_of,
+    sorted_rows,
+    stored_table,
     table_result,
 )
 from kbnav.apps.web.service import served as offered
@@ -48,17 +50,17 @@ def no_page(entity: str) -> str:
     return f"/page/{entity}"
 
 
-def kept_of(result: Result) -> Kept:
+def kept_of(result: Result) -> StoredTable:
     """The result as it comes back from where it is kept."""
     parts = list(result.parts())
     document = json.loads(json.dumps(result.to_document()))
     last = len(result.table.rows) - (len(parts) - 1) * PART
-    return kept(document, len(parts), dict(enumerate(parts)).get, last if parts else 0)
+    return stored_table(document, len(parts), dict(enumerate(parts)).get, last if parts else 0)
 
 
 def ordered(table: AnswerTable, column: str, descending: bool) -> list[Row]:
     result = kept_of(table_result(table))
-    return result.at(order(result, column, descending))
+    return result.at(sorted_rows(result, column, descending))
 
 
 def test_a_page_of_rows_is_read_without_the_others():
@@ -70,19 +72,11 @@ def test_a_page_of_rows_is_read_without_the_others():
         read.append(number)
         return parts[number]
 
-    result = kept({"head": {"columns": ["n"]}, "total": 1000}, 5, part, 200)
+    result = stored_table({"head": {"columns": ["n"]}, "total": 1000}, 5, part, 200)
     assert [row[0] and row[0].value for row in result.rows(395, 10)] == [str(one) for one in range(395, 405)]
     assert read == [1, 2]
     assert list(result.rows(990, 50)) == list(rows[990:])
     assert list(result.rows(5000, 50)) == []
-
-
-def test_a_result_that_an_earlier_version_kept_with_its_rows_is_read():
-    document = {
-        "table": {"columns": ["n"], "rows": [[["literal", "7", XSD + "integer", None]]], "labels": {}},
-        "total": 9,
-    }
-    assert list(kept(document, 0, lambda part: None).rows()) == [(integer(7),)]
 
 
 def test_numbers_sort_by_value_dates_by_time_entities_by_label_and_unbound_cells_come_last():
@@ -211,7 +205,7 @@ def test_any_table_is_kept_sorted_and_drawn(rows, descending):
     result = table_result(AnswerTable(("a", "b"), tuple(rows)))
     kept = kept_of(result)
     assert (kept.columns, list(kept.rows())) == (("a", "b"), list(result.table.rows))
-    turned = kept.at(order(kept, "b", descending))
+    turned = kept.at(sorted_rows(kept, "b", descending))
     assert sorted(map(repr, turned)) == sorted(map(repr, result.table.rows))
     assert all(cell is None for _, cell in turned[sum(cell is not None for _, cell in turned) :])
     charts(result)

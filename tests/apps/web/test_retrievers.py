@@ -13,7 +13,7 @@ from kbnav.apps.web.service import offered
 from kbnav.errors import UsageError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.programs.candidates import FirstStage
+from kbnav.programs.first_stage import FirstStage
 from kbnav.settings.model import Price, Settings
 from tests.apps.web.parts import Server, Visit, web_settings
 from tests.apps.web.test_page import open_steps

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 
 from kbnav.answers.tables import AnswerTable, Term
-from kbnav.apps.web.database import open_sqlite
-from kbnav.apps.web.saved import SavedFiles, SavedRows
-from kbnav.apps.web.store import DAY, Store, StoredRun
-from kbnav.runs.trajectory import Outcome, Run, save_run
+from kbnav.apps.web.store import DAY, Store, StoredRun, open_sqlite
+from kbnav.runs.trajectory import Outcome, Run
 
 
 def record(name: str) -> Run:
@@ -18,20 +16,15 @@ def record(name: str) -> Run:
     return Run(name, "Who?", "spinach", "m", "en", (), (), Outcome("answered", "finish", table=table))
 
 
-def test_what_one_server_saves_another_reads_and_deletes_and_older_files_are_found_too(tmp_path: Path):
-    save_run(record("older"), tmp_path)
+def test_what_one_server_saves_another_reads(tmp_path: Path):
     with open_sqlite(tmp_path / "web.sqlite") as database:
-        one, two = (Store(database, SavedRows(database, before)) for before in (SavedFiles(tmp_path), None))
+        one, two = Store(database), Store(database)
         one.set_up()
-        one.saved.keep("run-1", record("first"))
-        one.saved.keep("run-1", record("first"))  # as by a worker that takes it over
-        assert two.saved.find("first") == record("first")
-        assert (one.saved.find("older"), two.saved.find("older")) == (record("older"), None)
-        two.saved.forget(database.run, "run-1", "")
-        assert one.saved.find("first") is None
-        assert [file.name for file in tmp_path.glob("*.json")] == ["older.json"]
-        one.saved.forget(database.run, "run-0", "older")
-        assert one.saved.find("older") is None
+        one.save("run-1", record("first"))
+        one.save("run-1", record("first"))  # as by a worker that takes it over
+        assert two.saved("first") == record("first")
+        two.delete_traces("run-1", "")
+        assert one.saved("first") is None
 
 
 @pytest.mark.parametrize("way", ["with its session", "after a day", "gone when it ends"])
@@ -46,14 +39,14 @@ def test_a_saved_run_is_forgotten_with_its_question_even_if_no_answer_names_it(t
         )  # fmt: skip
         assert store.add_run(run, at_once=1, a_day=1) is None
         for number in (1, 2):  # that of a server that died before it told the answer, and the next one's
-            store.saved.keep("run-1", record(f"record-{number}"))
+            store.save("run-1", record(f"record-{number}"))
         store.end("run-1", "w", "done", {"text": "", "run": "record-2"})
-        store.saved.keep("another", record("anothers"))
+        store.save("another", record("anothers"))
         if way == "with its session":
             store.delete_session(session)
         elif way == "after a day":
             store.delete_old(DAY)
         else:
-            store.forget_run("run-1", "record-2")
-        assert [store.saved.find(f"record-{number}") for number in (1, 2)] == [None, None]
-        assert store.saved.find("anothers") is not None
+            store.delete_traces("run-1", "record-2")
+        assert [store.saved(f"record-{number}") for number in (1, 2)] == [None, None]
+        assert store.saved("anothers") is not None

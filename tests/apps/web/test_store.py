@@ -5,17 +5,14 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from kbnav.apps.web.database import open_sqlite
-from kbnav.apps.web.keeping import StoredResult
-from kbnav.apps.web.saved import SavedFiles
-from kbnav.apps.web.store import DAY, Store, StoredRun
+from kbnav.apps.web.store import DAY, Store, StoredResult, StoredRun, open_sqlite
 
 
 def test_questions_without_a_session_are_forgotten_unless_somebody_shares_or_judges_them(tmp_path: Path):
     with open_sqlite(tmp_path / "web.sqlite") as database:
         (tmp_path / "saved plain.json").touch()
         (tmp_path / "saved shared.json").touch()
-        store = Store(database, SavedFiles(tmp_path))
+        store = Store(database, tmp_path)
         store.set_up()
         ages = {"plain": 2.0, "new": 0.5, "shared": 2.0, "judged": 2.0, "under way": 2.0, "of a session": 2.0}
         for name, days in ages.items():
@@ -29,7 +26,7 @@ def test_questions_without_a_session_are_forgotten_unless_somebody_shares_or_jud
             assert name == "under way" or store.end(name, "w", "done", {"text": "", "run": f"saved {name}"})
         store.results.add(StoredResult("plain", "alice", "mini", "en", "", {}))  # made now, as by a query run by hand
         store.share("shared", "share-1")
-        store.opinions.keep("judged", "up", "")
+        store.set_opinion("judged", "up", "")
         store.delete_old(DAY)
         assert [file.stem for file in tmp_path.glob("*.json")] == ["saved shared"]
         assert [name for name in ages if store.run(name) is None] == ["plain"]
@@ -62,11 +59,11 @@ def test_an_opinion_that_is_taken_back_leaves_nothing(tmp_path: Path):
         run = StoredRun("n", "", "alice", "mini", "s", "m", "?", "queued", "w", 0.0, False, None, 1.0, None)
         assert store.add_run(run, at_once=1, a_day=1) is None
         store.end("n", "w", "done", {"text": ""})
-        store.opinions.keep("n", "up", "good")
-        store.opinions.keep("n", "", "good")
-        assert [(one["thumb"], one["note"]) for one in store.opinions.every()] == [("", "good")]
-        store.opinions.keep("n", "", "")
-        assert (store.opinions.every(), store.opinions.of("n")) == ([], ("", ""))
+        store.set_opinion("n", "up", "good")
+        store.set_opinion("n", "", "good")
+        assert [(one["thumb"], one["note"]) for one in store.opinions()] == [("", "good")]
+        store.set_opinion("n", "", "")
+        assert (store.opinions(), store.opinion("n")) == ([], ("", ""))
         store.delete_old(DAY)
         assert store.run("n") is None
 

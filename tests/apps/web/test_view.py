@@ -13,13 +13,11 @@ import pytest
 import requests
 
 from kbnav.answers.tables import Ranking
-from kbnav.apps.web.routes.view import router
-from kbnav.apps.web.side import side_app
+from kbnav.apps.web.routes.evaluation import view_router as router
+from kbnav.apps.web.server import small_app
 from kbnav.errors import ServiceError
-from kbnav.evaluation.following import Followed, Following
-from kbnav.evaluation.live import LIVE, under_way
-from kbnav.evaluation.runner import run_questions
-from kbnav.evaluation.systems import System, Tell
+from kbnav.evaluation.monitoring import Monitor, MonitoredRun
+from kbnav.evaluation.runner import LIVE, StepListener, System, run_questions, under_way
 from kbnav.runs.trajectory import Attempt, Call, Step
 from tests.apps.web.parts import Served, until, web_settings
 from tests.apps.web.test_accessibility import faults, look  # noqa: F401 - a fixture
@@ -39,9 +37,9 @@ class Held:
         self.at, self.go_on = threading.Semaphore(0), threading.Semaphore(0)
 
     def system(self) -> System:
-        return System("held", "m", lambda question: self.ask(question, {}, lambda call, step: None), watched=self.ask)
+        return System("held", "m", self.ask)
 
-    def ask(self, question: str, given: Mapping[str, str], tell: Tell) -> Attempt:
+    def ask(self, question: str, given: Mapping[str, str], tell: StepListener) -> Attempt:
         call = Call("search_entities", {"query": question}, f"What is {HOSTILE}?")
         tell(call, None)
         tell(call, Step(1, call, f"nothing for {question}"))
@@ -77,7 +75,7 @@ def watched(tmp_path: Path) -> Iterator[tuple[str, Held, threading.Thread]]:
     runs.mkdir()
     answers = {name: Ranking.from_scores([(nodes[0], 1.0)]) for name, nodes in GOLD.items()}
     saved_folder(runs / "ended", GOLD, answers, system="right")
-    app = side_app(web_settings(tmp_path), [router], following=Following(runs))
+    app = small_app(web_settings(tmp_path), [router], following=Monitor(runs))
     with going(runs / "deep" / "er", held) as thread, Served(app) as server:
         yield server.url, held, thread
 
@@ -145,7 +143,7 @@ def test_what_is_not_there_is_told(watched):
 
 def test_a_record_is_read_once_and_what_is_asked_again_replaces_it(tmp_path: Path):
     folder = saved_folder(tmp_path / "run", GOLD, {"one": ServiceError("down")})
-    followed = Followed(folder)
+    followed = MonitoredRun(folder)
     assert [(one.id, one.error, one.score) for one in followed.samples()] == [("one", "ServiceError", 0.0)]
     line = (folder / "questions.jsonl").read_bytes()
     fixed = saved_folder(tmp_path / "again", GOLD, {"one": Ranking.from_scores([("n1", 1.0)])})

@@ -15,12 +15,11 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from kbnav.encoders import Encoder, Vectors, normalised
 from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import load_file
-from kbnav.evaluation.synthesis.generate import synthesize
-from kbnav.evaluation.synthesis.phrases import is_content, is_literal
-from kbnav.evaluation.synthesis.records import Synthesized, write_questions
-from kbnav.evaluation.synthesis.sampling import Wanted
+from kbnav.evaluation.synthesis.models import model_worder
+from kbnav.evaluation.synthesis.sampling import Wanted, synthesize
+from kbnav.evaluation.synthesis.templates import Synthesized, write_questions
+from kbnav.evaluation.synthesis.text import is_content, is_literal
 from kbnav.evaluation.synthesis.wording import Wording
-from kbnav.evaluation.synthesis.writer import model_worder
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.store import SKB

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from kbnav.evaluation.synthesis.generate import synthesize
-from kbnav.evaluation.synthesis.phrases import is_content
-from kbnav.evaluation.synthesis.sampling import Wanted
+from kbnav.evaluation.synthesis.sampling import Wanted, synthesize
 from kbnav.evaluation.synthesis.templates import parse_template
+from kbnav.evaluation.synthesis.text import is_content
 from kbnav.evaluation.synthesis.wording import load_wording
 from tests.evaluation.synthesis.parts import Edge, EdgeList, small_skb
 

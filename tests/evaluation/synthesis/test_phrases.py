@@ -11,9 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.errors import DataError, UsageError
-from kbnav.evaluation.synthesis.lexicon import Lexicon, participle, past, plural
-from kbnav.evaluation.synthesis.phrases import CONTENT, LONGEST, Phrase, is_content, is_literal, phrases, reword
 from kbnav.evaluation.synthesis.templates import check_template, parse_template
+from kbnav.evaluation.synthesis.text import (
+    CONTENT,
+    LONGEST,
+    Lexicon,
+    Phrase,
+    is_content,
+    is_literal,
+    participle,
+    past,
+    phrases,
+    plural,
+    reword,
+)
 from kbnav.evaluation.synthesis.wording import SHIPPED, Wording, load_wording
 from kbnav.knowledge.skb.schema import Meta, TypeTuple
 

@@ -12,11 +12,10 @@ import pytest
 from kbnav.apps.secrets import secrets_of
 from kbnav.errors import CredentialsError, ServiceError, UsageError
 from kbnav.evaluation.datasets import load_file
-from kbnav.evaluation.synthesis.crew import Casting, open_crew, price_of
-from kbnav.evaluation.synthesis.estimate import estimate
-from kbnav.evaluation.synthesis.pipeline import synthesize_with_models
-from kbnav.evaluation.synthesis.records import write_questions
+from kbnav.evaluation.synthesis.models import Casting, open_crew, price_of
+from kbnav.evaluation.synthesis.pipeline import estimate, synthesize_with_models
 from kbnav.evaluation.synthesis.sampling import Sampler, Wanted
+from kbnav.evaluation.synthesis.templates import write_questions
 from kbnav.evaluation.synthesis.wording import SHIPPED, Wording, load_wording
 from kbnav.knowledge.skb.store import SKB
 from kbnav.settings.model import Price, Settings

@@ -6,10 +6,8 @@ import random
 
 import pytest
 
-from kbnav.evaluation.synthesis.generate import synthesize
-from kbnav.evaluation.synthesis.requirements import candidates, draw
-from kbnav.evaluation.synthesis.sampling import Wanted
-from kbnav.evaluation.synthesis.templates import parse_template
+from kbnav.evaluation.synthesis.sampling import Wanted, synthesize
+from kbnav.evaluation.synthesis.templates import candidates, draw, parse_template
 from kbnav.evaluation.synthesis.wording import Wording
 from kbnav.knowledge.skb.store import SKB
 from tests.evaluation.synthesis.parts import Edge, EdgeList, small_skb

@@ -11,11 +11,17 @@ import pytest
 from kbnav.answers.language import singular
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.datasets import load_file
-from kbnav.evaluation.synthesis.generate import synthesize
-from kbnav.evaluation.synthesis.phrases import FUNCTION
-from kbnav.evaluation.synthesis.rewording import FOLDER, Reworder, Rewording, load_rewording
-from kbnav.evaluation.synthesis.sampling import Wanted
-from kbnav.evaluation.synthesis.wording import Wording, clauses_of, load_wording
+from kbnav.evaluation.synthesis.sampling import Wanted, synthesize
+from kbnav.evaluation.synthesis.text import FUNCTION
+from kbnav.evaluation.synthesis.wording import (
+    REWORDINGS,
+    Reworder,
+    Rewording,
+    Wording,
+    clauses_of,
+    load_rewording,
+    load_wording,
+)
 from kbnav.knowledge.skb.store import SKB
 from tests.apps.parts import Cli
 from tests.evaluation.synthesis.parts import small_skb
@@ -40,7 +46,7 @@ joints = [" and ", ", plus "]
 types = { jug = { plural = ["ewers"] } }
 relations = { made = { out = ["shaped by {0}", "by the hand of {0}"] } }
 """
-SHIPPED = sorted(path.stem for path in FOLDER.glob("*.toml"))
+SHIPPED = sorted(path.stem for path in REWORDINGS.glob("*.toml"))
 
 
 def stems(text: str) -> list[str]:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.errors import CredentialsError
 from kbnav.knowledge.base import Meter, metered
 from kbnav.knowledge.http import HttpClient

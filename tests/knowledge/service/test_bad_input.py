@@ -18,7 +18,7 @@ from kbnav.knowledge.http_store import HttpCache
 from kbnav.knowledge.replies import Reply, read_query
 from kbnav.knowledge.wikidata.kb import endpoints_of
 from kbnav.settings.model import Settings, load_settings
-from kbnav.tools.observation import Shown
+from kbnav.tools.context import Shown
 from kbnav.tools.show import table_text
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, in_turn, serving
 

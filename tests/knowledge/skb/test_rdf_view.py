@@ -19,7 +19,7 @@ from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.rdf import local_name, local_names
 from kbnav.knowledge.skb.store import SKB
-from kbnav.knowledge.sparql.prefixes import SKB_PREFIXES
+from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES
 
 from .test_build import write_jsonl
 

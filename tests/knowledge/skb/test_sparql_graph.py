@@ -10,15 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import DataError, ServiceError, UsageError
 from kbnav.knowledge.open import bundled_skb, open_kb
 from kbnav.knowledge.skb.build import build
-from kbnav.knowledge.skb.export import export_rdf
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.importers.tables import TableSource
-from kbnav.knowledge.skb.sparql_graph import SparqlGraph
+from kbnav.knowledge.skb.rdf import SparqlGraph, export_rdf
 from kbnav.knowledge.skb.store import SKB
 from kbnav.sessions.session import attempt
 from kbnav.settings.model import Settings
@@ -91,7 +90,7 @@ def test_every_walk_finds_what_the_skb_itself_finds(demo):
         for relation in range(len(skb.relation_names)):
             assert graph.sample(relation, *ranges, 7) == own.sample(relation, *ranges, 7)
         with pytest.raises(UsageError, match="reads the whole graph"):
-            graph.all_edges()
+            graph.arrays("out")
 
 
 @pytest.mark.parametrize("system", ["skb", "pasemiqa"])

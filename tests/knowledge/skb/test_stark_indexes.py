@@ -14,10 +14,10 @@ from kbnav.apps.cli.skb import app
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.stark import StarkSource
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.rendering import get_doc_info
+from kbnav.knowledge.skb.rendering import get_doc_info, indexed_text
 from kbnav.knowledge.skb.schema import read_meta, write_meta
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.expand.documents import searched, structures
+from kbnav.retrieval.expansion import structures
 from tests.retrieval.expand.conftest import CountingEncoder
 
 from .saved import save_stark
@@ -75,7 +75,7 @@ def test_what_is_encoded_is_starks_rendering_to_the_letter(built: tuple[SKB, Cou
     ]
     assert alone != related
     assert encoder.asked == [sorted(alone, key=_hash), sorted(related, key=_hash)]  # one batch each, by hash
-    assert [searched(skb, node) for node in range(len(skb.nodes))] == alone
+    assert [indexed_text(skb, node) for node in range(len(skb.nodes))] == alone
 
 
 STRUCTURES = {

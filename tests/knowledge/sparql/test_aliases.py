@@ -10,11 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.errors import TellModel
-from kbnav.knowledge.sparql.aliases import expand_aliases
-from kbnav.knowledge.sparql.check import check
-from kbnav.knowledge.sparql.labels import LABEL_SERVICE
-from kbnav.knowledge.sparql.parser import close_up, parse_error
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
+from kbnav.knowledge.sparql.check import check, close_up, expand_aliases, parse_error
+from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, STANDARD_PREFIXES
 
 from . import real
 

@@ -8,7 +8,7 @@ import pytest
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.errors import QueryTimeout
 from kbnav.knowledge.sparql.diagnose import diagnose_empty, says_nothing
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 
 FACTS = """INSERT DATA {
   wd:Q7186 wdt:P106 wd:Q169470 ; wdt:P27 wd:Q36 ; wdt:P569 1867 .

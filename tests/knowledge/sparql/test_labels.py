@@ -8,12 +8,11 @@ import pyoxigraph as ox
 import pytest
 
 from kbnav.errors import TellModel
-from kbnav.knowledge.sparql.aliases import expand_aliases
-from kbnav.knowledge.sparql.check import check
-from kbnav.knowledge.sparql.labels import LABEL_SERVICE, rewrite_label_service
-from kbnav.knowledge.sparql.parser import parse_error
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
+from kbnav.knowledge.sparql.check import check, parse_error
+from kbnav.knowledge.sparql.dialects import DIALECTS
+from kbnav.knowledge.sparql.rewriting import rewrite
 from kbnav.knowledge.sparql.tokens import tokenize
+from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, STANDARD_PREFIXES
 
 from . import real
 
@@ -35,9 +34,13 @@ def store() -> ox.Store:
     return store
 
 
+def rewritten(query: str) -> str:
+    return rewrite(query, DIALECTS["oxigraph"])
+
+
 def rows(store: ox.Store, query: str) -> list[tuple[str | None, ...]]:
     check(query, services=[LABEL_SERVICE], strict=True)
-    result = store.query(rewrite_label_service(query), prefixes=dict(STANDARD_PREFIXES))
+    result = store.query(rewritten(query), prefixes=dict(STANDARD_PREFIXES))
     names = result.variables
     found = [tuple(None if row[name] is None else row[name].value for name in names) for row in result]
     return sorted((tuple(v and v.removeprefix(STANDARD_PREFIXES["wd"]) for v in row) for row in found), key=repr)
@@ -82,7 +85,7 @@ def test_labels_group_sort_and_filter(store: ox.Store) -> None:
 
 def test_a_star_shows_no_helper_variables(store: ox.Store) -> None:
     query = 'SELECT * { ?x wdt:P569 ?d . FILTER(?xLabel != "") ' + EN + "}"
-    result = store.query(rewrite_label_service(query), prefixes=dict(STANDARD_PREFIXES))
+    result = store.query(rewritten(query), prefixes=dict(STANDARD_PREFIXES))
     assert {name.value for name in result.variables} == {"x", "d", "xLabel"}
 
 
@@ -104,22 +107,22 @@ def test_a_label_that_the_query_binds_itself_is_left_alone(store: ox.Store) -> N
 
 def test_words_in_strings_and_comments_are_no_service() -> None:
     query = 'SELECT ?x { ?x rdfs:label "SERVICE wikibase:label { }" # SERVICE wikibase:label { }\n }'
-    assert rewrite_label_service(query) == query
+    assert rewritten(query) == query
 
 
 @pytest.mark.slow
 def test_every_example_whose_only_extension_is_the_service_parses_once_rewritten(shared_data: Path) -> None:
-    rewritten = 0
+    changed = 0
     for example in real.examples(shared_data):
         try:
             check(example["text"], services=[LABEL_SERVICE], strict=True)
         except TellModel:
             continue
-        text = rewrite_label_service(expand_aliases(example["text"]))
+        text = rewritten(example["text"])
         assert parse_error(text) is None
         assert not any(token.is_word("SERVICE") for token in tokenize(text))
-        rewritten += text != example["text"]
-    assert rewritten >= 500
+        changed += text != example["text"]
+    assert changed >= 500
 
 
 def test_labels_of_real_facts_are_those_of_the_data(shared_data: Path) -> None:
@@ -133,7 +136,7 @@ def test_labels_of_real_facts_are_those_of_the_data(shared_data: Path) -> None:
         if quad.object.language == "en"
     }
     query = "SELECT DISTINCT ?p ?pLabel { ?p wikibase:propertyType ?t . " + EN + "}"
-    result = store.query(rewrite_label_service(query), prefixes=dict(STANDARD_PREFIXES))
+    result = store.query(rewritten(query), prefixes=dict(STANDARD_PREFIXES))
     found = {row["p"].value: row["pLabel"].value for row in result}
     assert len(found) > 1000
     assert found == {iri: labels.get(iri, iri.rsplit("/", 1)[1]) for iri in found}

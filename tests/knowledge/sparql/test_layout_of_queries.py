@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.errors import QuerySyntaxError
-from kbnav.knowledge.sparql.layout import formatted
+from kbnav.knowledge.sparql.presentation import formatted
 from kbnav.knowledge.sparql.tokens import tokenize_all
 
 WORDS = st.sampled_from(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kbnav.tools.execute_query import run_query
-from kbnav.tools.observation import Context, Shown
+from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.wikidata import run_query
 
 
 @pytest.mark.parametrize(

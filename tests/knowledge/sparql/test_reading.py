@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kbnav.errors import QuerySyntaxError
-from kbnav.knowledge.sparql.reading import UnreadQuery, parse_query, read_query
-from kbnav.knowledge.sparql.syntax import Include, Triples, Values
+from kbnav.knowledge.sparql.syntax import Include, Triples, UnreadQuery, Values, parse_query, read_query
 
 
 def test_named_subqueries_show_their_variables_where_they_are_included():

@@ -9,8 +9,8 @@ from pyoxigraph import NamedNode, RdfFormat, Store
 
 from kbnav.errors import QueryRefused, QuerySyntaxError, UsageError
 from kbnav.knowledge.sparql.dialects import DIALECTS, GEO_WIKIDATA, Dialect, dialect_named, text_search
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES, add_prefixes
 from kbnav.knowledge.sparql.rewriting import prepare
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES, add_prefixes
 from kbnav.knowledge.wikidata.mirror.worker import functions
 from tests.knowledge.sparql import real
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pyoxigraph import Literal, NamedNode, Quad, Store
 
 from kbnav.knowledge.sparql.dialects import DIALECTS
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
 from kbnav.knowledge.sparql.rewriting import prepare
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 
 ITEMS = [NamedNode(f"{STANDARD_PREFIXES['wd']}Q{number}") for number in range(1, 6)]
 RELATIONS = [NamedNode(f"{STANDARD_PREFIXES['wdt']}P{number}") for number in range(1, 4)]

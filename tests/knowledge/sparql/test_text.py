@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbnav.errors import QuerySyntaxError
-from kbnav.knowledge.sparql.limits import drop_probe_limit
-from kbnav.knowledge.sparql.parser import parse_error
-from kbnav.knowledge.sparql.prefixes import add_prefixes, declared_prefixes, entity_ids
-from kbnav.knowledge.sparql.present import comment_labels, query_link
+from kbnav.knowledge.sparql.check import parse_error
+from kbnav.knowledge.sparql.presentation import comment_labels, query_link
+from kbnav.knowledge.sparql.rewriting import drop_probe_limit
 from kbnav.knowledge.sparql.tokens import join, tokenize, tokenize_all
+from kbnav.knowledge.sparql.vocabulary import add_prefixes, declared_prefixes, entity_ids
 
 from . import real
 

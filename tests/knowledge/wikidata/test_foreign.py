@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kbnav.agents.common.choice import build_agent
+from kbnav.agents.common.agent import build_agent
 from kbnav.agents.spinach import spinach_with
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.apps.web.service import served as offer
@@ -16,7 +16,7 @@ from kbnav.errors import UnknownId, UsageError
 from kbnav.knowledge.base import Profiled
 from kbnav.knowledge.http import HttpClient, open_http
 from kbnav.knowledge.open import open_kb
-from kbnav.knowledge.sparql.present import page_for
+from kbnav.knowledge.sparql.presentation import page_for
 from kbnav.knowledge.sparql.vocabulary import WIKIDATA_VOCABULARY, vocabulary_of
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.knowledge.wikidata.mirror.build import build_mirror
@@ -25,7 +25,7 @@ from kbnav.knowledge.wikidata.site import learn_by_http, rdf_prefixes, siteinfo
 from kbnav.models.scripted import ScriptedModel, says
 from kbnav.sessions.session import attempt
 from kbnav.settings.model import Settings, Wikibase
-from kbnav.tools.observation import Shown
+from kbnav.tools.context import Shown
 from kbnav.tools.show import table_text
 from tests.knowledge.wikidata.foreign import BASE, build_foreign, foreign_triples
 from tests.knowledge.wikidata.serving import Answer, serving

@@ -8,9 +8,9 @@ from kbnav.errors import BadArguments, UnknownId
 from kbnav.knowledge.base import Edge, Entity, Value
 from kbnav.knowledge.ranking import best_relations, rank
 from kbnav.knowledge.wikidata.queries import FETCHED
-from kbnav.tools.observation import Context, Shown
+from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
-from kbnav.tools.search_neighbors import search_neighbors
+from kbnav.tools.wikidata import search_neighbors
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, serving
 
 ENTITY = "http://www.wikidata.org/entity/"

@@ -8,12 +8,12 @@ import pyoxigraph as ox
 
 from kbnav.answers.tables import AnswerTable
 from kbnav.knowledge.base import Entity, Profiled
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 from kbnav.knowledge.wikidata.queries import property_profile
-from kbnav.tools.get_property_examples import get_property_examples
-from kbnav.tools.observation import Context, Shown
-from kbnav.tools.profiles import class_text, incoming_text, property_text
+from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
+from kbnav.tools.show import class_text, incoming_text, property_text
+from kbnav.tools.wikidata import get_property_examples
 
 
 def number(kb, pattern: str, what: str = "*") -> int:

@@ -13,15 +13,14 @@ from kbnav.errors import QuerySyntaxError, ServiceError
 from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.open import QLEVER, open_kb
 from kbnav.knowledge.replies import Reply
+from kbnav.knowledge.sparql.check import parse_error
 from kbnav.knowledge.sparql.dialects import DIALECTS
-from kbnav.knowledge.sparql.labels import LABEL_SERVICE
-from kbnav.knowledge.sparql.parser import parse_error
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
+from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, STANDARD_PREFIXES
 from kbnav.knowledge.wikidata import split
 from kbnav.knowledge.wikidata.kb import WikidataKB, endpoints_of
 from kbnav.knowledge.wikidata.services import QueryServices, dialect_of
 from kbnav.settings.model import Endpoints, Settings, is_split
-from kbnav.tools.observation import Shown
+from kbnav.tools.context import Shown
 from kbnav.tools.show import table_text
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, Served, serving
 

@@ -18,7 +18,7 @@ from kbnav.knowledge.wikidata.mirror.build import build_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.knowledge.wikidata.mirror.store import META, NAMES
 from kbnav.settings.model import Settings
-from kbnav.tools.observation import Shown
+from kbnav.tools.context import Shown
 from kbnav.tools.show import search_text
 from tests.knowledge.wikidata.serving import ROWS, Answer, Asked, client, serving
 

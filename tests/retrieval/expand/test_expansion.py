@@ -19,12 +19,7 @@ from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
-from kbnav.retrieval.expand.agr import AGR
-from kbnav.retrieval.expand.documents import shown, structures
-from kbnav.retrieval.expand.expansion import ExpandedRetriever
-from kbnav.retrieval.expand.hyde import HyDE
-from kbnav.retrieval.expand.prf import PRF
-from kbnav.retrieval.expand.rar import RAR
+from kbnav.retrieval.expansion import AGR, PRF, RAR, ExpandedRetriever, HyDE, shown, structures
 from kbnav.runs.trace import Trace
 from tests.retrieval.expand.conftest import QUERY, Listening, Script
 

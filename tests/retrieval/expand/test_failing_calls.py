@@ -12,9 +12,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from kbnav.errors import CredentialsError, ServiceError, Stopped
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
-from kbnav.retrieval.expand.agr import AGR
-from kbnav.retrieval.expand.kar import KAR
-from kbnav.retrieval.expand.similarity import similarity_for
+from kbnav.retrieval.expansion import AGR
+from kbnav.retrieval.kar import KAR, similarity_for
 from kbnav.runs.trace import Trace
 from tests.retrieval.expand.conftest import QUERY, Listening
 

@@ -13,24 +13,19 @@ from typer.testing import CliRunner
 
 from kbnav.apps.cli import app
 from kbnav.errors import UsageError
-from kbnav.evaluation.ablate import leave_out
+from kbnav.evaluation.evaluate import leave_out
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.models.calls import ModelCalls, open_calls
 from kbnav.retrieval.attempt import attempt
-from kbnav.retrieval.build import build_retriever
-from kbnav.retrieval.expand.expansion import ExpandedRetriever
-from kbnav.retrieval.expand.hyde import HyDE
-from kbnav.retrieval.expand.kar import KAR
-from kbnav.retrieval.expand.neighbours import Surroundings
-from kbnav.retrieval.expand.similarity import Meaning, Words, similarity_for
-from kbnav.retrieval.vss import VSS
+from kbnav.retrieval.base import build_retriever
+from kbnav.retrieval.documents import VSS
+from kbnav.retrieval.expansion import ExpandedRetriever, HyDE
+from kbnav.retrieval.kar import KAR, Meaning, Surroundings, Words, similarity_for
 from kbnav.runs.trace import Trace
 from kbnav.runs.trajectory import save_run
 from kbnav.settings.model import Settings
-from tests.models.stub import Canned, ModelStub, completion, failure
 from tests.retrieval.expand.conftest import QUERY, CountingEncoder, Listening, Script
 from tests.retrieval.expand.test_expansion import LARK, STRUCTURES, WREN
 
@@ -399,41 +394,3 @@ def test_with_the_mean_an_encoder_that_reads_little_reads_every_expansion(guitar
         UsageError, match="combine=mean takes the mean of vectors: it needs the base vss, not listening"
     ):
         ExpandedRetriever(HyDE(guitars.skb, Script().calls), Listening(), combine="mean")
-
-
-def several(*texts: str) -> Canned:
-    document = json.loads(completion("").body)
-    choice = document["choices"][0]
-    document["choices"] = [
-        {**choice, "index": place, "message": {"role": "assistant", "content": text}}
-        for place, text in enumerate(texts)
-    ]
-    return Canned(json.dumps(document).encode())
-
-
-def open_stub(stub: ModelStub, home: Path, **given: object) -> ModelCalls:
-    return open_calls(
-        Settings(home=home, base_url=stub.base_url, api_key="none", model="stub", model_retries=0, **given)  # type: ignore[arg-type]
-    )
-
-
-def test_samples_are_one_request_where_the_endpoint_can_and_several_where_it_cannot(tmp_path: Path):
-    with ModelStub([several("one", "two", "three")]) as stub:
-        calls, trace = open_stub(stub, tmp_path / "a"), Trace()
-        assert calls.ask_samples("p", 3, trace, purpose="x", temperature=0.7) == ["one", "two", "three"]
-        assert [(request["n"], request["temperature"]) for request in stub.requests] == [(3, 0.7)]
-        assert (trace.usage.calls, trace.usage.prompt, trace.usage.completion) == (1, 100, 20)
-        again = Trace()
-        assert calls.ask_samples("p", 3, again, purpose="x", temperature=0.7) == ["one", "two", "three"]
-        assert len(stub.requests) == 1  # kept by sample
-    for first in (completion("one"), failure(400, "n is not supported")):
-        with ModelStub([first, completion("more")]) as stub:
-            calls = open_stub(stub, tmp_path / str(first.status))
-            replies = calls.ask_samples("p", 3, Trace(), purpose="x", temperature=0.7)
-            assert sorted(map(str, replies)) == sorted((["one"] if first.status == 200 else ["more"]) + ["more"] * 2)
-            calls.ask_samples("q", 2, Trace(), purpose="x", temperature=0.7)
-            assert sum("n" in request and request["n"] > 1 for request in stub.requests) == 1  # not tried again
-    with ModelStub([completion("same")]) as stub:
-        calls = open_stub(stub, tmp_path / "c")
-        assert calls.ask_samples("p", 3, Trace(), purpose="x", temperature=0.0) == ["same"]
-        assert len(stub.requests) == 1

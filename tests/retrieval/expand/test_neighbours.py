@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.skb.graph import Graph, Nodes, write_graph
+from kbnav.knowledge.skb.graph import Graph, NodeNumbers, write_graph
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.store import SKB
-from kbnav.retrieval.expand.neighbours import Link, Scorer, Scores, Surroundings, Triple
+from kbnav.retrieval.kar import Link, Scorer, Scores, Surroundings, Triple
 
 TREE = [(0, 0, 1), (0, 0, 2), (3, 0, 0), (1, 1, 4), (1, 1, 5), (2, 1, 6), (2, 1, 7), (8, 1, 3), (3, 1, 9)]
 """Node 0 with 1, 2 and 3, and behind each of them two more; (source, relation, target)."""
@@ -32,7 +32,7 @@ def graph_of(folder: Path, nodes: int, edges: Sequence[tuple[int, int, int]]) ->
 def scored(values: Sequence[float]) -> Scorer:
     table = np.array(values, np.float32)
 
-    def score(nodes: Nodes) -> Scores:
+    def score(nodes: NodeNumbers) -> Scores:
         return table[nodes]
 
     return score

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kbnav.retrieval.expand.replies import Entity, document, entities
+from kbnav.retrieval.expansion import Entity, document, entities
 
 KINDS = ("person", "gene/protein", "field_of_study")
 ANN = Entity("person", "Ann Reed", "Ann Reed\nborn: 1701")

@@ -16,8 +16,8 @@ from kbnav.apps.absence_words import absence_text
 from kbnav.apps.bot.words import ENGLISH, Words
 from kbnav.apps.evidence import answer_table, closing_lines, row_lines
 from kbnav.knowledge.evidence import Provenance
-from kbnav.knowledge.sparql.prefixes import entity_page
-from kbnav.knowledge.sparql.present import page_for, query_link
+from kbnav.knowledge.sparql.presentation import page_for, query_link
+from kbnav.knowledge.sparql.vocabulary import entity_page
 from kbnav.runs.trajectory import Run
 from kbnav.sessions.disambiguation import OtherAnswer, named
 from kbnav.tools.show import cell_text

@@ -89,7 +89,7 @@ def table(
     from kbnav.errors import UsageError
     from kbnav.evaluation.evaluate import find_dataset
     from kbnav.evaluation.records import read_saved_run
-    from kbnav.evaluation.report import side_by_side
+    from kbnav.evaluation.report import text as side_by_side
 
     if dataset and not by:
         raise UsageError("--dataset goes with --by")
@@ -119,7 +119,7 @@ def errors(
 ) -> None:
     """Draw wrong answers onto a sheet to label by hand; eval report shows the labels (SPINACH, section 5.4)."""
     from kbnav.evaluation.records import read_saved_run
-    from kbnav.evaluation.report.sheet import LABELS, SHEET, write_sheet
+    from kbnav.evaluation.report.data import LABELS, SHEET, write_sheet
 
     path = out or run / SHEET
     drawn, wrong = write_sheet(read_saved_run(run), path, below=below, count=count, seed=seed)
@@ -140,7 +140,7 @@ def threads(
     """Count the lengths of a forum's conversations about queries (SPINACH, appendix C.1, Table 8)."""
     from kbnav.apps.bot.talk import sections
     from kbnav.errors import UsageError
-    from kbnav.evaluation.conversations import conversation_lengths, markdown
+    from kbnav.evaluation.dataset_stats import conversation_lengths, conversations_markdown
     from kbnav.runs.trajectory import to_json
 
     pages = sorted(path for path in folder.glob("**/*") if path.suffix in (".txt", ".wiki", ".wikitext"))
@@ -152,4 +152,4 @@ def threads(
     if as_json:
         print(to_json(lengths))
     else:
-        print(markdown(lengths), end="")
+        print(conversations_markdown(lengths), end="")

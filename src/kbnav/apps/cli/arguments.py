@@ -133,7 +133,7 @@ class AskedOf(Asked):
     tools: ToolOption = None
     notes: Annotated[
         list[Path] | None,
-        typer.Option("--notes", metavar="FILE", help="Notes and examples of the KB (kbnav explore, kbnav learn)."),
+        typer.Option("--notes", metavar="FILE", help="Notes and examples of the KB (TOML)."),
     ] = None
     escalate: Annotated[
         str | None,
@@ -174,7 +174,7 @@ class AskedWithout(AskedOf):
 
     def settings(self, **more: object) -> Settings:
         """The settings under these options and ``more``. Raises UsageError."""
-        from kbnav.evaluation.ablate import leave_out
+        from kbnav.evaluation.evaluate import leave_out
 
         chosen = {"by": self.verify, "min_confidence": self.min_confidence}
         checks = {name: value for name, value in chosen.items() if value is not None}

@@ -46,7 +46,7 @@ def ask(
         of = _as_before(of, earlier)
     settings = of.settings()
     check_key(settings)  # before the imports that take seconds
-    from kbnav.agents.common.choice import build_agent
+    from kbnav.agents.common.agent import build_agent
     from kbnav.apps.cli.progress import Progress
     from kbnav.apps.console import printable
     from kbnav.knowledge.open import open_kb
@@ -69,7 +69,7 @@ def ask(
 def _last_run() -> Run:
     """The last that was asked; what kbnav retrieve ranked is no answer. Raises UsageError where there is none."""
     from kbnav.errors import UsageError
-    from kbnav.runs.saved import load_runs, saved_runs
+    from kbnav.runs.trajectory import load_runs, saved_runs
     from kbnav.settings.systems import kind_of
 
     def ranked(run: Run) -> bool:

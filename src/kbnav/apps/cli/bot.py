@@ -145,7 +145,7 @@ def _opened(settings: Settings, edit: bool, system: str) -> Iterator[Bot]:
 @contextmanager
 def _asking(settings: Settings, system: str) -> Iterator[tuple[Answer, Evidence, Others]]:
     """What answers, the agent of the settings, which saves its runs; and what looks up why the rows are true."""
-    from kbnav.agents.common.choice import build_agent
+    from kbnav.agents.common.agent import build_agent
     from kbnav.apps.bot.wikitext import ROWS
     from kbnav.knowledge.open import open_kb
     from kbnav.sessions.disambiguation import other_answers

@@ -29,9 +29,9 @@ def calibrate(
     """
     from dataclasses import asdict
 
-    from kbnav.agents.verification.calibration import write_calibration
-    from kbnav.evaluation.calibrating import calibrate as learn
-    from kbnav.evaluation.calibrating import write_reliability
+    from kbnav.agents.common.confidence import write_calibration
+    from kbnav.evaluation.calibration import calibrate as learn
+    from kbnav.evaluation.calibration import write_reliability
     from kbnav.evaluation.records import read_saved_run
 
     found = learn(read_saved_run(folder))

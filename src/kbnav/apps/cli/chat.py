@@ -86,7 +86,7 @@ class Conversation:
 
     def open(self, settings: Settings, system: str) -> None:
         """Ask under these settings from now on; what was asked before stays known. Raises StopRun, nothing changed."""
-        from kbnav.agents.common.choice import build_agent
+        from kbnav.agents.common.agent import build_agent
         from kbnav.knowledge.open import open_kb
         from kbnav.models.chat import check_key
         from kbnav.sessions.session import Chat
@@ -247,7 +247,7 @@ COMMANDS: dict[str, tuple[str, Callable[[Conversation, str], None]]] = {
     "model": ("the model; /model NAME changes it", lambda talk, value: talk.change("model", value)),
     "kb": ("the knowledge base; /kb NAME changes it", lambda talk, value: talk.change("kb", value)),
     "save": (
-        "write questions and answers; /save FILE: .html .md .json .jsonld .zip, or .csv of the last table",
+        "write questions and answers; /save FILE: .html .md .json, or .csv of the last table",
         Conversation.save,
     ),
 }

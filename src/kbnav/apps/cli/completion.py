@@ -71,7 +71,7 @@ def datasets(incomplete: str) -> list[str]:
 
 def saved(incomplete: str) -> list[str]:
     """Ids of saved runs, the newest first."""
-    from kbnav.runs.saved import saved_runs
+    from kbnav.runs.trajectory import saved_runs
     from kbnav.settings.model import load_settings
 
     ids = [path.stem for path in reversed(saved_runs(load_settings().home / "runs"))]

@@ -31,7 +31,7 @@ def dataset_stats(
     as_json: JsonOption = False,
 ) -> None:
     """Complexity and variety of a dataset's gold queries, and lengths of its questions and answers."""
-    from kbnav.evaluation.dataset_stats import dataset_statistics, markdown
+    from kbnav.evaluation.dataset_stats import dataset_statistics, statistics_markdown
     from kbnav.evaluation.evaluate import find_dataset
     from kbnav.runs.trajectory import to_json
 
@@ -40,14 +40,14 @@ def dataset_stats(
     groups = [loaded] if together else [[one] for one in loaded]
     found = [dataset_statistics(*group) for group in groups]
     if histograms:
-        from kbnav.evaluation.histograms import write_histograms
+        from kbnav.evaluation.dataset_stats import write_histograms
 
         named = {
             one.name: [q for part in group for q in part.questions] for one, group in zip(found, groups, strict=True)
         }
         made = write_histograms(named, histograms)
         print(f"wrote {', '.join(map(str, made))}", file=sys.stderr)
-    print("\n".join(map(to_json, found)) if as_json else markdown(found), end="\n" if as_json else "")
+    print("\n".join(map(to_json, found)) if as_json else statistics_markdown(found), end="\n" if as_json else "")
 
 
 def dataset_words(
@@ -88,8 +88,7 @@ def _read(path: Path) -> str:
 def dataset_list(data: DataOption = None, as_json: JsonOption = False) -> None:
     """The datasets known by name, their licences, which are here and where, and the formats."""
     from kbnav.evaluation.datasets import ALIASES, FORMATS, NAMES, SOURCES
-    from kbnav.evaluation.datasets.load import GROUP, missing_file
-    from kbnav.evaluation.datasets.origins import ORIGINS, PAGES
+    from kbnav.evaluation.datasets.catalogue import GROUP, ORIGINS, PAGES, missing_file
     from kbnav.settings.plugins import origin, points
 
     folder = load(data=data).data

@@ -26,8 +26,8 @@ from kbnav.apps.cli.scores import show_comparison
 from kbnav.apps.cli.terminal import from_csv, print_json
 
 if TYPE_CHECKING:
-    from kbnav.evaluation.evaluate import Build, Plan
-    from kbnav.evaluation.runner import Ended
+    from kbnav.evaluation.evaluate import Plan
+    from kbnav.evaluation.runner import Build, Ended
     from kbnav.settings.model import Settings
 
 JobsOption = Annotated[int, typer.Option("--jobs", metavar="N", min=1, max=256, help="Questions under way at once.")]
@@ -83,11 +83,11 @@ class Benchmark(AskedOf):
     def builder(self) -> Iterator[Build]:
         """What builds the system where the questions are to be asked. Raises UsageError."""
         if self.on is Place.here:
-            from kbnav.evaluation.systems import build_system
+            from kbnav.evaluation.runner import build_system
 
             yield build_system
             return
-        from kbnav.evaluation.on_ray import on_ray
+        from kbnav.evaluation.distributed import on_ray
 
         with on_ray(self.jobs, self.workers) as build:
             yield build
@@ -131,14 +131,14 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Ask every question of a dataset; run it again to go on after a kill, a limit or Ctrl-C."""
-    from kbnav.evaluation.foretelling import foretell_plan
+    from kbnav.evaluation.evaluate import estimate_plan
 
     plan = of.plan(dataset.name, of.settings(), of.system or "")
     if estimate:
-        print(foretell_plan(plan, out))
+        print(estimate_plan(plan, out))
         return
     if not as_json:
-        print(foretell_plan(plan, out), file=sys.stderr)
+        print(estimate_plan(plan, out), file=sys.stderr)
     with of.builder() as build:
         done = _run_one(plan, parts(without), out, build, quiet=as_json)
     if as_json:
@@ -199,7 +199,7 @@ def sweep(
     Limits of cost and time are those of each run. The table is also written to sweep.csv and sweep.md.
     """
     from kbnav.errors import UsageError
-    from kbnav.evaluation.sweep import folders, line, markdown, row, to_csv, variants
+    from kbnav.evaluation.sweep import folders, markdown, row, to_csv, variants
     from kbnav.runs.journal import write_whole
     from kbnav.settings.systems import find
 
@@ -220,14 +220,14 @@ def sweep(
     write_whole(out / "sweep.csv", to_csv(rows))
     write_whole(out / "sweep.md", markdown(rows))
     if plots:
-        from kbnav.evaluation.sweep_plot import write_sweep_plots
+        from kbnav.evaluation.sweep import write_sweep_plots
 
         write_sweep_plots(rows, plots)
     if as_json:
         print_json(from_csv(to_csv(rows)))
         return
     for found in rows:
-        print(line(found))
+        print(found)
 
 
 def ids_in(path: Path | None) -> frozenset[str]:
@@ -249,8 +249,7 @@ def _run_one(plan: Plan, without: list[str], out: Path, build: Build, *, quiet: 
     from dataclasses import replace
 
     from kbnav.apps.eval_console import Counter, ProgressLine, print_scores, stop_on_signals
-    from kbnav.evaluation.ablate import leave_out
-    from kbnav.evaluation.evaluate import evaluate, score_folder
+    from kbnav.evaluation.evaluate import evaluate, leave_out, score_folder
     from kbnav.evaluation.records import read_saved_run
 
     plan = replace(plan, settings=leave_out(plan.settings, without))

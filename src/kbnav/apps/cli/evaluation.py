@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kbnav.apps.cli import analyses, calibrate, datasets, evaluate, people, scores, variants, viewing
+from kbnav.apps.cli import analyses, calibrate, datasets, evaluate, people, scores, viewing
 from kbnav.apps.cli.help import Commands
 from kbnav.apps.cli.synthesis import synthesize
 
@@ -24,7 +24,6 @@ app.add_typer(datasets.app, name="dataset")
 app.add(datasets.freeze)
 app.add(scores.replay)
 app.add(synthesize)
-app.add(variants.vary)
 app.add(people.collect)
 app.add(people.judge)
 app.add(scores.import_, "import")

@@ -14,11 +14,11 @@ from kbnav.apps.cli.arguments import DataOption, JsonOption, load
 from kbnav.apps.cli.terminal import print_json
 
 if TYPE_CHECKING:
-    from kbnav.encoders.trained_card import Card
+    from kbnav.encoders.trained import Card
     from kbnav.evaluation.datasets import Dataset
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.knowledge.skb.store import SKB
-    from kbnav.planning.fuse.reading import Reader
+    from kbnav.planning.plan_fuse import Reader
     from kbnav.planning.training import Asked
     from kbnav.settings.model import Settings
 
@@ -52,13 +52,12 @@ def fuse(
     as_json: JsonOption = False,
 ) -> None:
     """Train plan-fuse: how people word relations, which words tell of an answer, and how to weigh paths and texts."""
-    from kbnav.encoders.trained_card import CARD, kept
+    from kbnav.encoders.trained import CARD, kept
     from kbnav.errors import UsageError
     from kbnav.evaluation.evaluate import find_dataset
     from kbnav.knowledge.open import open_kb
     from kbnav.knowledge.skb.kb import as_skb
-    from kbnav.planning.fuse.saved import encoder_for, save
-    from kbnav.planning.fuse.training import train
+    from kbnav.planning.plan_fuse import encoder_for, save, train
 
     settings = load(kb=kb, data=data)
     if (out / CARD).exists():
@@ -93,8 +92,8 @@ def _reader(folder: Path, kb: SkbKB, settings: Settings, chosen_by: Sequence[tup
 
     Raises UsageError where it learned from a question that the weights are chosen by: there it looks better than it is.
     """
-    from kbnav.encoders.trained_card import refuse_seen
-    from kbnav.planning.fuse.reading import open_reader
+    from kbnav.encoders.trained import refuse_seen
+    from kbnav.planning.plan_fuse import open_reader
 
     reader = open_reader(kb, folder, settings)
     refuse_seen(folder, f"the evidence {reader.kind}", reader.card.training, chosen_by)

@@ -14,7 +14,7 @@ from kbnav.apps.cli.terminal import print_json
 from kbnav.apps.cli.viewing import HostOption, PortOption, at, run_side
 
 if TYPE_CHECKING:
-    from kbnav.evaluation.people.judging import Rating
+    from kbnav.evaluation.human_evaluation import Rating
 
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="What is drawn for each person is drawn with it.")]
 
@@ -33,13 +33,13 @@ def collect(
     port: PortOption = None,
 ) -> None:
     """Serve a page on which people write questions of nodes drawn for them (STaRK, section 2.6, appendix D)."""
-    from kbnav.apps.web.routes.collect import router
+    from kbnav.apps.web.routes.evaluation import collect_router
     from kbnav.apps.web.routes.explore import explorer_of
     from kbnav.apps.web.routes.explore import router as explore
+    from kbnav.apps.web.server import small_app
     from kbnav.apps.web.service import open_service
-    from kbnav.apps.web.side import side_app
     from kbnav.errors import UsageError
-    from kbnav.evaluation.people.collecting import open_collection
+    from kbnav.evaluation.human_evaluation import open_collection
     from kbnav.settings.systems import kb_kind
 
     settings = at(load(kb=kb, model="offline"), host, port)
@@ -49,7 +49,7 @@ def collect(
         if kb_kind(served.kb) != "skb":
             raise UsageError(f"{kb} is no SKB: questions are collected on nodes with documents")
         with open_collection(out, explorer_of(served), types or (), seed) as collection:
-            make = partial(side_app, settings, [router, explore], service, collection=collection, count=count)
+            make = partial(small_app, settings, [collect_router, explore], service, collection=collection, count=count)
             run_side(settings, make, f"Questions for {out}")
 
 
@@ -74,11 +74,11 @@ def judge(
 
     With --json they are printed as JSON once the page is over.
     """
-    from kbnav.apps.web.routes.judge import router
-    from kbnav.apps.web.side import side_app
+    from kbnav.apps.web.routes.evaluation import judge_router
+    from kbnav.apps.web.server import small_app
     from kbnav.errors import UsageError
     from kbnav.evaluation.evaluate import find_dataset
-    from kbnav.evaluation.people.judging import open_judging, read_ratings
+    from kbnav.evaluation.human_evaluation import open_judging, read_ratings
 
     if not only_rates:
         if not datasets:
@@ -86,21 +86,21 @@ def judge(
         settings = at(load(data=data), host, port)
         found = [find_dataset(name, settings.data) for name in datasets]
         with open_judging(out, found, count, seed) as judging:
-            make = partial(side_app, settings, [router], judging=judging)
+            make = partial(small_app, settings, [judge_router], judging=judging)
             run_side(settings, make, f"Ratings for {out}", err=as_json)
     _print_rates(read_ratings(out), as_json)
 
 
 def _print_rates(ratings: list[Rating], as_json: bool) -> None:
-    from kbnav.evaluation.people.judging import markdown, rates
+    from kbnav.evaluation.human_evaluation import rating_rates, ratings_markdown
 
-    rows = rates(ratings)
+    rows = rating_rates(ratings)
     if as_json:
         print_json(
             [{**asdict(row), "rates": {name: rate._asdict() for name, rate in row.rates.items()}} for row in rows]
         )
     elif rows:
-        print(markdown(rows), end="")
+        print(ratings_markdown(rows), end="")
     else:
         print("nothing was judged yet")
 
@@ -114,11 +114,11 @@ def pairs(
 ) -> None:
     """Put questions of people beside made ones that are like them, and say which words are whose (STaRK, Table 6)."""
     from kbnav.evaluation.evaluate import find_dataset
-    from kbnav.evaluation.people.pairs import compare, markdown
+    from kbnav.evaluation.human_evaluation import compare_questions, pairs_markdown
 
     folder = load(data=data).data
-    found = compare(find_dataset(human, folder), find_dataset(made, folder), count)
+    found = compare_questions(find_dataset(human, folder), find_dataset(made, folder), count)
     if as_json:
         print_json(asdict(found))
     else:
-        print(markdown(found), end="")
+        print(pairs_markdown(found), end="")

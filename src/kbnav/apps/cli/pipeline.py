@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from kbnav.apps.cli.terminal import print_json
 
 if TYPE_CHECKING:
-    from kbnav.evaluation.synthesis.crew import Casting
-    from kbnav.evaluation.synthesis.estimate import Estimate
-    from kbnav.evaluation.synthesis.records import Report, Synthesized
+    from kbnav.evaluation.synthesis.models import Casting
+    from kbnav.evaluation.synthesis.pipeline import Estimate
     from kbnav.evaluation.synthesis.sampling import Wanted
+    from kbnav.evaluation.synthesis.templates import Report, Synthesized
     from kbnav.evaluation.synthesis.wording import Wording
     from kbnav.knowledge.skb.store import SKB
     from kbnav.settings.model import Settings
@@ -34,7 +34,7 @@ class Job:
     @property
     def casting(self) -> Casting:
         """Who does which step. Raises UsageError."""
-        from kbnav.evaluation.synthesis.crew import Casting
+        from kbnav.evaluation.synthesis.models import Casting
 
         verifiers = tuple(one.strip() for one in self.verify.split(",") if one.strip())
         return Casting(
@@ -43,7 +43,7 @@ class Job:
 
     def estimate(self, skb: SKB, wanted: Wanted, wording: Wording, settings: Settings) -> list[Estimate]:
         """What it will cost, by step and model."""
-        from kbnav.evaluation.synthesis.estimate import estimate
+        from kbnav.evaluation.synthesis.pipeline import estimate
         from kbnav.models.prices import known_prices
 
         return estimate(skb, wanted, wording, self.casting, most=self.most, prices=known_prices(settings))
@@ -51,7 +51,7 @@ class Job:
     def _check_prices(self, settings: Settings) -> None:
         """Raise UsageError where the cost is limited and a model has no price."""
         from kbnav.errors import UsageError
-        from kbnav.evaluation.synthesis.crew import price_of
+        from kbnav.evaluation.synthesis.models import price_of
         from kbnav.models.prices import known_prices
 
         casting, prices = self.casting, known_prices(settings)
@@ -72,7 +72,7 @@ class Job:
 
         Raises UsageError, StopRun.
         """
-        from kbnav.evaluation.synthesis.crew import open_crew
+        from kbnav.evaluation.synthesis.models import open_crew
         from kbnav.evaluation.synthesis.pipeline import synthesize_with_models
 
         self._check_prices(settings)

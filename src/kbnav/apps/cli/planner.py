@@ -18,10 +18,10 @@ from kbnav.apps.cli.help import Commands
 from kbnav.apps.cli.terminal import print_json
 
 if TYPE_CHECKING:
-    from kbnav.knowledge.skb.matching import Variant
+    from kbnav.knowledge.skb.names import Variant
     from kbnav.knowledge.skb.store import SKB
     from kbnav.planning.evaluate import PlanScores
-    from kbnav.planning.seq2seq_training import Epoch, Schedule
+    from kbnav.planning.seq2seq import Epoch, Schedule
     from kbnav.planning.training import Asked
     from kbnav.settings.model import Settings
 
@@ -111,7 +111,7 @@ class Seq2SeqOptions:
     def schedule(self, seed: int) -> Schedule:
         """How to train. Raises UsageError for a type that there is not."""
         from kbnav.errors import UsageError
-        from kbnav.planning.seq2seq_training import DType, Schedule
+        from kbnav.planning.seq2seq import DType, Schedule
 
         if self.dtype is not None and self.dtype not in get_args(DType):
             raise UsageError(f"no type {self.dtype!r}; there are {', '.join(get_args(DType))}")
@@ -145,8 +145,8 @@ def train(
     as_json: JsonOption = False,
 ) -> None:
     """Learn from questions and their gold nodes which relation paths lead from what is named to the answer."""
-    from kbnav.knowledge.skb.matching import NodeMatcher
-    from kbnav.planning.open import encoder_of
+    from kbnav.knowledge.skb.names import NodeMatcher
+    from kbnav.planning.planners import encoder_of
     from kbnav.planning.training import examples
 
     settings = load(kb=kb, data=data)
@@ -157,8 +157,7 @@ def train(
         cut = 0
         if planner is Trainable.ranker:
             seq2seq.refuse()
-            from kbnav.planning.ranker import Ranker
-            from kbnav.planning.scorer import Training
+            from kbnav.planning.ranker import Ranker, Training
 
             Ranker.train(skb, encoder_of(skb), found, Training(seed=seed)).save(out, matching.value)
         else:
@@ -205,11 +204,10 @@ def evaluate(
 
     Right are the paths that a question was made from, where its record has them, else the shortest to its gold nodes.
     """
-    from kbnav.knowledge.skb.matching import NodeMatcher
+    from kbnav.knowledge.skb.names import NodeMatcher
     from kbnav.models.calls import open_calls
     from kbnav.planning.evaluate import judge
-    from kbnav.planning.open import open_planner, trained_for
-    from kbnav.planning.saved import read_description
+    from kbnav.planning.planners import open_planner, read_description, trained_for
     from kbnav.planning.training import examples
 
     settings = load(kb=kb, data=data, model=model, base_url=base_url)

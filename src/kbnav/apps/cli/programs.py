@@ -24,12 +24,11 @@ from kbnav.apps.cli.terminal import print_json
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB
-    from kbnav.programs.build import Grouping
+    from kbnav.programs.first_stage import TrainingQuery
     from kbnav.programs.groups import Group
-    from kbnav.programs.loop import Plan
     from kbnav.programs.retriever import AgentRetriever
     from kbnav.programs.steps import Step
-    from kbnav.programs.trials import TrainingQuery
+    from kbnav.programs.train import Grouping, Plan
     from kbnav.settings.model import Settings
 
 app = Commands("Programs that rank nodes: written by a model, improved on questions, frozen (agent-retriever).")
@@ -68,7 +67,7 @@ class Learned:
     def how(self) -> Grouping:
         """How groups are found. Raises UsageError for a way that there is not."""
         from kbnav.errors import UsageError
-        from kbnav.programs.build import Grouping
+        from kbnav.programs.train import Grouping
 
         if self.grouping not in get_args(Grouping):
             raise UsageError(f"--grouping {self.grouping}: there are {', '.join(get_args(Grouping))}")
@@ -127,7 +126,7 @@ class Course:
     def plan(self, seed: int) -> Plan:
         """How to train. Raises UsageError for a part that there is not."""
         from kbnav.errors import UsageError
-        from kbnav.programs.loop import PARTS, Plan
+        from kbnav.programs.train import PARTS, Plan
 
         unknown = [part for part in self.without or () if part not in PARTS]
         if unknown:
@@ -149,13 +148,12 @@ def groups(kb: KbOption, questions: DatasetGiven, learned: Learned, as_json: Jso
 
     With --model by patterns that the model sees, else by the words that many questions share.
     """
-    from kbnav.programs.build import Wanted, find_groups
     from kbnav.programs.groups import agreement
-    from kbnav.programs.loop import Plan
+    from kbnav.programs.train import Plan, TrainingRequest, find_groups
 
     settings = load(kb=kb, data=learned.data, model=learned.model, base_url=learned.base_url)
     training, validation = _queries(questions.name, settings, learned.limit), _queries(learned.validation, settings)
-    wanted = Wanted(training, validation, Plan(), learned.most, learned.smallest, grouping=learned.how())
+    wanted = TrainingRequest(training, validation, Plan(), learned.most, learned.smallest, grouping=learned.how())
     with open_skb(settings, "programs") as opened:
         found = find_groups(opened, settings, wanted, learned.seed)
     templates = {one.id: one.template for one in training if one.template}
@@ -190,12 +188,11 @@ def train(
     from kbnav.evaluation.runner import Limits, check_limits
     from kbnav.models.cancellation import braking
     from kbnav.models.prices import known_prices
-    from kbnav.programs.build import Wanted, train_programs
-    from kbnav.programs.train import STOPPED
+    from kbnav.programs.train import STOPPED, TrainingRequest, train_programs
     from kbnav.settings.model import OFFLINE
 
     settings = load(kb=kb, data=learned.data, model=learned.model, base_url=learned.base_url)
-    wanted = Wanted(
+    wanted = TrainingRequest(
         _queries(questions.name, settings, learned.limit),
         _queries(learned.validation, settings),
         course.plan(learned.seed),
@@ -236,7 +233,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Print frozen programs with their numbers, and how they came about."""
-    from kbnav.programs.frozen import read_frozen
+    from kbnav.programs.retriever import read_frozen
 
     found = read_frozen(folder)
     chosen = [one for one in found.groups if group in (None, one.record.id)]
@@ -336,7 +333,7 @@ def _ended(step: Step) -> str:
 
 
 def _print_frozen(folder: Path, only: str | None = None) -> None:
-    from kbnav.programs.frozen import read_frozen
+    from kbnav.programs.retriever import read_frozen
 
     about = read_frozen(folder).about
     print(f"{folder}: {len(about.groups)} groups, trained on {len(about.training):,} questions of {about.skb}")
@@ -378,7 +375,7 @@ def _queries(name: str, settings: Settings, limit: int | None = None) -> list[Tr
     """The questions of a dataset that have gold nodes. Raises UsageError where none has."""
     from kbnav.errors import UsageError
     from kbnav.evaluation.evaluate import find_dataset
-    from kbnav.programs.trials import TrainingQuery
+    from kbnav.programs.first_stage import TrainingQuery
 
     dataset = find_dataset(name, settings.data)
     found = [

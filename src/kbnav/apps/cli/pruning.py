@@ -20,7 +20,7 @@ def prune(
     as_json: JsonOption = False,
 ) -> None:
     """Delete old versions of an SKB on LanceDB, for ever. Who has one open can no longer read it."""
-    from kbnav.knowledge.skb.lance.prune import prune as delete_old
+    from kbnav.knowledge.skb.lance.build import prune as delete_old
 
     done = delete_old(skb, keep)
     if as_json:

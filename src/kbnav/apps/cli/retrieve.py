@@ -45,9 +45,9 @@ def retrieve(
     from kbnav.errors import UsageError
     from kbnav.knowledge.open import open_kb
     from kbnav.knowledge.skb.kb import as_skb
-    from kbnav.models.standin import NAME as STANDIN
+    from kbnav.models.scripted import NAME as STANDIN
     from kbnav.retrieval.attempt import attempt
-    from kbnav.retrieval.build import build_retriever
+    from kbnav.retrieval.base import build_retriever
     from kbnav.runs.trajectory import save_run
     from kbnav.settings import systems
     from kbnav.settings.options import parse_set

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from kbnav.apps.cli import bot, endpoint, evaluation, learning, mirror, planner, programs, skb, sparql, train
+from kbnav.apps.cli import bot, endpoint, evaluation, mirror, planner, programs, skb, sparql, train
 from kbnav.apps.cli.ask import ask
 from kbnav.apps.cli.chat import chat
 from kbnav.apps.cli.check import check
@@ -39,13 +39,11 @@ app.add(mcp, section="Serve")
 app.add(opinions, section="Serve")
 app.add_typer(bot.app, name="bot", rich_help_panel="Serve")
 app.add(check, section="Knowledge bases")
-app.add(learning.explore, section="Knowledge bases")
 app.add_typer(mirror.app, name="mirror", rich_help_panel="Knowledge bases")
 app.add_typer(endpoint.app, name="endpoint", rich_help_panel="Knowledge bases")
 app.add_typer(skb.app, name="skb", rich_help_panel="Knowledge bases")
 app.add_typer(sparql.app, name="sparql", rich_help_panel="Knowledge bases")
 app.add_typer(evaluation.app, name="eval", rich_help_panel="Evaluation")
-app.add_typer(learning.app, name="learn", rich_help_panel="Evaluation")
 app.add_typer(planner.app, name="planner", rich_help_panel="Evaluation")
 app.add_typer(programs.app, name="programs", rich_help_panel="Evaluation")
 app.add_typer(train.app, name="train", rich_help_panel="Evaluation")

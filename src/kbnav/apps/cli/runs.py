@@ -45,8 +45,7 @@ def show(
 def _found(name: str, settings: Settings) -> Run:
     """The run that a file holds, or, by its whole id, the database that servers share. Raises UsageError."""
     from kbnav.errors import UsageError
-    from kbnav.runs.saved import find_run
-    from kbnav.runs.trajectory import load_run
+    from kbnav.runs.trajectory import find_run, load_run
 
     try:
         return load_run(find_run(name, settings.home / "runs"))
@@ -56,7 +55,7 @@ def _found(name: str, settings: Settings) -> Run:
         from kbnav.apps.web.server import open_store
 
         with ExitStack() as stack:
-            saved = open_store(settings, stack)[0].saved.find(name)
+            saved = open_store(settings, stack)[0].saved(name)
         if saved is None:
             raise
         return saved
@@ -72,14 +71,14 @@ def export(
     run: RunName,
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help=".html, .jsonld (RO-Crate), .zip (a crate with files), .md, .json, .csv."),
+        typer.Argument(metavar="FILE", help=".html, .md, .json, .csv."),
     ],
     evidence: Annotated[
         bool, typer.Option("--evidence", help="With the statements behind each row, looked up where it was asked.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a saved run to a file that can be passed on: a page that fetches nothing, or a description for programs."""
+    """Write a saved run to a file that can be passed on: a page that fetches nothing, Markdown, JSON or CSV."""
     from kbnav.apps.cli.transcript import write_transcript
     from kbnav.knowledge.open import open_kb
     from kbnav.sessions.evidence import run_evidence
@@ -103,7 +102,7 @@ def cite(
 ) -> None:
     """Say how to cite a saved answer: question, knowledge base and its state, system, versions, date and query."""
     from kbnav.apps.console import printable
-    from kbnav.sessions.citation import asked_with, bibtex, citation, knowledge_base, link_of
+    from kbnav.sessions.evidence import asked_with, bibtex, citation, knowledge_base, link_of
 
     settings = load()
     saved = _found(run, settings)
@@ -134,7 +133,7 @@ def runs(
 
     from kbnav.apps.cli.terminal import say_error
     from kbnav.apps.console import print_runs, run_line
-    from kbnav.runs.saved import load_runs, saved_runs
+    from kbnav.runs.trajectory import load_runs, saved_runs
 
     found = load_runs(saved_runs(load().home / "runs")[-limit:], say_error)
     if as_json:

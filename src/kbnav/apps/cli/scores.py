@@ -17,7 +17,7 @@ from kbnav.apps.cli.terminal import from_csv, print_json
 if TYPE_CHECKING:
     from kbnav.evaluation.records import SavedRun
     from kbnav.evaluation.report import Report
-    from kbnav.evaluation.report.side_by_side import Grouped
+    from kbnav.evaluation.report.text import Grouped
     from kbnav.runs.trajectory import Run
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
@@ -48,30 +48,16 @@ def score(
     by: By = "ids",
     compat: CompatOption = False,
     kb: LabelsOption = None,
-    copy: Annotated[
-        str | None,
-        typer.Option(
-            "--copy",
-            metavar="KB",
-            help="A changed copy of the data, or a file of it: an answer counts only if its query is right there too.",
-        ),
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Score a run anew from its recordings, and write scores.json beside them."""
     from kbnav.apps.eval_console import print_scores
     from kbnav.evaluation.evaluate import score_folder
-    from kbnav.evaluation.labelled import by_labels
     from kbnav.evaluation.records import read_saved_run
+    from kbnav.evaluation.rescoring import by_labels
     from kbnav.runs.trajectory import to_json
 
     run = read_saved_run(folder)
-    if copy:
-        from kbnav.evaluation.copies import checked_on_copy
-
-        if by == "labels" or compat:
-            raise typer.BadParameter("--copy compares the results of queries: leave out --by and --stark-compat")
-        run = checked_on_copy(folder, run, load(), copy)
     if by == "labels":
         if compat:
             raise typer.BadParameter("--stark-compat ranks nodes, and --by labels compares tables; give one of them")
@@ -88,7 +74,7 @@ def score(
 def _prepared(compat: bool, kb: str | None) -> Callable[[SavedRun], SavedRun]:
     """What makes a run ready to be scored. Raises UsageError."""
     from kbnav.errors import UsageError
-    from kbnav.evaluation.compat import stark_compat
+    from kbnav.evaluation.rescoring import stark_compat
 
     if kb and not compat:
         raise UsageError("--kb goes with --stark-compat, which ranks the candidates of an SKB")
@@ -128,7 +114,7 @@ class Kinds:
         """A table for each key. Raises UsageError, DataError."""
         from kbnav.errors import UsageError
         from kbnav.evaluation.evaluate import find_dataset
-        from kbnav.evaluation.report.side_by_side import grouped
+        from kbnav.evaluation.report.text import grouped
 
         if self.dataset and not self.by:
             raise UsageError("--dataset goes with --by")
@@ -169,8 +155,8 @@ def report(
 
     if evidence and not html:
         raise typer.BadParameter("--evidence goes with --html")
-    runs = reports.load_runs(folders, _prepared(compat, kb))
-    found, by = reports.build_report(runs.runs, runs.labels), kinds.of(runs.runs)
+    runs, labels = reports.load_runs(folders, _prepared(compat, kb))
+    found, by = reports.build_report(runs, labels), kinds.of(runs)
     files: dict[Path, Callable[[Any], str]] = {}
     if html:
         files[html] = partial(_html, by=by, evidence=evidence)
@@ -256,8 +242,7 @@ def import_(
 ) -> None:
     """Make a run of what another program answered, to be scored and compared."""
     from kbnav.evaluation.evaluate import find_dataset
-    from kbnav.evaluation.importing import import_spinach
-    from kbnav.evaluation.predictions import import_table, is_table
+    from kbnav.evaluation.importing import import_spinach, import_table, is_table
     from kbnav.knowledge.open import open_kb
 
     settings = load(data=data, kb=kb)

@@ -39,7 +39,7 @@ def serve(
 ) -> None:
     """Serve the chat page, its APIs and their description until interrupted (docs/serve.md)."""
     from kbnav.apps.web.server import serve as serve_web
-    from kbnav.evaluation.ablate import leave_out
+    from kbnav.evaluation.evaluate import leave_out
     from kbnav.settings.options import parse_set
 
     if chosen and len(system or ()) != 1:
@@ -64,10 +64,9 @@ def mcp(
     """Offer an agent's tools, and ask, to clients of the Model Context Protocol."""
     import asyncio
 
-    from kbnav.agents.common.choice import build_agent
-    from kbnav.apps.mcp import OwnDesk, build_server, http_app, run_stdio
+    from kbnav.agents.common.agent import build_agent
+    from kbnav.apps.mcp import LocalBackend, build_server, http_app, offered_at, open_shared, run_stdio
     from kbnav.apps.secrets import secrets_of
-    from kbnav.apps.web.desk import offered_at, open_desk
     from kbnav.knowledge.open import open_kb
 
     settings = of.settings()
@@ -78,14 +77,14 @@ def mcp(
         if not http:
             first, *rest = offered_at(base, of.system or "")
             agent = build_agent(base, settings, first.name) if first.kind != "retriever" else None
-            desk = OwnDesk(base, settings, agent, rest if agent else [first])
-            asyncio.run(run_stdio(build_server(desk, hide)))
+            backend = LocalBackend(base, settings, agent, rest if agent else [first])
+            asyncio.run(run_stdio(build_server(backend, hide)))
             return
-        from kbnav.apps.web.security import checked
+        from kbnav.apps.web.auth import checked
         from kbnav.apps.web.server import run_app
 
-        with open_desk(settings, base, of.system or "") as open_one:
-            server = build_server(open_one, hide)
+        with open_shared(settings, base, of.system or "") as shared:
+            server = build_server(shared, hide)
             run_app(
                 lambda: http_app(server, web),
                 checked(web),
@@ -106,7 +105,7 @@ def opinions(as_json: JsonOption = False) -> None:  # noqa: ARG001 - JSON is all
 
     with ExitStack() as stack:
         store, _ = open_store(load(), stack)
-        records = store.opinions.every()
+        records = store.opinions()
         if not records:
             typer.echo("nobody has given an opinion", err=True)
         for record in records:

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from kbnav.encoders import Encoder
     from kbnav.knowledge.skb.build import Options
-    from kbnav.knowledge.skb.records import Source
-    from kbnav.knowledge.skb.schema import Meta
+    from kbnav.knowledge.skb.schema import Meta, Source
     from kbnav.knowledge.skb.store import Store
 
 app = Commands("Build and look after local knowledge bases: graphs whose nodes have documents.")
@@ -175,7 +174,7 @@ def build(
 def _build_files(source: Source, out: str, options: Options, name: str, console: Console) -> Meta:
     from kbnav.errors import UsageError
     from kbnav.knowledge.skb.build import build, unfinished
-    from kbnav.knowledge.skb.opening import is_tables
+    from kbnav.knowledge.skb.store import is_tables
 
     if is_tables(out):
         raise UsageError(f"{out} is a place of tables: build with --store lance, or choose a folder")
@@ -261,15 +260,15 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Write an SKB as RDF, for a SPARQL engine: its nodes with names and short fields, and its edges."""
-    from kbnav.knowledge.skb.export import export_rdf
+    from kbnav.knowledge.skb.rdf import export_rdf
     from kbnav.knowledge.skb.store import SKB
 
     with SKB(_opened(skb, version)) as opened, Progress(_console()) as progress:
-        written = export_rdf(opened, rdf, progress=progress)
+        written, meta = export_rdf(opened, rdf, progress=progress), opened.meta
     if as_json:
-        print_json({"out": str(rdf), **written._asdict()})
+        print_json({"out": str(rdf), "nodes": meta.nodes, "edges": meta.edges, "bytes": written})
     else:
-        print(f"{rdf}: {written.nodes:,} nodes, {written.edges:,} edges, {written.bytes:,} bytes")
+        print(f"{rdf}: {meta.nodes:,} nodes, {meta.edges:,} edges, {written:,} bytes")
 
 
 def update(
@@ -285,8 +284,8 @@ def update(
     """Add, replace or delete ("deleted": true) nodes and edges, by id; or add an index, or mend old ones."""
     from kbnav.knowledge.skb.importers.tables import TableSource
     from kbnav.knowledge.skb.maintenance import update as update_skb
-    from kbnav.knowledge.skb.opening import is_tables
-    from kbnav.knowledge.skb.schema import has_approximate, read_meta
+    from kbnav.knowledge.skb.schema import read_meta
+    from kbnav.knowledge.skb.store import is_tables
 
     console = _console()
     only_index = not (nodes or edges) and (ann is not None or _outdated(skb))
@@ -295,7 +294,7 @@ def update(
         meta = _update_tables(skb, source, base_url, ann, console, only_index=only_index)
     else:
         meta_now = read_meta(Path(skb))
-        options = _built_with(meta_now, has_approximate(meta_now) if ann is None else ann, base_url)
+        options = _built_with(meta_now, meta_now.approximate if ann is None else ann, base_url)
         with _can_go_on(console), Progress(console) as progress:
             meta = update_skb(Path(skb), source, options, progress=progress)
     print_losses(console, meta)
@@ -305,8 +304,8 @@ def update(
 def _update_tables(
     skb: str, source: Source, base_url: str | None, ann: bool | None, console: Console, *, only_index: bool
 ) -> Meta:
+    from kbnav.knowledge.skb.lance.build import index, update
     from kbnav.knowledge.skb.lance.tables import read_build
-    from kbnav.knowledge.skb.lance.update import index, update
 
     build = read_build(skb)
     approximate = build.approximate if ann is None else ann
@@ -339,7 +338,7 @@ def _place(skb: str, version: int | None = None) -> str:
 
 
 def _opened(skb: str, version: int | None = None) -> Store:
-    from kbnav.knowledge.skb.opening import open_store
+    from kbnav.knowledge.skb.store import open_store
 
     return open_store(_place(skb, version), _home())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from kbnav.knowledge.skb.records import Source
+    from kbnav.knowledge.skb.schema import Source
 
 
 class Format(StrEnum):
@@ -83,8 +83,7 @@ def _published(kind: Format, folder: Path, memory: int, language: str | None) ->
     """The files of a folder, as somebody publishes them."""
     from kbnav.knowledge.skb.importers.amazon import AmazonSource
     from kbnav.knowledge.skb.importers.mag import MagSource
-    from kbnav.knowledge.skb.importers.primekg import PrimeKGSource
-    from kbnav.knowledge.skb.importers.stark import StarkSource
+    from kbnav.knowledge.skb.importers.stark import PrimeKGSource, StarkSource
 
     if kind is Format.ogbn_mag:
         return MagSource(folder, memory, language=language or "en")
@@ -100,8 +99,7 @@ def _records(
     nodes: Sequence[Path], edges: Sequence[Path], columns: Columns, tables: Path | None, memory: int
 ) -> Source:
     from kbnav.errors import UsageError
-    from kbnav.knowledge.skb.importers.mapped import EdgeColumn, MappedSource, Table, mapped_from_file
-    from kbnav.knowledge.skb.importers.tables import TableSource
+    from kbnav.knowledge.skb.importers.tables import EdgeColumn, MappedSource, Table, TableSource, mapped_from_file
 
     if tables:
         if nodes or edges:

@@ -16,8 +16,8 @@ from kbnav.apps.cli.terminal import print_json
 from kbnav.errors import UsageError
 
 if TYPE_CHECKING:
-    from kbnav.evaluation.synthesis.records import Report, Synthesized
-    from kbnav.evaluation.synthesis.rewording import Reworder
+    from kbnav.evaluation.synthesis.templates import Report, Synthesized
+    from kbnav.evaluation.synthesis.wording import Reworder
     from kbnav.knowledge.skb.store import SKB
     from kbnav.settings.model import Settings
 
@@ -97,11 +97,9 @@ def synthesize(
     A model is a name, or NAME@URL or NAME@ENDPOINT (setting model_endpoints) for an endpoint of its own. Stopped, the
     same command goes on: replies are kept beside the questions.
     """
-    from kbnav.evaluation.synthesis.generate import synthesize
-    from kbnav.evaluation.synthesis.records import write_questions
-    from kbnav.evaluation.synthesis.rewording import Reworder, load_rewording
-    from kbnav.evaluation.synthesis.sampling import Wanted
-    from kbnav.evaluation.synthesis.wording import Wording, load_wording
+    from kbnav.evaluation.synthesis.sampling import Wanted, synthesize
+    from kbnav.evaluation.synthesis.templates import write_questions
+    from kbnav.evaluation.synthesis.wording import Reworder, Wording, load_rewording, load_wording
     from kbnav.knowledge.open import open_kb
     from kbnav.knowledge.skb.kb import as_skb
     from kbnav.settings.model import OFFLINE
@@ -149,7 +147,7 @@ def _check(model: str | None, extract: str, rewrite: str, reworded: str, others:
 
 def _reword(questions: Sequence[Synthesized], reworder: Reworder, out: Path) -> list[Path]:
     """Write the questions in other words; the files made."""
-    from kbnav.evaluation.synthesis.records import reworded_file, write_splits
+    from kbnav.evaluation.synthesis.templates import reworded_file, write_splits
 
     found = list(reworder.reword(questions))
     if reworder.left_out:
@@ -163,8 +161,8 @@ def _worder(skb: SKB, settings: Settings) -> Worder | None:
 
     if settings.model == OFFLINE:
         return None
-    from kbnav.evaluation.synthesis.rewording import answer_names
-    from kbnav.evaluation.synthesis.writer import model_worder
+    from kbnav.evaluation.synthesis.models import model_worder
+    from kbnav.evaluation.synthesis.wording import answer_names
     from kbnav.models.calls import open_calls
 
     return model_worder(open_calls(settings), partial(answer_names, skb))

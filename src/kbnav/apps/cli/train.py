@@ -19,13 +19,12 @@ from kbnav.apps.cli.help import Commands
 from kbnav.apps.cli.terminal import print_json
 
 if TYPE_CHECKING:
-    from kbnav.encoders.trained_card import Card
+    from kbnav.encoders.trained import Card
     from kbnav.evaluation.datasets import Dataset
     from kbnav.knowledge.skb.kb import SkbKB
     from kbnav.settings.model import Settings
-    from kbnav.training.course import Point, Schedule
     from kbnav.training.data import Example, Split
-    from kbnav.training.task import Task
+    from kbnav.training.task import Point, Schedule, Task
 
 app = Commands("Train what retrieves: on questions with their answers, for one SKB.")
 
@@ -115,7 +114,7 @@ class Course:
         from dataclasses import asdict
 
         from kbnav.errors import UsageError
-        from kbnav.training.course import DTypeName, Schedule
+        from kbnav.training.task import DTypeName, Schedule
 
         if self.dtype not in get_args(DTypeName):
             raise UsageError(f"no type {self.dtype!r}; there are {', '.join(get_args(DTypeName))}")
@@ -145,20 +144,11 @@ LongestOption = Annotated[
 def dense(
     learned: Learned,
     course: Course,
-    kind: Annotated[
-        str,
-        typer.Option(
-            "--kind", metavar="KIND", help="dense: a vector a text; late: a vector a token (late interaction)."
-        ),
-    ] = "dense",
     base: BaseOption = "roberta-base",
     layers: LayersOption = 0,
     shared: Annotated[
-        bool, typer.Option("--shared", help="One encoder for questions and documents, and not two; late has one.")
+        bool, typer.Option("--shared", help="One encoder for questions and documents, and not two.")
     ] = False,
-    width: Annotated[
-        int, typer.Option("--width", metavar="N", min=8, help="Of --kind late: numbers of a token's vector.")
-    ] = 128,
     negatives: Annotated[
         str,
         typer.Option(
@@ -181,15 +171,13 @@ def dense(
     as_json: JsonOption = False,
 ) -> None:
     """Train the dense retriever (STaRK): encoders of questions and documents. Killed, the same command goes on."""
-    from kbnav.training.dense import DenseOptions, read_kind, train_dense
-    from kbnav.training.negatives import read_sources
+    from kbnav.training.data import read_sources
+    from kbnav.training.dense import DenseOptions, train_dense
 
     def train(task: Task) -> Card | None:
         options = DenseOptions(
             base=base,
             layers=layers,
-            kind=read_kind(kind),
-            width=width,
             two=not shared,
             negatives=tuple(read_sources(negatives).items()),
             positives=positives,
@@ -309,7 +297,7 @@ def embed(
 
 
 def _embed(folder: Path, kb: SkbKB, progress: Progress) -> int:
-    from kbnav.retrieval.dense import embed as make
+    from kbnav.retrieval.documents import embed as make
 
     make(folder, kb.skb, progress)
     return kb.skb.meta.nodes
@@ -344,7 +332,7 @@ def _print(out: Path, card: Card, as_json: bool) -> None:
         return
     questions = f"{len(card.training):,} questions, {card.epochs:g} epochs in {card.seconds:,.0f} s"
     print(f"{out}: {card.kind} trained on {questions}; the best after {card.best_epoch:g}")
-    among = f"among {card.pool:,} documents" if card.kind in ("dense", "late") else f"by the first {card.pool:,} nodes"
+    among = f"among {card.pool:,} documents" if card.kind == "dense" else f"by the first {card.pool:,} nodes"
     print(f"on {len(card.validation):,} validation questions {among}, before and after:")
     for name, value in card.after.items():
         print(f"  {name} {card.before[name]:.3f} {value:.3f}")

@@ -1,24 +1,22 @@
-"""Questions and answers as a file: Markdown or a page to read, JSON and JSON-LD for programs, CSV of one table."""
+"""Questions and answers as a file: Markdown or a page to read, JSON for programs, CSV of one table."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import cast, get_args
 
+from kbnav.answers.tables import markdown_table
 from kbnav.apps.console import answer_record, labelled_query, printable, spent_words
-from kbnav.apps.sharing.crate import Told
-from kbnav.apps.sharing.written import SharedForm, written
+from kbnav.apps.sharing import SharedAnswer, shared_page
 from kbnav.errors import UsageError
-from kbnav.evaluation.markdown import table
 from kbnav.knowledge.evidence import Provenance
-from kbnav.knowledge.sparql.present import page_for, query_link
-from kbnav.knowledge.sparql.words.query import answer_in_words
+from kbnav.knowledge.sparql.presentation import page_for, query_link
+from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.runs.trajectory import Run
 from kbnav.tools.show import cell_text
 
-FORMS = (".html", ".jsonld", ".zip", ".md", ".json", ".csv")
+FORMS = (".html", ".md", ".json", ".csv")
 
 
 def write_transcript(
@@ -29,11 +27,11 @@ def write_transcript(
 ) -> None:
     """Write the runs in the format that the file's name ends in; ``evidence`` looks up what makes the rows true.
 
-    ``.html`` is one page, ``.jsonld`` a description in the form of RO-Crate, ``.zip`` a crate with page, runs, queries
-    and tables. Raises UsageError.
+    Raises UsageError.
     """
-    if (form := path.suffix.removeprefix(".")) in get_args(SharedForm):
-        content = written([Told(run, evidence(run)) for run in runs], cast("SharedForm", form), query_page)
+    if path.suffix == ".html":
+        text = shared_page([SharedAnswer(run, evidence(run)) for run in runs], query_page)
+        content = text.encode("utf-8", "replace")
     elif path.suffix in FORMS:
         content = _written(runs, path.suffix, query_page).encode("utf-8", "surrogatepass")
     else:
@@ -64,8 +62,8 @@ def _markdown(run: Run, query_page: str) -> str:
     parts = [f"## {printable(run.question)}", printable(outcome.text or outcome.note or outcome.status)]
     if outcome.table is not None and outcome.table.columns:
         rows = [[printable(cell_text(cell, outcome.table, 200)) for cell in row] for row in outcome.table.rows]
-        parts.append(table(list(outcome.table.columns), rows).rstrip())
-    if words := answer_in_words(outcome.query, outcome.table, run.language):
+        parts.append(markdown_table(list(outcome.table.columns), rows).rstrip())
+    if words := verbalize_answer(outcome.query, outcome.table, run.language):
         parts.append(f"```text\n{printable(words.text())}\n```")
     if outcome.query:
         parts.append(f"```sparql\n{labelled_query(run)}\n```")

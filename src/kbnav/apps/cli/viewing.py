@@ -27,13 +27,13 @@ def view(
     port: PortOption = None,
 ) -> None:
     """Serve the runs of a folder live, as they go on: open questions, cost, the last step of each, single samples."""
-    from kbnav.apps.web.routes.view import router
-    from kbnav.apps.web.side import side_app
-    from kbnav.evaluation.following import Following
+    from kbnav.apps.web.routes.evaluation import view_router
+    from kbnav.apps.web.server import small_app
+    from kbnav.evaluation.monitoring import Monitor
 
     settings = at(load(), host, port)
-    following = Following(folder)
-    run_side(settings, lambda: side_app(settings, [router], following=following), "Runs")
+    following = Monitor(folder)
+    run_side(settings, lambda: small_app(settings, [view_router], following=following), "Runs")
 
 
 def at(settings: Settings, host: str | None, port: int | None) -> Settings:
@@ -44,7 +44,7 @@ def at(settings: Settings, host: str | None, port: int | None) -> Settings:
 
 def run_side(settings: Settings, make: Callable[[], Any], what: str, *, err: bool = False) -> None:
     """Serve a few pages until interrupted, and say where, on standard error if ``err``. Raises StopRun."""
-    from kbnav.apps.web.security import checked
+    from kbnav.apps.web.auth import checked
     from kbnav.apps.web.server import run_app
 
     def ready(address: str) -> None:

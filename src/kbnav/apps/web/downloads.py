@@ -1,4 +1,4 @@
-"""Whole results as files, written row by row: never more of one in memory than a part of its rows."""
+"""Results and sessions as files. A result is written a part of its rows at a time, and never whole in memory."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Literal
+from urllib.parse import quote
 
 from kbnav.answers.tables import AnswerTable, Cell
-from kbnav.apps.web.results import PART, Kept, Row, number, text_of
-from kbnav.apps.web.triples import triples
+from kbnav.apps.web.results import PART, Row, StoredTable, number, text_of
+from kbnav.apps.web.store import Session, StoredRun
+from kbnav.errors import UsageError
 
 Form = Literal["csv", "tsv", "json", "xlsx", "nt"]
 Labels = Callable[[Sequence[Row]], Mapping[str, str]]
@@ -26,10 +29,20 @@ MEDIA: Mapping[Form, str] = {
     "nt": "application/n-triples",
     "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }
+SessionForm = Literal["json", "md", "ipynb", "html"]
+SESSION_MEDIA: Mapping[SessionForm, str] = {
+    "json": "application/json",
+    "md": "text/markdown; charset=utf-8",
+    "ipynb": "application/x-ipynb+json",
+    "html": "text/html; charset=utf-8",
+}
 _FORMULA = re.compile(r"[=+\-@\t\r]")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _TSV = str.maketrans({"\t": "\\t", "\n": "\\n", "\r": "\\r", '"': '\\"', "\\": "\\\\"})
 _NOT_IRI = re.compile(r"[<>\s]")
+_GRAPH = ("subject", "predicate", "object")
+_BAD_IRI = re.compile(r"[\x00-\x20<>\"{}|^`\\\\]")
+_BAD_LABEL = re.compile(r"[^0-9A-Za-z]")
 _SHEET_ROWS = 1_048_575
 _BYTES = 1 << 16
 
@@ -39,50 +52,59 @@ def no_labels(rows: Sequence[Row]) -> Mapping[str, str]:  # noqa: ARG001 - as ``
     return {}
 
 
-def download(result: Kept, form: Form, *, exact: bool = False, labels: Labels = no_labels) -> Iterator[bytes]:
+def download(result: StoredTable, form: Form, *, exact: bool = False, labels: Labels = no_labels) -> Iterator[bytes]:
     """A whole result, a piece at a time.
 
     CSV and Excel have an entity's label and beside it, in a column of its own, its id. Spreadsheets run cells that
     begin as a formula does. So CSV and TSV put an apostrophe before such a text, unless it is a number; ``exact``
-    leaves it, and gives CSV with IRIs, as SPARQL 1.1 has it. A ranking's columns are those of its records.
+    leaves it, and gives CSV with IRIs, as SPARQL 1.1 has it. A ranking's columns are those of its records. Raises
+    UsageError for N-Triples of what is no graph.
     """
+    if form == "nt" and result.columns != _GRAPH:
+        raise UsageError("only a graph, as of CONSTRUCT or DESCRIBE, can be written as RDF")
     if form == "xlsx":
-        yield from _sheet(result, labels)
-        return
+        return _sheet(result, labels)
     if form == "csv" and not exact and result.ranking is None:
         texts = _labelled_csv(result, labels)
     else:
-        write: Mapping[str, Callable[[Kept, bool], Iterator[str]]] = {
-            "csv": _csv, "tsv": _tsv, "json": _json, "nt": triples
+        write: Mapping[str, Callable[[StoredTable, bool], Iterator[str]]] = {
+            "csv": _csv, "tsv": _tsv, "json": _json, "nt": _triples
         }  # fmt: skip
         texts = write[form](result, exact)
-    for text in texts:
-        yield text.encode("utf-8", "replace")
+    return (text.encode("utf-8", "replace") for text in texts)
 
 
-def plain(text: str) -> str:
+def attachment(title: str, ending: str) -> str:
+    """The header ``Content-Disposition`` of a file that is called after a title, as RFC 6266 has it."""
+    words = " ".join(re.sub(r"[^\w .,'()-]", " ", title).split())[:100].strip(" .") or "kbnav"
+    ascii_words = words.encode("ascii", "ignore").decode().strip() or "kbnav"
+    header = f'attachment; filename="{ascii_words}.{ending}"'
+    return header if ascii_words == words else f"{header}; filename*=UTF-8''{quote(words, safe='')}.{ending}"
+
+
+def unformulated(text: str) -> str:
     """A text that no spreadsheet takes for a formula."""
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
-def _csv(result: Kept, exact: bool) -> Iterator[str]:
-    tidy = str if exact else plain
+def _csv(result: StoredTable, exact: bool) -> Iterator[str]:
+    tidy = str if exact else unformulated
     names, values = _values(result)
     yield _csv_lines([[tidy(name) for name in names]])
     for rows in _batches(values):
         yield _csv_lines([[tidy(value) for value in row] for row in rows])
 
 
-def _labelled_csv(result: Kept, labels: Labels) -> Iterator[str]:
+def _labelled_csv(result: StoredTable, labels: Labels) -> Iterator[str]:
     """Labels and ids; what looks like a formula is made plain. Spreadsheets know UTF-8 by the mark in front."""
     with_ids = _with_ids(result)
-    yield "\ufeff" + _csv_lines([[plain(name) for name in _heads(result, with_ids)]])
+    yield "\ufeff" + _csv_lines([[unformulated(name) for name in _heads(result, with_ids)]])
     for rows in _batches(result.rows()):
         head = _with_labels(result.head, labels(rows))
-        yield _csv_lines([[plain(str(value)) for value in _texts(row, with_ids, head)] for row in rows])
+        yield _csv_lines([[unformulated(str(value)) for value in _texts(row, with_ids, head)] for row in rows])
 
 
-def _with_ids(result: Kept) -> list[bool]:
+def _with_ids(result: StoredTable) -> list[bool]:
     """Which columns have entities, as far as the first rows say."""
     first = list(result.rows(0, PART))
     return [any(map(result.head.entity, column)) for column in zip(*first, strict=True)] or [False] * len(
@@ -90,7 +112,7 @@ def _with_ids(result: Kept) -> list[bool]:
     )
 
 
-def _heads(result: Kept, with_ids: Sequence[bool]) -> list[str]:
+def _heads(result: StoredTable, with_ids: Sequence[bool]) -> list[str]:
     names = zip(result.columns, with_ids, strict=True)
     return [text for name, ids in names for text in ((name, f"{name} id") if ids else (name,))]
 
@@ -112,9 +134,9 @@ def _csv_lines(rows: Sequence[Sequence[str]]) -> str:
     return out.getvalue()
 
 
-def _tsv(result: Kept, exact: bool) -> Iterator[str]:
+def _tsv(result: StoredTable, exact: bool) -> Iterator[str]:
     """SPARQL 1.1 TSV: terms as Turtle writes them; of a ranking, plain texts."""
-    tidy = str if exact else plain
+    tidy = str if exact else unformulated
     if result.ranking is not None:
         names, values = _values(result)
         for row in [names, *values]:
@@ -138,7 +160,7 @@ def _turtle(cell: Cell, tidy: Callable[[str], str]) -> str:
     return f'"{tidy(cell.value).translate(_TSV)}"{tag}'
 
 
-def _json(result: Kept, exact: bool) -> Iterator[str]:  # noqa: ARG001 - as the others
+def _json(result: StoredTable, exact: bool) -> Iterator[str]:  # noqa: ARG001 - as the others
     """SPARQL 1.1 JSON results; of a ranking its records."""
     if result.ranking is not None:
         yield json.dumps(result.ranking.records(), ensure_ascii=False, indent=1)
@@ -153,7 +175,27 @@ def _json(result: Kept, exact: bool) -> Iterator[str]:  # noqa: ARG001 - as the 
     yield "\n]}}\n"
 
 
-def _sheet(result: Kept, labels: Labels) -> Iterator[bytes]:
+def _triples(result: StoredTable, exact: bool) -> Iterator[str]:  # noqa: ARG001 - as the others
+    for row in result.rows():
+        if all(cell is not None for cell in row):
+            yield " ".join(map(_n_triple_term, row)) + " .\n"
+
+
+def _n_triple_term(cell: Cell) -> str:
+    assert cell is not None
+    if cell.type == "uri":
+        return f"<{_iri(cell.value)}>"
+    if cell.type == "bnode":
+        return f"_:b{_BAD_LABEL.sub('x', cell.value)}"
+    tag = f"@{cell.language}" if cell.language else f"^^<{_iri(cell.datatype)}>" if cell.datatype else ""
+    return f'"{cell.value.translate(_TSV)}"{tag}'
+
+
+def _iri(text: str) -> str:
+    return _BAD_IRI.sub(lambda found: f"%{ord(found[0]):02X}", text)
+
+
+def _sheet(result: StoredTable, labels: Labels) -> Iterator[bytes]:
     """An Excel file; texts are never formulas there, and a label stands for an entity, its id beside it."""
     import xlsxwriter
 
@@ -172,7 +214,7 @@ def _sheet(result: Kept, labels: Labels) -> Iterator[bytes]:
             yield piece
 
 
-def _labelled_rows(result: Kept, labels: Labels) -> Iterator[tuple[Row, AnswerTable]]:
+def _labelled_rows(result: StoredTable, labels: Labels) -> Iterator[tuple[Row, AnswerTable]]:
     for rows in _batches(result.rows()):
         head = _with_labels(result.head, labels(rows))
         yield from ((row, head) for row in rows)
@@ -193,7 +235,7 @@ def _write(sheet: Any, line: int, column: int, value: str | float) -> None:
         sheet.write_string(line, column, value[:32_767])
 
 
-def _values(result: Kept) -> tuple[list[str], Iterator[Sequence[str]]]:
+def _values(result: StoredTable) -> tuple[list[str], Iterator[Sequence[str]]]:
     """Names and values as CSV has them."""
     if result.ranking is None:
         rows = (["" if cell is None else cell.value for cell in row] for row in result.rows())
@@ -211,3 +253,57 @@ def _batches(rows: Iterator[Any]) -> Iterator[list[Any]]:
             batch = []
     if batch:
         yield batch
+
+
+def markdown(session: Session, runs: Sequence[tuple[StoredRun, str]]) -> str:
+    """Questions, answers and queries as their reader left them, oldest first."""
+    blocks = [f"# {_one_line(session.title)}", _about(session)]
+    for run, query in runs:
+        blocks += [f"## {_one_line(run.question)}", _answer(run), *([fenced(query)] if query else [])]
+    return "\n\n".join(blocks) + "\n"
+
+
+def notebook(session: Session, runs: Sequence[tuple[StoredRun, str]]) -> str:
+    """The same as a Jupyter notebook (format 4.5), whose cells run the queries again with kbnav."""
+    cells: list[dict[str, Any]] = []
+
+    def add(kind: str, source: str) -> None:
+        code: dict[str, Any] = {"execution_count": None, "outputs": []} if kind == "code" else {}
+        lines = source.splitlines(keepends=True)
+        cells.append({"cell_type": kind, "id": f"cell-{len(cells)}", "metadata": {}, "source": lines, **code})
+
+    add("markdown", f"# {_one_line(session.title)}\n\n{_about(session)}")
+    add("code", f"import kbnav\n\nkb = kbnav.open({session.kb!r})")
+    for run, query in runs:
+        add("markdown", f"## {_one_line(run.question)}\n\n{_answer(run)}")
+        if query:
+            add("code", f"table = kb.query({_python_string(query)})\ntable.records()")
+    language = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    document = {"nbformat": 4, "nbformat_minor": 5, "metadata": language, "cells": cells}
+    return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+
+
+def fenced(query: str) -> str:
+    """A query as a block of Markdown, whose fence is longer than any in it."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", query)), default=0))
+    return f"{fence}sparql\n{query}\n{fence}"
+
+
+def _about(session: Session) -> str:
+    made = datetime.fromtimestamp(session.made, UTC).strftime("%Y-%m-%d %H:%M")
+    return f"{session.kb} · {session.system} · {session.model} · {made} UTC"
+
+
+def _answer(run: StoredRun) -> str:
+    texts = [str((run.answer or {}).get(part) or "") for part in ("text", "note")]
+    return "\n\n".join(filter(None, texts)) or f"({run.status})"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _python_string(query: str) -> str:
+    """Over several lines where the query has some."""
+    plain = "\n" in query and '"""' not in query and "\\" not in query and not query.endswith('"')
+    return f'"""\n{query}\n"""' if plain else repr(query)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import hmac
 import os
-import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from kbnav.apps.web.store import StoredRun
 from kbnav.errors import UsageError
@@ -31,8 +30,8 @@ QUICK = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-class Metrics(Protocol):
-    """What is counted."""
+class Metrics:
+    """Counts nothing; ``Counted`` does."""
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """An answered request; ``route`` is its pattern, and ``-`` where there is none."""
@@ -40,39 +39,25 @@ class Metrics(Protocol):
     def question(self, run: StoredRun, status: str, seconds: float, record: Run | None) -> None:
         """A question that has ended; ``record`` is there unless it failed before it began."""
 
-    def line(self, waiting: int, at_work: int) -> None:
+    def queue(self, waiting: int, at_work: int) -> None:
         """How many questions wait in this process, and how many are being answered."""
 
-    def text(self, kbs: Mapping[str, bool]) -> bytes:
-        """All, in Prometheus' text format; ``kbs`` says which knowledge bases are in service."""
-
-
-class Uncounted:
-    """Where nobody wants to know."""
-
-    def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """As the protocol says."""
-
-    def question(self, run: StoredRun, status: str, seconds: float, record: Run | None) -> None:
-        """As the protocol says."""
-
-    def line(self, waiting: int, at_work: int) -> None:
-        """As the protocol says."""
-
     def text(self, kbs: Mapping[str, bool]) -> bytes:  # noqa: ARG002
-        """As the protocol says."""
+        """All, in Prometheus' text format; ``kbs`` says which knowledge bases are in service."""
         return b""
 
 
-class Counted:
+class Counted(Metrics):
     """By prometheus_client; threads share it, and processes the folder that ``SHARED`` names."""
 
     def __init__(self) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-        registry = self._registry = CollectorRegistry()
-        run: Sequence[str] = ("kb", "system", "model")
-        total: dict[str, Any] = {"registry": registry}
+        self._registry = CollectorRegistry()
+        run = ("kb", "system", "model")
+        total: dict[str, Any] = {"registry": self._registry}
+        summed: dict[str, Any] = {"multiprocess_mode": "livesum", **total}
+        recent: dict[str, Any] = {"multiprocess_mode": "mostrecent", **total}
         self._questions = Counter("kbnav_questions", "Questions that have ended.", (*run, "status"), **total)
         self._seconds = Histogram(
             "kbnav_question_seconds", "From the question to its end, waiting included.", run, buckets=SECONDS, **total
@@ -84,20 +69,17 @@ class Counted:
         self._latency = Histogram(
             "kbnav_http_request_seconds", "From a request to the end of its reply.", ("route",), buckets=QUICK, **total
         )
-        summed: dict[str, Any] = {"multiprocess_mode": "livesum", **total}
         self._waiting = Gauge("kbnav_questions_waiting", "Questions in line.", **summed)
         self._at_work = Gauge("kbnav_questions_at_work", "Questions that are being answered.", **summed)
-        self._kbs = Gauge(
-            "kbnav_kb_in_service", "Whether a knowledge base answers.", ("kb",), multiprocess_mode="mostrecent", **total
-        )
+        self._kbs = Gauge("kbnav_kb_in_service", "Whether a knowledge base answers.", ("kb",), **recent)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """As the protocol says."""
+        """Count one."""
         self._requests.labels(method if method in _METHODS else "other", route, str(status)).inc()
         self._latency.labels(route).observe(seconds)
 
     def question(self, run: StoredRun, status: str, seconds: float, record: Run | None) -> None:
-        """As the protocol says."""
+        """Count one, with its tokens and dollars."""
         labels = (run.kb, run.system, run.model)
         self._questions.labels(*labels, status).inc()
         self._seconds.labels(*labels).observe(seconds)
@@ -110,13 +92,13 @@ class Counted:
         if record.cost is not None:
             self._dollars.labels(run.model).inc(record.cost)
 
-    def line(self, waiting: int, at_work: int) -> None:
-        """As the protocol says."""
+    def queue(self, waiting: int, at_work: int) -> None:
+        """Set both."""
         self._waiting.set(waiting)
         self._at_work.set(at_work)
 
     def text(self, kbs: Mapping[str, bool]) -> bytes:
-        """As the protocol says."""
+        """All, of every process."""
         from prometheus_client import CollectorRegistry, generate_latest
         from prometheus_client.multiprocess import MultiProcessCollector
 
@@ -134,7 +116,7 @@ def open_metrics(web: Web) -> Metrics:
     """What counts, where a token is set for whoever reads it. Raises UsageError."""
     token = web.metrics_token.get_secret_value()
     if not token:
-        return Uncounted()
+        return Metrics()
     if len(token) < SHORTEST:
         raise UsageError(f"web.metrics_token is shorter than {SHORTEST} characters")
     with needs("metrics", "web.metrics_token"):
@@ -150,21 +132,20 @@ def may_read(web: Web, authorization: str) -> bool:
 
 @contextmanager
 def shared_by_processes(web: Web) -> Iterator[None]:
-    """Around the start of worker processes: where they count is theirs alone, and gone with them."""
+    """Around the start of worker processes: the folder in which they count is theirs alone, and gone with them."""
     if not web.metrics_token.get_secret_value():
         yield
         return
-    folder = tempfile.mkdtemp(prefix="kbnav-metrics-")
-    os.environ[SHARED] = folder
-    try:
-        yield
-    finally:
-        del os.environ[SHARED]
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="kbnav-metrics-", ignore_cleanup_errors=True) as folder:
+        os.environ[SHARED] = folder
+        try:
+            yield
+        finally:
+            del os.environ[SHARED]
 
 
 def _forget_dead() -> None:
-    """Drop what processes that are gone said of themselves; what they counted stays."""
+    """Drop the gauges of processes that are gone; what they counted stays."""
     from prometheus_client.multiprocess import mark_process_dead
 
     for file in Path(os.environ[SHARED]).glob("gauge_live*_*.db"):

@@ -1,27 +1,66 @@
-"""Templates as pages in the language of whoever asks for them."""
+"""Pages and refusals in each reader's language: one JSON file of texts a language under ``locale``.
+
+A text is a string with ``{names}`` for values, or one string for each plural form of its value ``n``. kbnav says
+everything in English, wherever it is used. The texts whose keys begin with ``said.`` are what readers of the page meet
+of it: the English one is the form by which a text is recognised.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping, Sequence
 from functools import cache
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
 from typing import Any
 
-from fastapi import Request
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 
-from kbnav.apps.web.parts import HERE
-from kbnav.apps.web.said import said
-from kbnav.apps.web.texts import FIRST, Texts, language_of, shown
+from kbnav.errors import (
+    Busy,
+    DamagedKB,
+    KbnavError,
+    LimitReached,
+    NotAnswering,
+    NotOffered,
+    Overdue,
+    QuerySyntaxError,
+    ServiceError,
+    Stopped,
+)
 
-
-@cache
-def _environment() -> Environment:
-    templates = FileSystemLoader(HERE / "templates")
-    environment = Environment(loader=templates, autoescape=True, undefined=StrictUndefined)
-    environment.filters["number"] = shown
-    return environment
-
-
+HERE = Path(__file__).parent
+"""Where templates, texts and static files are."""
+COOKIE = "kbnav_language"
+"""What a reader chose on the page; without it, what the browser asks for counts."""
+FIRST = "en"
+OF_SERVER = "said."
+"""What keys of texts begin with that the server says by itself."""
+LONGEST = 2_000
+"""Characters of a text that is looked at; kbnav's own are shorter."""
+Book = Mapping[str, str | Mapping[str, str]]
+"""Texts of one language by their keys."""
+_ASKED = re.compile(r"\s*([A-Za-z]{1,8})(?:-[A-Za-z0-9-]+)?\s*(?:;\s*q=([01](?:\.\d{0,3})?)\s*)?")
+_NAME = re.compile(r"\{(\w+)\}")
+_SENTENCES = re.compile(r"(?<=[.!?]) (?=\S)")
+_STATUS = (
+    (NotOffered, 404),
+    (Busy, 409),
+    (Stopped, 409),
+    (LimitReached, 429),
+    (NotAnswering, 503),
+    (DamagedKB, 503),
+    (Overdue, 504),
+    (ServiceError, 502),
+    (KbnavError, 422),
+)
+"""Of an error, the first that fits: the caller's to mend, or a service's."""
 _MISSING = {
     "s": ("problem.s", "problem.s_why"),
     "share": ("problem.share", "problem.share_why"),
@@ -31,31 +70,145 @@ _MISSING = {
 """What to say where there is nothing, by the first part of the path."""
 
 
-def refusal(request: Request, status: int, why: str, **more: Any) -> Response:
-    """What is answered to what is refused or went wrong: a page to people, a line of JSON to programs.
-
-    Both say why in the language that is asked for; ``more`` is for programs.
-    """
-    path, language = request.url.path, language_of(request.headers)
-    told = said(why, language)
-    if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
-        return JSONResponse({**problem(path, status, told), **more}, status)
-    missing = _MISSING.get(path.split("/")[1], ("problem.page", "problem.page_why"))
-    head, body = missing if status == 404 else ("problem.other", "problem.other_why")
-    spoken = language if told != why else FIRST
-    return page(request, "problem.html", status, head=head, body=body, why=told, spoken=spoken)
+@cache
+def books() -> Mapping[str, Book]:
+    """Every language's texts, by its code."""
+    return {path.stem: json.loads(path.read_text("utf-8")) for path in sorted((HERE / "locale").glob("*.json"))}
 
 
-def problem(path: str, status: int, why: str) -> dict[str, Any]:
-    """An error as the API that was called writes it."""
-    if path.startswith("/v1"):
-        kind = "invalid_request_error" if status < 500 else "server_error"
-        return {"error": {"message": why, "type": kind, "param": None, "code": None}}
-    return {"detail": why}
+def language_of(headers: Headers) -> str:
+    """The language to speak to a reader: the one chosen, else the first that the browser asks for, else English."""
+    try:
+        chosen = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        chosen = None
+    if chosen and chosen.value in books():
+        return chosen.value
+    asked = [found for one in headers.get("accept-language", "").split(",") if (found := _ASKED.fullmatch(one))]
+    wanted = sorted(asked, key=lambda one: -float(one[2] or 1))
+    return next((code for one in wanted if (code := one[1].lower()) in books() and one[2] != "0"), FIRST)
+
+
+class Texts:
+    """The texts of one language, for templates."""
+
+    def __init__(self, language: str) -> None:
+        self.language, self.book = language, books()[language]
+        self.on_page = {key: text for key, text in self.book.items() if not key.startswith(OF_SERVER)}
+        """The texts that the page's scripts need."""
+        self.names = {code: book["language.name"] for code, book in books().items()}
+        """Languages to choose from, by their own names."""
+
+    def __call__(self, key: str, **values: Any) -> str:
+        """A text with its values put in. Raises KeyError."""
+        text = self.book[key]
+        if not isinstance(text, str):
+            text = text["one" if values["n"] == 1 and "one" in text else "other"]
+        return _NAME.sub(lambda found: number_text(values[found[1]]), text)
+
+
+def number_text(value: object) -> str:
+    """A value as text; the digits of a large number in groups, by a space that every language understands."""
+    large = isinstance(value, int) and abs(value) >= 10_000
+    return f"{value:,}".replace(",", "\u202f") if large else str(value)
+
+
+def translated(text: str, language: str) -> str:
+    """A text of kbnav's in a language of the page; sentences that are not known stay as they are."""
+    if language == FIRST or len(text) > LONGEST:
+        return text
+    whole = _translation(text, language)
+    if whole is not None:
+        return whole
+    sentences, done = _SENTENCES.split(text), []
+    while sentences:
+        for length in (2, 1):  # a known text has one sentence or two
+            some = " ".join(sentences[:length])
+            if (known := _translation(some, language)) is not None or length == 1:
+                done.append(some if known is None else known)
+                del sentences[:length]
+                break
+    return " ".join(done)
+
+
+def translated_answer(answer: Mapping[str, Any], language: str) -> dict[str, Any]:
+    """An answer with its note, and a text that is not a writer's, in the reader's language."""
+    return {**answer, **{name: translated(answer[name], language) for name in ("note", "text") if answer.get(name)}}
+
+
+def _translation(text: str, language: str) -> str | None:
+    for form, key in _forms():
+        if found := form.fullmatch(text):
+            values = {
+                name: translated(value, language) if name == "why" else value  # the one value that is a text itself
+                for name, value in found.groupdict().items()
+            }
+            return Texts(language)(key, **values)
+    return None
+
+
+@cache
+def _forms() -> Sequence[tuple[re.Pattern[str], str]]:
+    """How the English texts are recognised, those with the most words of their own first."""
+    texts = {key: str(text) for key, text in books()[FIRST].items() if key.startswith(OF_SERVER)}
+    longest = sorted(texts, key=lambda key: -len(_NAME.sub("", texts[key])))
+    value = re.compile(r"\\\{(\w+)\\\}")
+    return [(re.compile(value.sub(r"(?P<\1>.+?)", re.escape(texts[key])), re.DOTALL), key) for key in longest]
+
+
+@cache
+def _environment() -> Environment:
+    templates = FileSystemLoader(HERE / "templates")
+    environment = Environment(loader=templates, autoescape=True, undefined=StrictUndefined)
+    environment.filters["number"] = number_text
+    return environment
 
 
 def page(request: Request, name: str, status: int = 200, /, **values: object) -> HTMLResponse:
-    """A page rendered in the language of who asks for it; whatever is put into it is escaped."""
+    """A page rendered in the reader's language; whatever is put into it is escaped."""
     texts = Texts(language_of(request.headers))
     text = _environment().get_template(name).render(t=texts, **values)
     return HTMLResponse(text, status, {"Vary": "Accept, Accept-Language, Cookie"})
+
+
+def refusal(request: Request, status: int, why: str, **more: Any) -> Response:
+    """What is answered to what is refused or went wrong: a page to people, a line of JSON to programs.
+
+    Both say why in the reader's language; ``more`` is for programs.
+    """
+    path, language = request.url.path, language_of(request.headers)
+    text = translated(why, language)
+    if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
+        document: dict[str, Any] = {"detail": text}
+        if path.startswith("/v1"):  # OpenAI's form
+            kind = "invalid_request_error" if status < 500 else "server_error"
+            document = {"error": {"message": text, "type": kind, "param": None, "code": None}}
+        return JSONResponse({**document, **more}, status)
+    missing = _MISSING.get(path.split("/")[1], ("problem.page", "problem.page_why"))
+    head, body = missing if status == 404 else ("problem.other", "problem.other_why")
+    spoken = language if text != why else FIRST
+    return page(request, "problem.html", status, head=head, body=body, why=text, spoken=spoken)
+
+
+def add_refusals(app: FastAPI) -> None:
+    """Let an application answer to errors in this way, without the secrets that ``app.state.parts.hide`` knows."""
+
+    def answer(request: Request, status: int, why: str, **more: int) -> Response:
+        return refusal(request, status, request.app.state.parts.hide.hidden(why), **more)
+
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return answer(request, error.status_code, str(error.detail))
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        lines = [f"{'.'.join(str(part) for part in item['loc'][1:])}: {item['msg']}" for item in error.errors()]
+        return answer(request, 422, "; ".join(lines))
+
+    async def went_wrong(request: Request, error: Exception) -> Response:
+        place = {"line": error.line, "column": error.column} if isinstance(error, QuerySyntaxError) else {}
+        return answer(request, next(status for kind, status in _STATUS if isinstance(error, kind)), str(error), **place)
+
+    app.add_exception_handler(HTTPException, refused)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(KbnavError, went_wrong)

@@ -1,4 +1,4 @@
-"""Tables and rankings as the page shows them: pages of cells in any order."""
+"""Tables and rankings as the page shows them: pages of cells in any order, charts, places on a map, a timeline."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from statistics import fmean
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -21,32 +22,20 @@ MOST_ROWS = 100_000
 PART = 200
 """Rows that are kept, read and sent together."""
 _XSD = "http://www.w3.org/2001/XMLSchema#"
-_NUMBERS = frozenset(
-    _XSD + name
-    for name in [
-        "integer",
-        "decimal",
-        "double",
-        "float",
-        "long",
-        "int",
-        "short",
-        "byte",
-        "nonNegativeInteger",
-        "positiveInteger",
-        "negativeInteger",
-        "nonPositiveInteger",
-        "unsignedLong",
-        "unsignedInt",
-        "unsignedShort",
-        "unsignedByte",
-    ]
+_NUMBERS = re.compile(
+    _XSD + r"(integer|decimal|double|float|long|int|short|byte"
+    r"|(nonNegative|positive|negative|nonPositive)Integer|unsigned(Long|Int|Short|Byte))"
 )
 _DATES = frozenset(_XSD + name for name in ("dateTime", "date", "gYear", "gYearMonth"))
 _DATE = re.compile(r"(?P<year>[+-]?\d{1,12})(?:-(?P<month>\d\d)(?:-(?P<day>\d\d))?)?")
 WKT = "http://www.opengis.net/ont/geosparql#wktLiteral"
 _POINT = re.compile(r"\s*POINT\s*\(\s*(-?\d+(?:\.\d+)?)\s+(-?\d+(?:\.\d+)?)\s*\)\s*", re.IGNORECASE)
 
+MOST_BARS = 40
+MOST_POINTS = 2_000
+MOST_EVENTS = 200
+_YEARS = ("year", "jahr", "annee", "année", "ano", "año", "anio", "年")
+"""What a column of whole numbers that are years may be called, or end with."""
 _DAMAGED = "what the server's database has kept of this result was damaged"
 
 Row = tuple[Cell, ...]
@@ -63,7 +52,7 @@ class Result:
     ranking: Ranking | None = None
 
     def to_document(self) -> dict[str, Any]:
-        """Plain data, without the rows of a table, that ``kept`` reads."""
+        """Plain data, without the rows of a table, that ``stored_table`` reads."""
         if self.ranking is not None:
             return {"ranking": _adapter(Ranking).dump_python(self.ranking, mode="json")}
         head = _adapter(AnswerTable).dump_python(replace(self.table, rows=()), mode="json")
@@ -82,7 +71,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredTable:
     """A result that is kept: its table without rows, and ``count`` rows, read a part at a time.
 
     ``read`` gives a part by its number; none behind the last.
@@ -115,21 +104,24 @@ class Kept:
         return replace(self.head, rows=tuple(rows))
 
 
-def kept(document: Mapping[str, Any], parts: int, read: Callable[[int], str | None], last: int = PART) -> Kept:
+def stored_table(
+    document: Mapping[str, Any], parts: int, read: Callable[[int], str | None], last: int = PART
+) -> StoredTable:
     """The result of a document: of ``parts`` parts, ``last`` rows in the last of them, each of which ``read`` gives.
 
     Raises DataError where the document is none.
     """
     try:
-        whole = None if "head" in document else _of_old(document)
-        head: AnswerTable = whole.table if whole else _adapter(AnswerTable).validate_python(document["head"])
+        if "ranking" in document:
+            ranking: Ranking = _adapter(Ranking).validate_python(document["ranking"])
+            whole = _as_table(ranking)
+            rows = whole.rows
+            slices = partial(_slice, rows)
+            return StoredTable(replace(whole, rows=()), len(rows), slices, ranking)
+        head: AnswerTable = _adapter(AnswerTable).validate_python(document["head"])
     except (ValidationError, LookupError) as error:
         raise DataError(f"{_DAMAGED}: no table") from error
-    if whole:
-        rows = whole.table.rows
-        one = partial(_slice, rows)
-        return Kept(replace(whole.table, rows=()), len(rows), one, whole.ranking)
-    return Kept(head, (parts - 1) * PART + last if parts else 0, lambda part: read_part(read(part) or "[]"))
+    return StoredTable(head, (parts - 1) * PART + last if parts else 0, lambda part: read_part(read(part) or "[]"))
 
 
 def read_part(text: str) -> list[Row]:
@@ -162,14 +154,6 @@ def result_of(table: AnswerTable | None, ranking: Ranking | None) -> Result | No
     return Result(_as_table(ranking), len(ranking), ranking) if ranking is not None and ranking.nodes else None
 
 
-def _of_old(document: Mapping[str, Any]) -> Result:
-    """A ranking, or a table that an earlier version kept with its rows."""
-    if "ranking" in document:
-        ranking: Ranking = _adapter(Ranking).validate_python(document["ranking"])
-        return Result(_as_table(ranking), len(ranking), ranking)
-    return Result(_adapter(AnswerTable).validate_python(document["table"]), document["total"])
-
-
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
@@ -192,7 +176,7 @@ def _as_table(ranking: Ranking) -> AnswerTable:
     return AnswerTable(columns, rows, labels={node.id: node.label for node in ranking.nodes})
 
 
-def matching(result: Kept, text: str) -> Sequence[int]:
+def matching(result: StoredTable, text: str) -> Sequence[int]:
     """The numbers of the rows of which a cell shows a text, or is the entity of that id; upper and lower case alike."""
     wanted, head = text.casefold(), result.head
 
@@ -202,7 +186,7 @@ def matching(result: Kept, text: str) -> Sequence[int]:
     return array("L", [number for number, row in enumerate(result.rows()) if any(map(has, row))])
 
 
-def order(result: Kept, column: str, descending: bool) -> Sequence[int]:
+def sorted_rows(result: StoredTable, column: str, descending: bool) -> Sequence[int]:
     """The numbers of the rows, sorted by a column: numbers and dates by value, entities by label; unbound come last."""
     place = result.columns.index(column)
     bound: list[tuple[tuple[int, tuple[float, ...], str], int]] = []
@@ -236,7 +220,7 @@ def text_of(cell: Cell, table: AnswerTable) -> str:
 
 def number(cell: Cell) -> float | None:
     """The value of a finite number."""
-    if cell is None or cell.datatype not in _NUMBERS:
+    if cell is None or not _NUMBERS.fullmatch(cell.datatype or ""):
         return None
     try:
         value = float(cell.value)
@@ -278,3 +262,135 @@ def position(cell: Cell) -> tuple[float, float] | None:
         return None
     lon, lat = float(found[1]), float(found[2])
     return (lat, lon) if abs(lat) <= 90 and abs(lon) <= 180 else None
+
+
+def charts(result: Result) -> list[dict[str, Any]]:
+    """Every chart that fits, the likeliest first: a line over time, bars by name, dots by two numbers.
+
+    Each has ``kind``, ``x`` and ``y`` (names of columns) and ``points``. Of bars, those of one name are one, as long as
+    their mean; ``of`` says of how many.
+    """
+    table = result.table
+    if result.ranking is not None or len(table.rows) < 2:
+        return []
+    dated = _column(table, lambda cell: bool(date_of(cell)))
+    if dated is None:
+        dated = _years(table)
+    measures = [place for place in _columns(table, lambda cell: number(cell) is not None) if place != dated]
+    if not measures:
+        return []
+    named = _name_column(table)
+    found = [
+        _line(table, dated, measures[0], named) if dated is not None else None,
+        _bars(table, named, measures[0]) if named is not None else None,
+        _dots(table, measures[0], measures[1], named) if len(measures) > 1 else None,
+    ]
+    return [one for one in found if one is not None and len(one["points"]) > 1]
+
+
+def points(result: Result) -> list[dict[str, Any]]:
+    """Latitude, longitude and name of the rows that are somewhere on Earth."""
+    table = result.table
+    for place in range(len(table.columns)):
+        found = [(position(row[place]), row) for row in table.rows[:MOST_POINTS]]
+        if any(where for where, _ in found):
+            return [
+                {"lat": where[0], "lon": where[1], "text": _name(row, place, table)} for where, row in found if where
+            ]
+    return []
+
+
+def events(result: Result) -> list[dict[str, Any]]:
+    """Names with a date, or with a first and a last one, in their order; empty where there are numbers to draw."""
+    table = result.table
+    named, dated = _name_column(table), _columns(table, lambda cell: bool(date_of(cell)))
+    if named is None or not dated or charts(result):
+        return []
+    found = [
+        {"text": text_of(row[named], table), "from": _time(row[dated[0]]), "to": _time(row[dated[-1]])}
+        for row in table.rows[:MOST_EVENTS]
+        if row[named] is not None and row[dated[0]] is not None
+    ]
+    return sorted(found, key=lambda one: one["from"])
+
+
+def _line(table: AnswerTable, dated: int, measured: int, named: int | None) -> dict[str, Any]:
+    rows = [row for row in table.rows if row[dated] and row[measured]]
+    line = [
+        {
+            "x": _time(row[dated]),
+            "y": number(row[measured]),
+            "text": row[dated].value,  # type: ignore[union-attr]
+            **({"series": text_of(row[named], table)} if named is not None else {}),
+        }
+        for row in sorted(rows, key=lambda row: _time(row[dated]) or 0.0)
+    ]
+    return {"kind": "line", "x": table.columns[dated], "y": table.columns[measured], "points": line[:MOST_POINTS]}
+
+
+def _bars(table: AnswerTable, named: int, measured: int) -> dict[str, Any]:
+    groups: dict[str, list[float]] = {}
+    for row in table.rows:
+        if row[named] is not None and (value := number(row[measured])) is not None:
+            groups.setdefault(text_of(row[named], table), []).append(value)
+    bars = [
+        {"text": text, "y": fmean(values), **({"of": len(values)} if len(values) > 1 else {})}
+        for text, values in list(groups.items())[:MOST_BARS]
+    ]
+    return {
+        "kind": "bars", "x": table.columns[named], "y": table.columns[measured], "points": bars, "total": len(groups)
+    }  # fmt: skip
+
+
+def _dots(table: AnswerTable, across: int, up: int, named: int | None) -> dict[str, Any]:
+    dots = [
+        {
+            "x": number(row[across]),
+            "y": number(row[up]),
+            "text": text_of(row[named], table) if named is not None else "",
+        }
+        for row in table.rows[:MOST_POINTS]
+        if row[across] and row[up]
+    ]
+    return {"kind": "dots", "x": table.columns[across], "y": table.columns[up], "points": dots}
+
+
+def _time(cell: Cell) -> float | None:
+    """Years, with the month and the day as a fraction."""
+    day = date_of(cell)
+    return day[0] + (day[1] - 1) / 12 + (day[2] - 1) / 365 if day else number(cell)
+
+
+def _years(table: AnswerTable) -> int | None:
+    """The column of whole numbers that are years, by its name."""
+    for place in _columns(table, lambda cell: number(cell) is not None):
+        values = [number(row[place]) for row in table.rows if row[place] is not None]
+        called = table.columns[place].casefold()
+        if called.endswith(_YEARS) and all(value is not None and value % 1 == 0 for value in values):
+            return place
+    return None
+
+
+def _name_column(table: AnswerTable) -> int | None:
+    return _column(
+        table,
+        lambda cell: cell is not None and number(cell) is None and not date_of(cell) and cell.datatype != WKT,
+    )
+
+
+def _columns(table: AnswerTable, fits: Callable[[Cell], bool]) -> list[int]:
+    """The columns all of whose bound cells fit, if two are."""
+    found = []
+    for place in range(len(table.columns)):
+        bound = [row[place] for row in table.rows if row[place] is not None]
+        if len(bound) > 1 and all(fits(cell) for cell in bound):
+            found.append(place)
+    return found
+
+
+def _column(table: AnswerTable, fits: Callable[[Cell], bool]) -> int | None:
+    return next(iter(_columns(table, fits)), None)
+
+
+def _name(row: Sequence[Cell], place: int, table: AnswerTable) -> str:
+    return next((text for at, cell in enumerate(row) if at != place and (text := text_of(cell, table))), "")

@@ -1,31 +1,28 @@
-"""The application: its parts opened, its routes, and the server that runs it."""
+"""The application: its parts opened, its routes, its connections and its log, and the server that runs it."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
+import json
+import logging
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.staticfiles import StaticFiles
 
 from kbnav.apps.secrets import secrets_of
-from kbnav.apps.web.database import PostgresDatabase, SqliteDatabase, open_sqlite
+from kbnav.apps.web.auth import Gate, checked
 from kbnav.apps.web.metrics import open_metrics, shared_by_processes
-from kbnav.apps.web.opening import PAUSE
-from kbnav.apps.web.parts import HERE, Parts
-from kbnav.apps.web.refusals import add_refusals
-from kbnav.apps.web.runner import Runner
-from kbnav.apps.web.saved import SavedFiles, SavedRows
-from kbnav.apps.web.security import Gate, checked
-from kbnav.apps.web.service import open_service
-from kbnav.apps.web.store import Store
-from kbnav.errors import StopRun, UsageError
+from kbnav.apps.web.rendering import HERE, add_refusals
+from kbnav.apps.web.service import PAUSE, Service, open_service
+from kbnav.apps.web.store import PostgresDatabase, Store, open_sqlite
+from kbnav.errors import StopRun
+from kbnav.knowledge.connections import Deadlines, listening
 from kbnav.runs.database import alone, open_postgres
 from kbnav.runs.trajectory import versions
 from kbnav.sessions.session import postgres_sessions, sqlite_sessions
@@ -34,25 +31,26 @@ from kbnav.settings.model import Settings, Web
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
+    from kbnav.apps.web.routes.common import Parts
+
 DATABASE = "web.sqlite"
 DESCRIPTION = "Ask questions of knowledge bases, watch how they are answered, and page through the results."
+LOGGER = "kbnav.web"
+Ready = Callable[[str], None]
+"""Called with the address when the server listens."""
 
 
 def open_store(settings: Settings, stack: ExitStack) -> tuple[Store, BaseCheckpointSaver[Any]]:
     """Where sessions are kept: PostgreSQL where it is configured, else SQLite. Raises UsageError."""
-    saver: BaseCheckpointSaver[Any]
-    url, files = settings.web.database.get_secret_value(), SavedFiles(settings.home / "runs")
-    if url:
+    if url := settings.web.database.get_secret_value():
         pool = stack.enter_context(open_postgres(url))
         with alone(pool):
-            shared = PostgresDatabase(pool)
-            store, saver = Store(shared, SavedRows(shared, before=files)), postgres_sessions(pool)
+            store = Store(PostgresDatabase(pool))
             store.set_up()
-    else:
-        database: SqliteDatabase = stack.enter_context(open_sqlite(settings.home / DATABASE))
-        store, saver = Store(database, files), stack.enter_context(sqlite_sessions(settings.home))
-        store.set_up()
-    return store, saver
+            return store, postgres_sessions(pool)
+    store = Store(stack.enter_context(open_sqlite(settings.home / DATABASE)), settings.home / "runs")
+    store.set_up()
+    return store, stack.enter_context(sqlite_sessions(settings.home))
 
 
 def make_app(settings: Settings, *, pause: float = PAUSE) -> FastAPI:
@@ -61,30 +59,24 @@ def make_app(settings: Settings, *, pause: float = PAUSE) -> FastAPI:
     A knowledge base at another place that does not answer is tried again every ``pause`` seconds.
     Raises StopRun where one of them cannot be opened, UsageError where the settings are not safe.
     """
-    checked(settings.web)
-    with ExitStack() as stack:
-        store, saver = open_store(settings, stack)
-        service = stack.enter_context(open_service(settings, pause=pause))
-        parts = Parts(settings, service, secrets_of(settings), store, saver, open_metrics(settings.web))
-        return _build(parts, stack.pop_all())
-
-
-def _build(parts: Parts, stack: ExitStack) -> FastAPI:
+    from kbnav.apps.web.queue import RunQueue
     from kbnav.apps.web.routes import ROUTERS
+    from kbnav.apps.web.routes.common import ChatParts
+
+    checked(settings.web)
+    with ExitStack() as opened:
+        store, saver = open_store(settings, opened)
+        service = opened.enter_context(open_service(settings, pause=pause))
+        hide, metrics = secrets_of(settings), open_metrics(settings.web)
+        queue = RunQueue(service, store, saver, hide, metrics)
+        parts = ChatParts(settings, service, hide, store, queue, metrics)
+        stack = opened.pop_all()
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         with stack:
-            runner = Runner(
-                parts.service, parts.store, parts.saver, parts.hide, asyncio.get_running_loop(), parts.metrics
-            )
-            app.state.runner = runner
-            with runner.told_of_the_end():
-                runner.start()
-                try:
-                    yield
-                finally:
-                    await asyncio.to_thread(runner.close)
+            async with queue.running():
+                yield
 
     app = FastAPI(
         title="kbnav",
@@ -94,17 +86,37 @@ def _build(parts: Parts, stack: ExitStack) -> FastAPI:
         redoc_url=None,
         lifespan=lifespan,
     )
+    return _with_routes(app, ROUTERS, parts, Gate, logouts=store.logouts, metrics=metrics)
+
+
+def small_app(
+    settings: Settings, routers: Sequence[APIRouter], service: Service | None = None, **state: Any
+) -> FastAPI:
+    """An application of a few pages beside the chat page, with its login, its style and its languages.
+
+    ``state`` is what its routes find in ``request.app.state``. Raises UsageError where the settings are not safe.
+    """
+    from kbnav.apps.web.routes.common import Parts
+    from kbnav.apps.web.routes.pages import login_router
+
+    checked(settings.web)
+    app = FastAPI(title="kbnav", docs_url=None, redoc_url=None, openapi_url=None)
+    for name, value in state.items():
+        setattr(app.state, name, value)
+    parts = Parts(settings, service or Service(settings, ()), secrets_of(settings))
+    return _with_routes(app, (login_router, *routers), parts, Gate)
+
+
+def _with_routes(
+    app: FastAPI, routers: Sequence[APIRouter], parts: Parts, gate: Callable[..., Any], **options: Any
+) -> FastAPI:
     app.state.parts = parts
-    for router in ROUTERS:
+    for router in routers:
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
     add_refusals(app)
-    app.add_middleware(Gate, web=parts.settings.web, over=parts.store.logouts, metrics=parts.metrics)
+    app.add_middleware(gate, web=parts.settings.web, **options)
     return app
-
-
-Ready = Callable[[str], None]
-"""Told the address when the server listens."""
 
 
 def serve(settings: Settings, *, ready: Ready) -> None:
@@ -119,19 +131,11 @@ def serve(settings: Settings, *, ready: Ready) -> None:
     with (
         listening(web.host, web.port) as listener,
         shared_by_processes(web),
-        contextlib.suppress(KeyboardInterrupt),
+        suppress(KeyboardInterrupt),
     ):
         ready(_address(web.host, listener))
         config = uvicorn.Config(partial(_worker_app, settings), factory=True, workers=web.workers, **_OPTIONS)
         Multiprocess(config, sockets=[listener]).run()
-
-
-def _prepare_process(web: Web) -> None:
-    from kbnav.apps.web.logs import start_logging
-    from kbnav.knowledge.connections import open_files
-
-    open_files()
-    start_logging(web.log)
 
 
 def run_app(make: Callable[[], Any], web: Web, *, ready: Ready) -> None:
@@ -139,26 +143,10 @@ def run_app(make: Callable[[], Any], web: Web, *, ready: Ready) -> None:
     import uvicorn
 
     _prepare_process(web)
-    with listening(web.host, web.port) as listener, contextlib.suppress(KeyboardInterrupt):
+    with listening(web.host, web.port) as listener, suppress(KeyboardInterrupt):
         server = uvicorn.Server(uvicorn.Config(make(), **_OPTIONS))
         ready(_address(web.host, listener))
         server.run([listener])
-
-
-_OPTIONS: dict[str, Any] = {
-    "http": "kbnav.knowledge.connections:Deadlines",
-    "access_log": False,  # addresses may hold ids and questions; the gate logs routes
-    "proxy_headers": False,  # only the configured proxy is believed
-    "server_header": False,
-    "timeout_graceful_shutdown": 5,
-    "timeout_worker_healthcheck": 120,  # a worker that is still importing answers nothing
-    "log_level": "warning",
-    "ws": "none",
-}
-
-
-def _address(host: str, listener: socket.socket) -> str:
-    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
 
 
 def _worker_app(settings: Settings) -> FastAPI:
@@ -170,17 +158,52 @@ def _worker_app(settings: Settings) -> FastAPI:
         sys.exit(error.exit_code)
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens. Raises UsageError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # A reply goes out in two pieces, of which the second would wait 40 ms for word of the first.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        listener.bind((host, port))
-        listener.listen(256)
-    except OSError as error:
-        listener.close()
-        raise UsageError(f"cannot listen on {host}, port {port}: {error.strerror}") from error
-    return listener
+def _address(host: str, listener: socket.socket) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
+
+
+_OPTIONS: dict[str, Any] = {
+    "http": Deadlines,
+    "access_log": False,  # addresses may hold ids and questions; the gate logs routes
+    "proxy_headers": False,  # only the configured proxy is believed
+    "server_header": False,
+    "timeout_graceful_shutdown": 5,
+    "timeout_worker_healthcheck": 120,  # a worker that is still importing answers nothing
+    "log_level": "warning",
+    "ws": "none",
+}
+
+
+class JsonFormatter(logging.Formatter):
+    """A record as JSON: time, level, logger, message, what is known of a request, and the trace that it belongs to."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, Any] = {"time": time, "level": record.levelname, "logger": record.name}
+        line |= {"message": record.getMessage(), **getattr(record, "request", {})}
+        trace: Any = sys.modules.get("opentelemetry.trace")
+        context = trace.get_current_span().get_span_context() if trace else None
+        if context is not None and context.is_valid:
+            line["trace_id"] = trace.format_trace_id(context.trace_id)
+            line["span_id"] = trace.format_span_id(context.span_id)
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def _prepare_process(web: Web) -> None:
+    """Log to standard error, and open as many files as the system lets this process, each connection being one."""
+    handler = logging.StreamHandler()
+    plain = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    handler.setFormatter(JsonFormatter() if web.log == "json" else plain)
+    logging.basicConfig(handlers=[handler])
+    logging.getLogger(LOGGER).setLevel(logging.INFO)
+    if sys.platform != "win32":
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = hard if hard != resource.RLIM_INFINITY else 65_536
+        if soft < wanted:
+            with suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

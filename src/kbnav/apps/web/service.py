@@ -1,11 +1,14 @@
-"""What the server offers: knowledge bases, systems and models to choose from, opened once and shared by all."""
+"""What the server offers: knowledge bases, systems and models to choose from, opened once and shared by all.
+
+A knowledge base at another place is opened in a thread of its own, and tried again until it answers.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,15 +17,12 @@ from urllib.parse import quote, urlencode
 from kbnav.agents.common.agent import Agent
 from kbnav.answers.tables import AnswerTable
 from kbnav.apps.building import asking, build_system
-from kbnav.apps.web.guard import Guard
-from kbnav.apps.web.line import Line
-from kbnav.apps.web.opening import PATIENCE, PAUSE, Opening
-from kbnav.apps.web.pool import Pool
+from kbnav.apps.web.limiter import CircuitBreaker, Limiter, fair_queue
 from kbnav.apps.web.results import Row, cell_data
-from kbnav.errors import DataError, NotAnswering, NotOffered, UsageError
+from kbnav.errors import CredentialsError, DataError, NotAnswering, NotOffered, ServiceError, StopRun, UsageError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.open import is_elsewhere, open_kb, short_names
-from kbnav.knowledge.skb.damage import reading
+from kbnav.knowledge.skb.files import reading
 from kbnav.models.chat import check_key
 from kbnav.retrieval.base import Retriever
 from kbnav.settings import systems
@@ -30,6 +30,10 @@ from kbnav.settings.model import SEPARATOR, Settings, kb_names
 from kbnav.settings.systems import SystemEntry, kb_kind
 
 _LOG = logging.getLogger("kbnav.web")
+PATIENCE = 10.0
+"""Seconds for which a server that starts waits; it goes on without what takes longer."""
+PAUSE = 30.0
+"""Seconds between two tries."""
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "mini": (
         "Which elements were discovered by Marie Curie?",
@@ -52,7 +56,7 @@ class Served:
     kb: KnowledgeBase
     settings: Settings
     systems: tuple[SystemEntry, ...]
-    guard: Guard
+    breaker: CircuitBreaker
 
     @property
     def is_skb(self) -> bool:
@@ -98,7 +102,7 @@ class Served:
     def more_labels(self, rows: Sequence[Row], head: AnswerTable, language: str) -> Mapping[str, str]:
         """Labels of the entities in some rows that have none yet. Raises as the knowledge base."""
         missing = missing_labels(rows, head)
-        with self.guard.watching():
+        with self.breaker.watching():
             return self.kb.labels(missing, language=language)
 
     def cells(
@@ -110,16 +114,15 @@ class Served:
 
 
 def served(key: str, kb: KnowledgeBase, settings: Settings, systems: tuple[SystemEntry, ...]) -> Served:
-    """A knowledge base to choose, and what watches over it; of an SKB the files can be read through."""
-    check = partial(_faults, kb, settings.home) if kb_kind(kb) == "skb" else None
-    return Served(key, kb, settings, systems, Guard(key, check))
+    """A knowledge base to choose, with its circuit breaker, which can read the files of an SKB through."""
 
+    def faults() -> list[str]:
+        from kbnav.knowledge.skb.kb import as_skb
+        from kbnav.knowledge.skb.maintenance import check
 
-def _faults(kb: KnowledgeBase, home: Path) -> list[str]:
-    from kbnav.knowledge.skb.kb import as_skb
-    from kbnav.knowledge.skb.maintenance import check
+        return check(as_skb(kb, "the check").skb.place, settings.home)
 
-    return check(as_skb(kb, "the check").skb.place, home)
+    return Served(key, kb, settings, systems, CircuitBreaker(key, faults if kb_kind(kb) == "skb" else None))
 
 
 def missing_labels(rows: Sequence[Row], head: AnswerTable) -> list[str]:
@@ -128,11 +131,66 @@ def missing_labels(rows: Sequence[Row], head: AnswerTable) -> list[str]:
     return sorted(used - set(head.labels))
 
 
+class _Opening:
+    """Opens a knowledge base at another place, and holds it open until it is left."""
+
+    def __init__(self, key: str, open_it: Callable[[], AbstractContextManager[Served]], pause: float) -> None:
+        self.key = key
+        self.opened: Served | None = None
+        self.why = "it has not answered yet"
+        """Why it is not open."""
+        self._open, self._pause = open_it, pause
+        self._tried, self._over = threading.Event(), threading.Event()
+        self._error: Exception | None = None
+
+    @contextmanager
+    def under_way(self, patience: float) -> Iterator[None]:
+        """Wait up to so many seconds for the end of the first try, and go on trying until this is left.
+
+        Raises what that try met and waiting will not mend.
+        """
+        thread = threading.Thread(target=self._keep, daemon=True, name="kbnav-opening")
+        thread.start()
+        try:
+            self._tried.wait(patience)
+            if self._error is not None:
+                raise self._error
+            if self.opened is None:
+                _LOG.error("%s is out of service, and tried again: %s", self.key, self.why)
+            yield
+        finally:
+            self._over.set()
+            if self.opened is not None:
+                thread.join(5)
+
+    def _keep(self) -> None:
+        """Try until it is open, then hold it until it is left."""
+        while not self._over.is_set():
+            try:
+                with self._open() as opened:
+                    self.opened = opened
+                    if self._tried.is_set():
+                        _LOG.info("%s answers, and is in service", self.key)
+                    self._tried.set()
+                    self._over.wait()
+                return
+            except Exception as error:  # noqa: BLE001 - raised where it is waited for, or told
+                self.why = str(error) if isinstance(error, StopRun) else repr(error)
+                if isinstance(error, CredentialsError) or not isinstance(error, ServiceError):
+                    if self._tried.is_set():
+                        _LOG.error("%s stays out of service: %s", self.key, self.why)
+                    self._error = error
+                    return
+            finally:
+                self._tried.set()
+            self._over.wait(self._pause)
+
+
 class Service:
     """Knowledge bases by their keys, and the agents and retrievers on them."""
 
     def __init__(
-        self, settings: Settings, places: Sequence[Served | Opening[Served]], damaged: Mapping[str, str] | None = None
+        self, settings: Settings, places: Sequence[Served | _Opening], damaged: Mapping[str, str] | None = None
     ) -> None:
         """``places`` as ``open_service`` has them, the usual one first; ``damaged`` could not be opened, and why."""
         self.settings = settings
@@ -141,9 +199,9 @@ class Service:
         self.models = settings.web.models or (settings.model,)
         self.many = len(self._places) + len(self._damaged) > 1
         web, many = settings.web, self.many
-        self.queries = Pool(line(web.queries, many))
-        self.pages = Pool(line(web.pages, many))
-        self.downloads = Pool(line(web.downloads, False))
+        self.queries = Limiter(fair_queue(web.queries, many))
+        self.pages = Limiter(fair_queue(web.pages, many))
+        self.downloads = Limiter(fair_queue(web.downloads, False))
         self._built: dict[tuple[str, str, str], Agent | Retriever] = {}
         self._examples: dict[str, tuple[str, ...]] = {}
         self._lock = threading.Lock()
@@ -157,7 +215,7 @@ class Service:
     @property
     def absent(self) -> dict[str, str]:
         """What is not open, or not yet, and why."""
-        late = [place for place in self._places if isinstance(place, Opening) and place.opened is None]
+        late = [place for place in self._places if isinstance(place, _Opening) and place.opened is None]
         return {**{one.key: one.why for one in late}, **self._damaged}
 
     def kb(self, key: str = "") -> Served:
@@ -208,14 +266,6 @@ class Service:
             return known
 
 
-def line(size: int, many: bool, *, of_owner: int | None = None) -> Line:
-    """A line for work on knowledge bases.
-
-    Half of it is the most for one user, and where there are ``many``, some of it is left whatever one of them does.
-    """
-    return Line(size, of_owner=of_owner or max(1, size // 2), of_kb=max(1, size - max(1, size // 4)) if many else size)
-
-
 @contextmanager
 def open_service(settings: Settings, *, patience: float = PATIENCE, pause: float = PAUSE) -> Iterator[Service]:
     """Open every knowledge base of the settings; one whose files are damaged is out of service, unless it is the only.
@@ -227,7 +277,7 @@ def open_service(settings: Settings, *, patience: float = PATIENCE, pause: float
     for model in settings.web.models or (settings.model,):
         check_key(settings.model_copy(update={"model": model}))
     with ExitStack() as stack:
-        places: dict[str, Served | Opening[Served]] = {}
+        places: dict[str, Served | _Opening] = {}
         damaged: dict[str, DataError] = {}
         for name in settings.web.kbs or (settings.kb,):
             key = _key(name)
@@ -236,7 +286,7 @@ def open_service(settings: Settings, *, patience: float = PATIENCE, pause: float
             own = settings.model_copy(update={"kb": name})
             try:
                 if is_elsewhere(own):
-                    late = Opening(key, partial(_opened, key, own), pause=pause)
+                    late = _Opening(key, partial(_opened, key, own), pause)
                     stack.enter_context(late.under_way(patience))
                     places[key] = late
                 else:

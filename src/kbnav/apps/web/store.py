@@ -1,29 +1,45 @@
-"""What the server remembers beside the chats' checkpoints: sessions, runs and their events; and where the rest is."""
+"""What the server remembers beside the chats' checkpoints, in SQLite or PostgreSQL: sessions, runs, events, results."""
 
 from __future__ import annotations
 
 import json
 import secrets
+import sqlite3
+import threading
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache, partial
+from pathlib import Path
 from types import NoneType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from kbnav.apps.web import edits, keeping, logouts, opinions, saved
-from kbnav.apps.web.database import Database, kept_json
-from kbnav.apps.web.edits import Edits
-from kbnav.apps.web.keeping import Results, forget_rows
-from kbnav.apps.web.logouts import Logouts
-from kbnav.apps.web.opinions import Opinions
-from kbnav.apps.web.saved import Saved, SavedRows
-from kbnav.errors import DataError
-from kbnav.runs.database import Rows, Run
+from kbnav.apps.web.results import PART, Result, StoredTable, sorted_rows, stored_table
+from kbnav.errors import DataError, UsageError
+from kbnav.runs.database import Rows, execute
+from kbnav.runs.database import Run as Execute
+from kbnav.runs.journal import LARGEST, private_file, unpacked
+from kbnav.runs.trajectory import Run, load_run, parse_run, save_run, to_json
+
+if TYPE_CHECKING:
+    from psycopg_pool import ConnectionPool
 
 Status = Literal["queued", "running", "done", "failed", "stopped"]
 Refusal = Literal["too many at once", "too many a day", "session busy", "session gone"]
 DAY = 24 * 3600.0
+EMPTY_SESSIONS = 20
+"""Sessions of one owner in which nothing was asked; of more, the oldest go."""
+RESULT_BYTES = 200_000_000
+LOGIN = 31 * 24 * 3600.0
+"""Seconds after which no browser keeps a login any more."""
+LOGOUT_SECONDS = 10.0
+"""Seconds until a logout at one worker counts at the others."""
+_LOCKS = 0x6B626E
+"""The class of the advisory locks of ``transaction``, apart from that of the tables."""
 _UNDER_WAY = "status IN ('queued', 'running')"
+_EMPTY = "title = '' AND NOT EXISTS (SELECT 1 FROM web_runs WHERE web_runs.session = web_sessions.id)"
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS web_sessions (
         id TEXT PRIMARY KEY, owner TEXT NOT NULL, kb TEXT NOT NULL, system TEXT NOT NULL, model TEXT NOT NULL,
@@ -41,16 +57,97 @@ _SCHEMA = (
     f"CREATE UNIQUE INDEX IF NOT EXISTS web_runs_one ON web_runs (session) WHERE session <> '' AND {_UNDER_WAY}",
     """CREATE TABLE IF NOT EXISTS web_events (
         run TEXT NOT NULL, number INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (run, number))""",
-    # Apart from the runs, because a deleted session has been asked all the same.
+    # Apart from the runs, because questions of a deleted session still count for the day.
     "CREATE TABLE IF NOT EXISTS web_asked (owner TEXT NOT NULL, made DOUBLE PRECISION NOT NULL)",
     "CREATE TABLE IF NOT EXISTS web_alive (worker TEXT PRIMARY KEY, seen DOUBLE PRECISION NOT NULL)",
     "CREATE INDEX IF NOT EXISTS web_asked_owner ON web_asked (owner, made)",
-    *keeping.SCHEMA,
-    *opinions.SCHEMA,
-    *edits.SCHEMA,
-    *logouts.SCHEMA,
-    *saved.SCHEMA,
+    """CREATE TABLE IF NOT EXISTS web_results (
+        id TEXT PRIMARY KEY, owner TEXT NOT NULL, kb TEXT NOT NULL, language TEXT NOT NULL, session TEXT NOT NULL,
+        made DOUBLE PRECISION NOT NULL, document TEXT NOT NULL)""",
+    """CREATE TABLE IF NOT EXISTS web_parts (
+        result TEXT NOT NULL, number INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (result, number))""",
+    # How much each owner's results take; rows go, oldest first, where it is more than they may.
+    """CREATE TABLE IF NOT EXISTS web_kept (
+        result TEXT PRIMARY KEY, owner TEXT NOT NULL, parts INTEGER NOT NULL, last INTEGER NOT NULL,
+        bytes BIGINT NOT NULL, made DOUBLE PRECISION NOT NULL)""",
+    "CREATE INDEX IF NOT EXISTS web_kept_owner ON web_kept (owner, made)",
+    """CREATE TABLE IF NOT EXISTS web_opinions (
+        run TEXT PRIMARY KEY, thumb TEXT NOT NULL, note TEXT NOT NULL, made DOUBLE PRECISION NOT NULL)""",
+    "CREATE TABLE IF NOT EXISTS web_edits (run TEXT PRIMARY KEY, document TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS web_logouts (login TEXT PRIMARY KEY, made DOUBLE PRECISION NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS web_saved (id TEXT PRIMARY KEY, run TEXT NOT NULL, document BYTEA NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS web_saved_run ON web_saved (run)",
 )
+
+
+class Database(Protocol):
+    """A place for tables, called from several threads; statements have ``?`` for their values."""
+
+    def run(self, statement: str, values: Sequence[object] = ()) -> Rows:
+        """The rows of a statement, or those of its RETURNING."""
+        ...
+
+    def transaction(self, lock: str) -> AbstractContextManager[Execute]:
+        """Several statements, all of them or none, and one after another with all others of the same ``lock``."""
+        ...
+
+
+class SqliteDatabase:
+    """A file of one server, which has one writer: so one lock is enough."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection, self._lock = connection, threading.Lock()
+
+    def run(self, statement: str, values: Sequence[object] = ()) -> Rows:
+        """As the protocol says."""
+        with self._lock:
+            return self._execute(statement, values)
+
+    @contextmanager
+    def transaction(self, lock: str) -> Iterator[Execute]:  # noqa: ARG002
+        """As the protocol says."""
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            with self._connection:  # commits, or rolls back where something is raised
+                yield self._execute
+
+    def _execute(self, statement: str, values: Sequence[object] = ()) -> Rows:
+        return self._connection.execute(statement, values).fetchall()
+
+
+class PostgresDatabase:
+    """A database that several servers share."""
+
+    def __init__(self, pool: ConnectionPool[Any]) -> None:
+        self._pool = pool
+
+    def run(self, statement: str, values: Sequence[object] = ()) -> Rows:
+        """As the protocol says."""
+        with self._pool.connection() as connection:
+            return execute(connection, statement, values)
+
+    @contextmanager
+    def transaction(self, lock: str) -> Iterator[Execute]:
+        """As the protocol says; a statement sees what was committed before it, so the lock is a statement before."""
+        with self._pool.connection() as connection, connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_LOCKS, lock))
+            yield partial(execute, connection)
+
+
+@contextmanager
+def open_sqlite(path: Path) -> Iterator[SqliteDatabase]:
+    """A database file, made where there is none. Raises UsageError."""
+    try:
+        private_file(path).chmod(0o600)  # an older one may be open to others
+        connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+    except (OSError, sqlite3.Error) as error:
+        raise UsageError(f"cannot open {path}: {error}") from error
+    try:
+        yield SqliteDatabase(connection)
+    finally:
+        connection.close()
 
 
 @dataclass(frozen=True)
@@ -102,32 +199,50 @@ class StoredEvent:
     data: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class StoredResult:
+    """Whose a table or ranking is; ``document`` is that of ``Result.to_document``."""
+
+    id: str
+    owner: str
+    kb: str
+    language: str
+    session: str
+    document: Mapping[str, Any]
+
+
+_RUN = ", ".join(field.name for field in fields(StoredRun))
+_SESSION = ", ".join(field.name for field in fields(Session))
+_ADD_EVENT = (
+    "INSERT INTO web_events (run, number, data) SELECT ?, COALESCE(MAX(number), 0) + 1, ? FROM web_events WHERE run = ?"
+)
+_COUNT_QUESTION = "INSERT INTO web_asked (owner, made) VALUES (?, ?)"
+
+
 def unguessable(prefix: str) -> str:
     """An id with 144 random bits."""
     return f"{prefix}-{secrets.token_urlsafe(18)}"
 
 
 class Store:
-    """Every statement on the database; those on results, opinions, logouts and saved runs by subject."""
+    """Every statement on the database; those on results and logouts by subject. Threads may share it."""
 
-    def __init__(self, database: Database, records: Saved | None = None) -> None:
-        """``records`` keeps runs whole; by default the database does."""
-        self._run, self._in_turn, self._together = database.run, database.in_turn, database.together
-        self.results, self.opinions, self.logouts = Results(database), Opinions(database), Logouts(database)
-        self.edits, self.saved = Edits(database), records or SavedRows(database)
+    def __init__(self, database: Database, folder: Path | None = None) -> None:
+        """Whole runs are saved as files in ``folder``, which ``kbnav show`` reads too; without one, in the database."""
+        self._run, self._transaction, self._folder = database.run, database.transaction, folder
+        self.results, self.logouts = Results(database), Logouts(database)
 
     def set_up(self) -> None:
         """Make the tables that are missing."""
         for statement in _SCHEMA:
             self._run(statement)
 
+    # Sessions
+
     def add_session(self, owner: str, kb: str, system: str, model: str) -> Session:
         """A new session without questions."""
         session = Session(unguessable("chat"), owner, kb, system, model, "", time.time())
-        self._run(
-            "INSERT INTO web_sessions (id, owner, kb, system, model, title, made) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (session.id, owner, kb, system, model, "", session.made),
-        )
+        self._run(f"INSERT INTO web_sessions ({_SESSION}) VALUES (?, ?, ?, ?, ?, ?, ?)", tuple(vars(session).values()))
         self._run(
             f"DELETE FROM web_sessions WHERE owner = ? AND {_EMPTY} AND id NOT IN "
             f"(SELECT id FROM web_sessions WHERE owner = ? AND {_EMPTY} ORDER BY made DESC LIMIT ?)",
@@ -137,39 +252,33 @@ class Store:
 
     def session(self, session_id: str) -> Session | None:
         """A session by its id."""
-        rows = self._run(
-            "SELECT id, owner, kb, system, model, title, made FROM web_sessions WHERE id = ?", (session_id,)
-        )
+        rows = self._run(f"SELECT {_SESSION} FROM web_sessions WHERE id = ?", (session_id,))
         return Session(*rows[0]) if rows else None
 
     def sessions(self, owner: str, limit: int = 100) -> list[Session]:
         """The latest sessions of an owner in which something was asked, newest first."""
-        rows = self._run(
-            "SELECT id, owner, kb, system, model, title, made FROM web_sessions "
-            "WHERE owner = ? AND title <> '' ORDER BY made DESC LIMIT ?",
-            (owner, limit),
-        )
-        return [Session(*row) for row in rows]
+        where = "owner = ? AND title <> '' ORDER BY made DESC LIMIT ?"
+        return [
+            Session(*row) for row in self._run(f"SELECT {_SESSION} FROM web_sessions WHERE {where}", (owner, limit))
+        ]
 
     def rename(self, session_id: str, title: str) -> None:
         """Call a session something else."""
         self._run("UPDATE web_sessions SET title = ? WHERE id = ?", (title, session_id))
 
     def delete_session(self, session: Session) -> None:
-        """Forget a session with all that belongs to it.
+        """Delete a session with all that belongs to it.
 
         The lock keeps its owner from asking meanwhile. Runs go first: one that ends at this moment has left its last
         event before, or finds itself gone.
         """
-        with self._together(f"owner {session.owner}") as run:
+        with self._transaction(f"owner {session.owner}") as run:
             runs = run("DELETE FROM web_runs WHERE session = ? RETURNING id, answer", (session.id,))
-            for run_id, _ in runs:
-                for table in ("web_events", "web_opinions", "web_edits"):
-                    run(f"DELETE FROM {table} WHERE run = ?", (run_id,))
-            for result in run("DELETE FROM web_results WHERE session = ? RETURNING id", (session.id,)):
-                forget_rows(run, result[0])
+            _delete_results(run, "session = ?", session.id)
             run("DELETE FROM web_sessions WHERE id = ?", (session.id,))
-            self._forget_saved(run, runs)
+            self._delete_traces(run, runs)
+
+    # Runs
 
     def add_run(self, new: StoredRun, *, at_once: int, a_day: int) -> Refusal | None:
         """Keep a new run; why not, where its owner has reached a limit, or its session is gone or at another question.
@@ -177,24 +286,24 @@ class Store:
         ``at_once`` questions of an owner may be under way, and ``a_day`` be asked in 24 hours. However many are asked
         at the same moment, and of however many servers, no more are kept.
         """
-        owner = (new.owner,)
-        with self._together(f"owner {new.owner}") as run:
-            if run(f"SELECT COUNT(*) FROM web_runs WHERE owner = ? AND {_UNDER_WAY}", owner)[0][0] >= at_once:
+        with self._transaction(f"owner {new.owner}") as run:
+            if run(f"SELECT COUNT(*) FROM web_runs WHERE owner = ? AND {_UNDER_WAY}", (new.owner,))[0][0] >= at_once:
                 return "too many at once"
             if _asked_today(run, new.owner) >= a_day:
                 return "too many a day"
             if new.session and not run("SELECT id FROM web_sessions WHERE id = ?", (new.session,)):
                 return "session gone"
             new = replace(new, made=_after_the_last(run, new))
+            row = {**vars(new), "stopping": int(new.stopping), "answer": json.dumps(new.answer)}
+            places = ", ".join("?" * len(row))
             added = run(
-                f"INSERT INTO web_runs ({_COLUMNS}) VALUES ({', '.join('?' * 14)}) ON CONFLICT DO NOTHING RETURNING id",
-                (new.id, new.session, new.owner, new.kb, new.system, new.model, new.question, new.status, new.worker,
-                 new.beat, int(new.stopping), new.share, new.made, json.dumps(new.answer)),
-            )  # fmt: skip
+                f"INSERT INTO web_runs ({_RUN}) VALUES ({places}) ON CONFLICT DO NOTHING RETURNING id",
+                tuple(row.values()),
+            )
             if not added:
                 return "session busy"
             run("UPDATE web_sessions SET title = ? WHERE id = ? AND title = ''", (new.question[:200], new.session))
-            run(_COUNT, (new.owner, new.made))
+            run(_COUNT_QUESTION, (new.owner, new.made))
         return None
 
     def asked_today(self, owner: str) -> int:
@@ -202,11 +311,11 @@ class Store:
         return _asked_today(self._run, owner)
 
     def count_question(self, owner: str, *, a_day: int) -> bool:
-        """Count what is like a question and no run; False where its owner has asked ``a_day`` in 24 hours."""
-        with self._together(f"owner {owner}") as run:
+        """Count what costs as much as a question; False where its owner has asked ``a_day`` in 24 hours."""
+        with self._transaction(f"owner {owner}") as run:
             free = _asked_today(run, owner) < a_day
             if free:
-                run(_COUNT, (owner, time.time()))
+                run(_COUNT_QUESTION, (owner, time.time()))
         return free
 
     def run(self, run_id: str) -> StoredRun | None:
@@ -226,18 +335,15 @@ class Store:
         return list(self._runs("session = ? ORDER BY made", session_id))
 
     def _runs(self, where: str, *values: object) -> Iterator[StoredRun]:
-        for row in self._run(f"SELECT {_COLUMNS} FROM web_runs WHERE {where}", values):
-            names = dict(zip(_COLUMNS.split(", "), row, strict=True))
-            yield StoredRun(**{**names, "stopping": bool(names["stopping"]), "answer": _answer(names["answer"])})
+        for row in self._run(f"SELECT {_RUN} FROM web_runs WHERE {where}", values):
+            run = StoredRun(*row)
+            yield replace(run, stopping=bool(run.stopping), answer=_answer(row[-1]))
 
     def begin(self, run_id: str, worker: str) -> bool:
         """Mark a run as being answered by its worker; False where it is another's now, or is gone."""
+        where = f"id = ? AND worker = ? AND {_UNDER_WAY} RETURNING id"
         return bool(
-            self._run(
-                f"UPDATE web_runs SET status = 'running', beat = ? WHERE id = ? AND worker = ? AND {_UNDER_WAY} "
-                "RETURNING id",
-                (time.time(), run_id, worker),
-            )
+            self._run(f"UPDATE web_runs SET status = 'running', beat = ? WHERE {where}", (time.time(), run_id, worker))
         )
 
     def end(self, run_id: str, worker: str, status: Status, answer: Mapping[str, Any]) -> StoredEvent | None:
@@ -251,30 +357,40 @@ class Store:
     def _end(
         self, run_id: str, status: Status, answer: Mapping[str, Any], where: str, value: str
     ) -> StoredEvent | None:
-        """Both at once: whoever hears of the end finds the run ended, and can ask the next question."""
-        with self._together(run_id) as run:
+        """Both at once: whoever sees the last event finds the run ended, and can ask the next question."""
+        with self._transaction(run_id) as run:
             ended = run(
                 f"UPDATE web_runs SET status = ?, answer = ? WHERE id = ? AND {_UNDER_WAY} AND {where} RETURNING id",
                 (status, json.dumps(answer), run_id, value),
             )
+            if not ended:
+                return None
             text = json.dumps({"kind": "end", "status": status, "answer": answer})
-            return StoredEvent(run(_ADD_EVENT, (run_id, text, run_id))[0][0], json.loads(text)) if ended else None
-
-    def forget_run(self, run_id: str, saved_id: str) -> None:
-        """Forget what a run has left behind, whose session was deleted meanwhile; it may be saved under an id."""
-        for table, column in (
-            ("web_events", "run"),
-            ("web_opinions", "run"),
-            ("web_edits", "run"),
-            ("web_results", "id"),
-        ):
-            self._run(f"DELETE FROM {table} WHERE {column} = ?", (run_id,))
-        forget_rows(self._run, run_id)
-        self.saved.forget(self._run, run_id, saved_id)
+            number = run(f"{_ADD_EVENT} RETURNING number", (run_id, text, run_id))[0][0]
+            return StoredEvent(number, json.loads(text))
 
     def ask_to_stop(self, run_id: str) -> None:
         """Tell the worker of a run, wherever it is, to stop it."""
         self._run(f"UPDATE web_runs SET stopping = 1 WHERE id = ? AND {_UNDER_WAY}", (run_id,))
+
+    def share(self, run_id: str, share: str | None) -> None:
+        """Share a run by a link, or no longer."""
+        self._run("UPDATE web_runs SET share = ? WHERE id = ?", (share, run_id))
+
+    def add_event(self, run_id: str, worker: str, data: Mapping[str, Any]) -> StoredEvent | None:
+        """Keep an event behind the others of its run; None where that is another worker's now, or is gone."""
+        text, own = json.dumps(data), "HAVING EXISTS (SELECT 1 FROM web_runs WHERE id = ? AND worker = ?)"
+        with self._transaction(run_id) as run:
+            rows = run(f"{_ADD_EVENT} {own} RETURNING number", (run_id, text, run_id, run_id, worker))
+        return StoredEvent(int(rows[0][0]), json.loads(text)) if rows else None
+
+    def events(self, run_id: str, after: int = 0) -> list[StoredEvent]:
+        """The events of a run behind a number, in their order. Raises DataError where they are damaged."""
+        where = "run = ? AND number > ? ORDER BY number"
+        rows = self._run(f"SELECT number, data FROM web_events WHERE {where}", (run_id, after))
+        return [StoredEvent(number, _event(data)) for number, data in rows]
+
+    # Workers
 
     def beat(self, worker: str) -> dict[str, bool]:
         """Say that a worker lives; its runs, and which of them it is to stop."""
@@ -305,100 +421,283 @@ class Store:
         )
         return [run for (run_id,) in taken for run in self._runs("id = ?", run_id)]
 
-    def share(self, run_id: str, share: str | None) -> None:
-        """Share a run by a link, or no longer."""
-        self._run("UPDATE web_runs SET share = ? WHERE id = ?", (share, run_id))
+    # What belongs to a run
 
-    def add_event(self, run_id: str, worker: str, data: Mapping[str, Any]) -> StoredEvent | None:
-        """Keep an event behind the others of its run; None where that is another worker's now, or is gone."""
-        text = json.dumps(data)
-        rows = self._in_turn(run_id, _ADD_OWN_EVENT, (run_id, text, run_id, run_id, worker))
-        return StoredEvent(int(rows[0][0]), json.loads(text)) if rows else None
-
-    def events(self, run_id: str, after: int = 0) -> list[StoredEvent]:
-        """The events of a run behind a number, in their order."""
-        rows = self._run(
-            "SELECT number, data FROM web_events WHERE run = ? AND number > ? ORDER BY number", (run_id, after)
+    def set_opinion(self, run_id: str, thumb: str, note: str) -> None:
+        """Keep what a reader thinks of an answer, instead of what they thought before; nothing where both are empty."""
+        if not thumb and not note:
+            self._run("DELETE FROM web_opinions WHERE run = ?", (run_id,))
+            return
+        self._run(
+            "INSERT INTO web_opinions (run, thumb, note, made) VALUES (?, ?, ?, ?) ON CONFLICT (run) "
+            "DO UPDATE SET thumb = excluded.thumb, note = excluded.note, made = excluded.made",
+            (run_id, thumb, note, time.time()),
         )
-        return [StoredEvent(number, _event(data)) for number, data in rows]
+
+    def opinion(self, run_id: str) -> tuple[str, str]:
+        """Thumb and note on a run; empty ones where nobody has given any."""
+        rows = self._run("SELECT thumb, note FROM web_opinions WHERE run = ?", (run_id,))
+        return (rows[0][0], rows[0][1]) if rows else ("", "")
+
+    def opinions(self) -> list[dict[str, Any]]:
+        """Every opinion with the question and the answer it is on, oldest first."""
+        rows = self._run(
+            "SELECT r.id, r.kb, r.system, r.model, r.question, r.answer, o.thumb, o.note, o.made "
+            "FROM web_opinions o JOIN web_runs r ON r.id = o.run ORDER BY o.made"
+        )
+        names = ("run", "kb", "system", "model", "question", "answer", "thumb", "note", "at")
+        records = [dict(zip(names, row, strict=True)) for row in rows]
+        return [{**record, "answer": _json(record["answer"], dict, NoneType)} for record in records]
+
+    def keep_edit(self, run_id: str, document: Mapping[str, Any]) -> None:
+        """Keep the answer's query as its reader changed it, with its result's head, instead of the one before."""
+        self._run(
+            "INSERT INTO web_edits (run, document) VALUES (?, ?) "
+            "ON CONFLICT (run) DO UPDATE SET document = excluded.document",
+            (run_id, json.dumps(document)),
+        )
+
+    def edit(self, run_id: str) -> dict[str, Any] | None:
+        """The changed query that is kept with a run; None where the answer's own is unchanged."""
+        rows = self._run("SELECT document FROM web_edits WHERE run = ?", (run_id,))
+        document: dict[str, Any] | None = _json(rows[0][0]) if rows else None
+        return document
+
+    def save(self, run_id: str, record: Run) -> None:
+        """Save the whole run that a question ended with. Raises UsageError where files cannot be written."""
+        if self._folder:
+            save_run(record, self._folder)
+            return
+        self._run(
+            "INSERT INTO web_saved (id, run, document) VALUES (?, ?, ?) "
+            "ON CONFLICT (id) DO UPDATE SET document = excluded.document",
+            (record.id, run_id, zlib.compress(to_json(record).encode())),
+        )
+
+    def saved(self, saved_id: str) -> Run | None:
+        """A whole run by the id that its answer names; None where there is none. Raises DataError."""
+        if self._folder:
+            try:
+                return load_run(self._folder / f"{saved_id}.json")
+            except UsageError:
+                return None
+        rows = self._run("SELECT document FROM web_saved WHERE id = ? AND length(document) <= ?", (saved_id, LARGEST))
+        if not rows:
+            return None
+        document = unpacked(rows[0][0])
+        if document is None:
+            raise DataError(f"the run {saved_id} in the database cannot be read")
+        return parse_run(document, saved_id)
+
+    def delete_traces(self, run_id: str, saved_id: str) -> None:
+        """Delete what a run has left behind whose session was deleted meanwhile; it may be saved under an id."""
+        with self._transaction(run_id) as run:
+            _delete_results(run, "id = ?", run_id)
+            self._delete_traces(run, [(run_id, json.dumps({"run": saved_id}))])
 
     def delete_old(self, age: float) -> None:
-        """Forget, after ``age`` seconds, that something was asked, and questions without a session and their results.
+        """Delete, after ``age`` seconds, counts of questions, and questions without a session and their results.
 
         Those that are shared, or that somebody has an opinion of, are kept.
         """
-        before = (time.time() - age,)
+        before = time.time() - age
         kept = "SELECT id FROM web_runs WHERE share IS NOT NULL UNION SELECT run FROM web_opinions"
         old = f"session = '' AND made < ? AND id NOT IN ({kept})"
-        with self._together("what is old") as run:
-            for result in run(f"DELETE FROM web_results WHERE {old} RETURNING id", before):
-                forget_rows(run, result[0])
-            run(f"DELETE FROM web_sessions WHERE {_EMPTY} AND made < ?", before)
-            runs = run(f"DELETE FROM web_runs WHERE {old} AND NOT ({_UNDER_WAY}) RETURNING id, answer", before)
-            for run_id, _ in runs:
-                for table in ("web_events", "web_edits"):
-                    run(f"DELETE FROM {table} WHERE run = ?", (run_id,))
-            run("DELETE FROM web_asked WHERE made < ?", before)
-            self._forget_saved(run, runs)
+        with self._transaction("what is old") as run:
+            _delete_results(run, old, before)
+            run(f"DELETE FROM web_sessions WHERE {_EMPTY} AND made < ?", (before,))
+            runs = run(f"DELETE FROM web_runs WHERE {old} AND NOT ({_UNDER_WAY}) RETURNING id, answer", (before,))
+            run("DELETE FROM web_asked WHERE made < ?", (before,))
+            self._delete_traces(run, runs)
 
-    def _forget_saved(self, run: Run, runs: Rows) -> None:
-        """Forget whole runs, of rows of id and answer; one that never began was not saved."""
+    def _delete_traces(self, run: Execute, runs: Rows) -> None:
+        """Delete what belongs to deleted runs, of rows of id and answer, which names the file of a whole run."""
         for run_id, answer in runs:
-            self.saved.forget(run, run_id, _saved_id(answer))
+            for table in ("web_events", "web_opinions", "web_edits", "web_saved"):
+                run(f"DELETE FROM {table} WHERE run = ?", (run_id,))
+            if self._folder and (saved := _saved_id(answer)):
+                (self._folder / f"{saved}.json").unlink(missing_ok=True)
 
 
-EMPTY_SESSIONS = 20
-"""Sessions of one owner in which nothing was asked; of more, the oldest go."""
-_EMPTY = "title = '' AND NOT EXISTS (SELECT 1 FROM web_runs WHERE web_runs.session = web_sessions.id)"
+class Results:
+    """Tables and rankings: their rows in parts, as many as their owner may have, and read a few at a time."""
+
+    def __init__(self, database: Database) -> None:
+        self._run, self._transaction = database.run, database.transaction
+        self._order = lru_cache(16)(self._sort)
+
+    def keep(self, head: StoredResult, result: Result, most: int) -> int:
+        """Keep a result; how many of its rows were, where an owner's results may take ``most`` bytes."""
+        rows = len(result.table.rows) if result.ranking is None else 0
+        return self.add(head, result.parts(), rows=rows, most=most)
+
+    def add(self, head: StoredResult, parts: Iterable[str] = (), *, rows: int = 0, most: int = RESULT_BYTES) -> int:
+        """Keep a table or ranking, whose ``rows`` rows come in ``parts``; one of the same id is replaced.
+
+        An owner's results take ``most`` bytes at most: rows of the oldest are deleted, and of one that is larger by
+        itself only its first are kept. Returns how many rows were.
+        """
+        document = json.dumps(head.document)
+        _delete_rows(self._run, head.id)
+        number, size = 0, len(document)
+        for part in parts:
+            if size + len(part) > most:
+                break
+            self._run("INSERT INTO web_parts (result, number, data) VALUES (?, ?, ?)", (head.id, number, part))
+            number, size = number + 1, size + len(part)
+        count = min(rows, number * PART)
+        last = count - (number - 1) * PART if number else 0
+        with self._transaction(f"results of {head.owner}") as run:
+            run(
+                "INSERT INTO web_results (id, owner, kb, language, session, made, document) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET document = excluded.document",
+                (head.id, head.owner, head.kb, head.language, head.session, time.time(), document),
+            )
+            run(
+                "INSERT INTO web_kept (result, owner, parts, last, bytes, made) VALUES (?, ?, ?, ?, ?, ?)",
+                (head.id, head.owner, number, last, size, time.time()),
+            )
+            _delete_oldest_rows(run, head.owner, most, but=head.id)
+        return count
+
+    def owner(self, result_id: str) -> str | None:
+        """Whose a table or ranking is."""
+        rows = self._run("SELECT owner FROM web_results WHERE id = ?", (result_id,))
+        return str(rows[0][0]) if rows else None
+
+    def find(self, result_id: str) -> tuple[StoredResult, StoredTable] | None:
+        """A result whose rows are read when they are asked for; None where there is none. Raises DataError."""
+        rows = self._run(
+            "SELECT id, owner, kb, language, session, document FROM web_results WHERE id = ?", (result_id,)
+        )
+        if not rows:
+            return None
+        head = StoredResult(*rows[0])
+        head = replace(head, document=_json(rows[0][-1]))
+        parts, last = self.parts(result_id)
+        return head, stored_table(head.document, parts, partial(self.part, result_id), last)
+
+    def parts(self, result_id: str) -> tuple[int, int]:
+        """How many parts of a result are kept, and how many rows are in the last of them."""
+        rows = self._run("SELECT parts, last FROM web_kept WHERE result = ?", (result_id,))
+        return (int(rows[0][0]), int(rows[0][1])) if rows else (0, 0)
+
+    def part(self, result_id: str, number: int) -> str | None:
+        """Some rows of a result, by the number of their part from 0 on; None where they are not kept."""
+        rows = self._run("SELECT data FROM web_parts WHERE result = ? AND number = ?", (result_id, number))
+        return str(rows[0][0]) if rows else None
+
+    def order(self, result_id: str, column: str, descending: bool) -> Sequence[int]:
+        """The numbers of a result's rows, sorted by a column. Raises KeyError where the result is gone."""
+        return self._order(result_id, column, descending)
+
+    def _sort(self, result_id: str, column: str, descending: bool) -> Sequence[int]:
+        found = self.find(result_id)
+        if found is None:
+            raise KeyError(result_id)
+        return sorted_rows(found[1], column, descending)
 
 
-_NEXT_EVENT = (
-    "INSERT INTO web_events (run, number, data) SELECT ?, COALESCE(MAX(number), 0) + 1, ? FROM web_events WHERE run = ?"
-)
-_ADD_EVENT = f"{_NEXT_EVENT} RETURNING number"
-_ADD_OWN_EVENT = f"{_NEXT_EVENT} HAVING EXISTS (SELECT 1 FROM web_runs WHERE id = ? AND worker = ?) RETURNING number"
-_COUNT = "INSERT INTO web_asked (owner, made) VALUES (?, ?)"
-_COLUMNS = "id, session, owner, kb, system, model, question, status, worker, beat, stopping, share, made, answer"
+class Logouts:
+    """Logins that were taken back before they were over; known to every worker, those of this process at once."""
+
+    def __init__(self, database: Database) -> None:
+        self._run = database.run
+        self._look = lru_cache(1_000)(
+            lambda key, when: bool(self._run("SELECT login FROM web_logouts WHERE login = ?", (key,)))  # noqa: ARG005
+        )
+
+    def add(self, key: str) -> None:
+        """Keep one."""
+        self._run("INSERT INTO web_logouts (login, made) VALUES (?, ?) ON CONFLICT DO NOTHING", (key, time.time()))
+        self._run("DELETE FROM web_logouts WHERE made < ?", (time.time() - LOGIN,))
+        self._look.cache_clear()
+
+    def has(self, key: str) -> bool:
+        """Whether a login was taken back; by another worker, known here after ``LOGOUT_SECONDS``."""
+        return self._look(key, int(time.monotonic() // LOGOUT_SECONDS))
 
 
-_PARTS: Mapping[str, type] = dict.fromkeys(("run", "text", "note", "query", "status"), str) | {"result": dict}
+def logouts_in_memory() -> Logouts:
+    """For servers without a database."""
+    store = Store(SqliteDatabase(sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)))
+    store.set_up()
+    return store.logouts
+
+
+def _delete_results(run: Execute, where: str, value: object) -> None:
+    for (result_id,) in run(f"DELETE FROM web_results WHERE {where} RETURNING id", (value,)):
+        _delete_rows(run, result_id)
+
+
+def _delete_rows(run: Execute, result_id: str) -> None:
+    """Delete a result's rows; that there was one is still known."""
+    run("DELETE FROM web_parts WHERE result = ?", (result_id,))
+    run("DELETE FROM web_kept WHERE result = ?", (result_id,))
+
+
+def _delete_oldest_rows(run: Execute, owner: str, most: int, but: str) -> None:
+    """Delete rows of an owner's results until these take ``most`` bytes or less: first of those without a session."""
+    kept = run(
+        "SELECT k.result, k.bytes FROM web_kept k JOIN web_results r ON r.id = k.result "
+        "WHERE k.owner = ? ORDER BY r.session <> '', k.made",
+        (owner,),
+    )
+    size = sum(size for _, size in kept)
+    for result_id, taken in kept:
+        if size <= most:
+            return
+        if result_id != but:
+            _delete_rows(run, result_id)
+            size -= taken
+
+
+def _asked_today(run: Execute, owner: str) -> int:
+    """What was asked before the clock was put back by more than a day is not counted until it is that late again."""
+    now = time.time()
+    where = "owner = ? AND made > ? AND made < ?"
+    return int(run(f"SELECT COUNT(*) FROM web_asked WHERE {where}", (owner, now - DAY, now + DAY))[0][0])
+
+
+def _after_the_last(run: Execute, new: StoredRun) -> float:
+    """When a question was asked, but after its session's others, which are listed in that order, whatever the clock."""
+    rows = run("SELECT MAX(made) FROM web_runs WHERE session = ?", (new.session,)) if new.session else []
+    last = rows[0][0] if rows else None
+    return new.made if last is None or new.made > last else last + 0.001
+
+
+def _json(text: str, *kinds: type) -> Any:
+    """JSON of a column, of one of some types, by default an object. Raises DataError where somebody has changed it."""
+    try:
+        value = json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DataError("what the server's database has kept of this was damaged: it is no JSON") from error
+    if not isinstance(value, kinds or dict):
+        raise DataError("what the server's database has kept of this was damaged: it is JSON of another type")
+    return value
+
+
+_READ: Mapping[str, type] = dict.fromkeys(("run", "text", "note", "query", "status"), str) | {"result": dict}
 """Parts of an answer that the server itself reads."""
 
 
 def _answer(text: str) -> dict[str, Any] | None:
-    """What was told at the end; None before. Raises DataError where it is not what was kept."""
-    answer: dict[str, Any] | None = kept_json(text, dict, NoneType)
-    if answer and not all(isinstance(answer.get(name) or kind(), kind) for name, kind in _PARTS.items()):
+    answer: dict[str, Any] | None = _json(text, dict, NoneType)
+    if answer and not all(isinstance(answer.get(name) or kind(), kind) for name, kind in _READ.items()):
         raise DataError("what the server's database has kept of an answer was damaged")
     return answer
 
 
 def _event(text: str) -> dict[str, Any]:
-    """What happened; the last event has the answer. Raises DataError where it is not what was kept."""
-    event: dict[str, Any] = kept_json(text)
+    event: dict[str, Any] = _json(text)
     if event.get("kind") == "end" and not isinstance(event.get("answer"), dict):
         raise DataError("what the server's database has kept of this was damaged: an end without an answer")
     return event
 
 
-def _saved_id(text: str) -> str:
-    """Under which id a run is saved, by what was told at its end; empty where that does not say."""
+def _saved_id(answer: str) -> str:
+    """The id under which a run is saved; empty where its answer does not say."""
     try:
-        saved = (_answer(text) or {}).get("run")
+        return (_answer(answer) or {}).get("run") or ""
     except DataError:
         return ""
-    return saved if isinstance(saved, str) else ""
-
-
-def _asked_today(run: Run, owner: str) -> int:
-    """What was asked before the clock was put back by more than a day is not counted until it is that late again."""
-    day = time.time() - DAY, time.time() + DAY
-    rows = run("SELECT COUNT(*) FROM web_asked WHERE owner = ? AND made > ? AND made < ?", (owner, *day))
-    return int(rows[0][0])
-
-
-def _after_the_last(run: Run, new: StoredRun) -> float:
-    """When a question was asked, but after its session's others, which are told in that order, whatever the clock."""
-    rows = run("SELECT MAX(made) FROM web_runs WHERE session = ?", (new.session,)) if new.session else []
-    last = rows[0][0] if rows else None
-    return new.made if last is None or new.made > last else last + 0.001

@@ -1,8 +1,8 @@
 """Benchmark datasets, each read from its published file format, with licence and citation."""
 
-from kbnav.evaluation.datasets.load import ALIASES, FORMATS, NAMES, load_dataset, load_file, load_stark
-from kbnav.evaluation.datasets.question import Dataset, Question, Source
-from kbnav.evaluation.datasets.sources import SOURCES
+from kbnav.evaluation.datasets.catalogue import ALIASES, NAMES, SOURCES, load_dataset, load_file, load_stark
+from kbnav.evaluation.datasets.formats import FORMATS
+from kbnav.evaluation.datasets.records import Dataset, Question, Source
 
 __all__ = [
     "ALIASES",

@@ -1,6 +1,5 @@
 """Metrics of answer tables and of rankings."""
 
-from kbnav.evaluation.metrics.answers import QaldMacro, grasp_f1, qald_macro
 from kbnav.evaluation.metrics.ranking import (
     SET_METRIC,
     STARK_METRICS,
@@ -8,11 +7,17 @@ from kbnav.evaluation.metrics.ranking import (
     RankingScores,
     ranking_scores,
     ranks_in_lists,
-    ranks_in_scores,
     set_f1,
 )
-from kbnav.evaluation.metrics.rows import Answer, RowMajor, row_major
-from kbnav.evaluation.metrics.text2sparql import Text2Sparql, text2sparql_scores
+from kbnav.evaluation.metrics.tables import (
+    Answer,
+    QaldMacro,
+    RowMajor,
+    Text2Sparql,
+    qald_macro,
+    row_major,
+    text2sparql_scores,
+)
 
 __all__ = [
     "SET_METRIC",
@@ -23,11 +28,9 @@ __all__ = [
     "RankingScores",
     "RowMajor",
     "Text2Sparql",
-    "grasp_f1",
     "qald_macro",
     "ranking_scores",
     "ranks_in_lists",
-    "ranks_in_scores",
     "row_major",
     "set_f1",
     "text2sparql_scores",

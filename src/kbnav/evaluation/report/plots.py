@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbnav.errors import UsageError
-from kbnav.evaluation.report.classes import CLASSES
-from kbnav.evaluation.report.data import Bin, Report, RunReport, metric_name
+from kbnav.evaluation.report.data import CLASSES, Bin, Report, RunReport, metric_name
 from kbnav.settings.plugins import needs
 
 if TYPE_CHECKING:

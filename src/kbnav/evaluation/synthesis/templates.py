@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial, reduce
 from itertools import combinations_with_replacement
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
 
 from kbnav.errors import UsageError
+from kbnav.evaluation.synthesis.text import Numbers
 from kbnav.knowledge.base import Direction
+from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.schema import Meta
+from kbnav.knowledge.skb.store import SKB
+from kbnav.runs.journal import write_whole
+from kbnav.runs.trajectory import to_json
 
 SAME = "same"
 """Begins a branch that starts from the same node as the first."""
@@ -178,3 +190,198 @@ def by_shape(templates: Iterable[Template]) -> Mapping[str, list[Template]]:
     for template in templates:
         found.setdefault(template.shape, []).append(template)
     return found
+
+
+_BACK: dict[Direction, Direction] = {"out": "in", "in": "out", "both": "both"}
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A grounded template. ``starts`` are the nodes of its slots; ``walks`` one path from start to gold a branch.
+
+    Of a negated branch there is none. ``candidates`` are all the nodes that the relations lead to, start nodes left
+    out, ascending; ``alone`` says of each branch how many it leads to by itself.
+    """
+
+    template: Template
+    starts: tuple[int, ...]
+    walks: tuple[tuple[int, ...], ...]
+    candidates: Numbers
+    alone: tuple[int, ...]
+
+
+def candidates(skb: SKB, template: Template, starts: tuple[int, ...]) -> list[Numbers]:
+    """Where each branch leads from its start node; the start nodes themselves are left out.
+
+    A negated branch gives the nodes of the answers' type that no node of its start type leads to.
+    """
+    outside = np.array(sorted(starts), np.int32)
+    found = []
+    for branch in template.branches:
+        ends = _without(skb, branch) if branch.negated else skb.graph.ends(starts[branch.slot], hops(skb, branch))
+        found.append(np.setdiff1d(ends, outside, assume_unique=True))
+    return found
+
+
+def _without(skb: SKB, branch: Branch) -> Numbers:
+    """The nodes that no node of a negated branch's start type leads to, ascending."""
+    reached = skb.graph.expand(_numbers(skb, branch.start), hops(skb, branch)[0])
+    return np.setdiff1d(_numbers(skb, branch.legs[-1].type), reached, assume_unique=True)
+
+
+def _numbers(skb: SKB, kind: str) -> Numbers:
+    return np.arange(*skb.type_range(kind), dtype=np.int32)
+
+
+def hops(skb: SKB, branch: Branch) -> list[Hop]:
+    """A branch as the graph follows it."""
+    return [Hop(skb.relation_number(leg.relation), leg.direction, skb.type_range(leg.type)) for leg in branch.legs]
+
+
+def draw(skb: SKB, template: Template, gold: int, chance: random.Random) -> Requirement | None:
+    """A requirement that ``gold`` meets, found by walking back from it; None where the gold node has no such edges."""
+    starts: dict[int, int] = {}
+    walks: list[tuple[int, ...]] = []
+    for branch in template.branches:
+        if branch.negated:
+            walks.append(())
+            continue
+        walk = _back(skb, branch, gold, starts.get(branch.slot), chance)
+        if walk is None or walk[0] in (gold, *(node for slot, node in starts.items() if slot != branch.slot)):
+            return None
+        starts[branch.slot] = walk[0]
+        walks.append(walk)
+    chosen = tuple(starts[slot] for slot in sorted(starts))
+    parts = candidates(skb, template, chosen)
+    met = reduce(partial(np.intersect1d, assume_unique=True), parts)
+    if gold not in met:  # a negated branch leaves it out
+        return None
+    return Requirement(template, chosen, tuple(walks), met, tuple(map(len, parts)))
+
+
+def _back(skb: SKB, branch: Branch, gold: int, start: int | None, chance: random.Random) -> tuple[int, ...] | None:
+    """A walk from a start node to the gold node; ``start`` is the node it must begin at, if any."""
+    kinds = [branch.start, *(leg.type for leg in branch.legs)]
+    walk = [gold]
+    for place in range(len(branch.legs) - 1, -1, -1):
+        leg = branch.legs[place]
+        back = Hop(skb.relation_number(leg.relation), _BACK[leg.direction], skb.type_range(kinds[place]))
+        near = skb.graph.expand(np.array(walk[-1:], np.int32), back)
+        near = np.setdiff1d(near, np.array(walk, np.int32), assume_unique=True)
+        if start is not None:
+            near = _towards(skb, branch, place, near, start)
+        if not len(near):
+            return None
+        walk.append(int(chance.choice(near.tolist())))
+    return tuple(reversed(walk))
+
+
+def _towards(skb: SKB, branch: Branch, place: int, near: Numbers, start: int) -> Numbers:
+    """Those nodes before leg ``place`` that can be reached from ``start``."""
+    reached = skb.graph.ends(start, hops(skb, branch)[:place])
+    return np.intersect1d(near, reached, assume_unique=True).astype(np.int32)
+
+
+Split = Literal["test", "train", "val"]
+SPLITS: tuple[Split, ...] = ("test", "train", "val")
+
+
+@dataclass(frozen=True)
+class Route:
+    """One branch: from a start node by ``hops`` (relation and ``out``, ``in`` or ``both``) through ``types``.
+
+    ``walk`` is one way from the start node to the gold node, ids.
+    """
+
+    start: str
+    start_name: str
+    hops: tuple[tuple[str, str], ...]
+    types: tuple[str, ...]
+    walk: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Synthesized:
+    """A question that was kept.
+
+    ``text`` is the phrase as it is asked for, ``text_source`` as the gold node's document has it, ``text_words`` the
+    words that decide whether a node has it; all are empty where the question has relations only. ``candidates`` counts
+    the nodes that the relations lead to, ``holders`` those of the type that have the text.
+    """
+
+    id: str
+    question: str
+    answers: tuple[str, ...]
+    split: Split
+    template: str
+    shape: str
+    answer_type: str
+    gold: str
+    paths: tuple[Route, ...]
+    candidates: int
+    without: tuple[tuple[str, str, str], ...] = ()
+    """What no answer has: a type, a relation and the way from a node of that type to the answer."""
+    text: str = ""
+    text_source: str = ""
+    text_words: tuple[str, ...] = ()
+    reworded_by: str = ""
+    holders: int = 0
+    worded_by: str = "rules"
+    pipeline: Mapping[str, Any] = field(default_factory=dict)
+    """Of a question that models made: the requirements of the text, those used, and the query before its rewriting."""
+
+    def record(self) -> dict[str, Any]:
+        """As ``kbnav.evaluation.datasets`` reads one's own questions."""
+        meta = asdict(self)
+        if not self.pipeline:
+            del meta["pipeline"]
+        return {"id": meta.pop("id"), "question": meta.pop("question"), "nodes": meta.pop("answers"), "meta": meta}
+
+
+@dataclass
+class Report:
+    """How a set came about: what was sampled, kept, and dropped for which reason."""
+
+    kb: str
+    seed: int
+    sampled: int = 0
+    kept: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
+    dropped: dict[str, int] = field(default_factory=dict)
+    templates: dict[str, int] = field(default_factory=dict)
+    unused: list[str] = field(default_factory=list)
+    """Types and relations that the wording has words for and the SKB does not have."""
+    pipeline: dict[str, Any] = field(default_factory=dict)
+    """Where models made the questions: which, what they cost, and what verification found."""
+    made_of: dict[str, str] = field(default_factory=dict)
+    """What the SKB was made of, such as an archive, its date and a hash, where that is known."""
+
+    def drop(self, reason: str) -> None:
+        """Count one that was left out."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+
+
+def write_questions(out: Path, questions: Sequence[Synthesized], report: Report) -> list[Path]:
+    """Write ``out`` (the test questions), ``-train`` and ``-val`` beside it, and the report; the files made."""
+    path = out.with_name(f"{out.name.removesuffix('.jsonl')}.report.json")
+    made = write_splits(out, questions)
+    write_whole(path, to_json(report) + "\n")
+    return [*made, path]
+
+
+def write_splits(out: Path, questions: Sequence[Synthesized]) -> list[Path]:
+    """Write ``out`` (the test questions), ``-train`` and ``-val`` beside it; the files made."""
+    stem = out.name.removesuffix(".jsonl")
+    made = []
+    for split in SPLITS:
+        chosen = [question for question in questions if question.split == split]
+        if chosen:
+            path = out if split == "test" else out.with_name(f"{stem}-{split}.jsonl")
+            lines = [json.dumps(question.record(), ensure_ascii=False) for question in chosen]
+            write_whole(path, "\n".join(lines) + "\n")
+            made.append(path)
+    return made
+
+
+def reworded_file(out: Path) -> Path:
+    """Where the questions of a file stand in other words."""
+    return out.with_name(f"{out.name.removesuffix('.jsonl')}-reworded.jsonl")

@@ -9,7 +9,7 @@ from kbnav.answers.tables import AnswerTable, Term
 from kbnav.knowledge.base import Entity, Entry, Qualifier, Statement, Value
 from kbnav.knowledge.endpoint.labels import fitting
 from kbnav.knowledge.endpoint.names import ALIASES, DESCRIPTIONS, TYPE
-from kbnav.knowledge.sparql.prefixes import words_of
+from kbnav.knowledge.sparql.vocabulary import words_of
 
 TRIPLES = 1_000
 """Triples of one thing that are fetched."""

@@ -18,7 +18,7 @@ from kbnav.errors import DataError, QueryRefused, QueryTimeout, UsageError
 from kbnav.knowledge.base import Entity, SearchResult
 from kbnav.knowledge.endpoint.labels import Select, best, languages
 from kbnav.knowledge.endpoint.names import ALIASES, DESCRIPTIONS, TYPE, values
-from kbnav.knowledge.sparql.prefixes import text_literal, words_of
+from kbnav.knowledge.sparql.vocabulary import text_literal, words_of
 
 if TYPE_CHECKING:
     from kbnav.encoders import Encoder

@@ -37,9 +37,8 @@ from kbnav.knowledge.http import HttpClient
 from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, Request, read_query
 from kbnav.knowledge.sparql.check import QueryForm
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect
-from kbnav.knowledge.sparql.limits import outer_limit
-from kbnav.knowledge.sparql.prefixes import add_prefixes, names_in, words_of
-from kbnav.knowledge.sparql.rewriting import prepare
+from kbnav.knowledge.sparql.rewriting import outer_limit, prepare
+from kbnav.knowledge.sparql.vocabulary import add_prefixes, names_in, words_of
 
 if TYPE_CHECKING:
     from kbnav.knowledge.skb.kb import SkbKB

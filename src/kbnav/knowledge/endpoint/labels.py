@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from kbnav.answers.tables import AnswerTable, Term
 from kbnav.knowledge.base import Entity
 from kbnav.knowledge.endpoint.names import DESCRIPTIONS, TYPE, is_iri, values
-from kbnav.knowledge.sparql.prefixes import text_literal, words_of
+from kbnav.knowledge.sparql.vocabulary import text_literal, words_of
 
 Select = Callable[[str], AnswerTable]
 """Runs a query."""

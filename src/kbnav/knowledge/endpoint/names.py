@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from kbnav.answers.tables import short_name
 from kbnav.errors import UnknownId
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES
+from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
 
 _WIKIBASE = "http://www.wikidata.org/"
 _BLAZEGRAPH = "http://www.bigdata.com/"

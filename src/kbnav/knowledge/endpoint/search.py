@@ -12,7 +12,7 @@ from kbnav.knowledge.endpoint.labels import Select, languages
 from kbnav.knowledge.endpoint.names import values
 from kbnav.knowledge.endpoint.vocabulary import Word
 from kbnav.knowledge.sparql.dialects import Dialect, text_search
-from kbnav.knowledge.sparql.prefixes import text_literal, words_of
+from kbnav.knowledge.sparql.vocabulary import text_literal, words_of
 
 CANDIDATES = 200
 """Labels that one query brings, of which the best are shown."""

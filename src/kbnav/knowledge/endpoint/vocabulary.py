@@ -13,7 +13,7 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.errors import QueryRefused, QuerySyntaxError, QueryTimeout
 from kbnav.knowledge.endpoint.labels import BATCH, Select, languages
 from kbnav.knowledge.endpoint.names import DESCRIPTIONS, values
-from kbnav.knowledge.sparql.prefixes import text_literal
+from kbnav.knowledge.sparql.vocabulary import text_literal
 
 CLASSES, PROPERTIES = 1_000, 2_000
 """Classes and properties that are looked at, those used most."""

@@ -8,35 +8,33 @@ fall away: the rows are known, and what was counted is listed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from kbnav.answers.tables import Cell, Term
-from kbnav.knowledge.sparql.expressions import Exists, Operation, read_expression
-from kbnav.knowledge.sparql.labels import LABEL_SERVICE
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES, declared_prefixes, expand, text_literal
-from kbnav.knowledge.sparql.reading import parse_query
 from kbnav.knowledge.sparql.syntax import (
     Bind,
+    Call,
     Element,
+    Exists,
     Filter,
     Group,
     Include,
     Nested,
+    Node,
     Path,
     Pattern,
-    Place,
-    Query,
     Select,
     Triples,
     Values,
+    is_literal,
     is_variable,
+    parse_query,
 )
 from kbnav.knowledge.sparql.tokens import AGGREGATES, tokenize
-from kbnav.knowledge.sparql.vocabulary import Vocabulary
+from kbnav.knowledge.sparql.vocabulary import LABEL_SERVICE, Terms, Vocabulary, text_literal
 
 _HINTS = "http://www.bigdata.com/"
-_XSD = "http://www.w3.org/2001/XMLSchema#"
 _STEM = "kbnav_"
 """What the variables that are added begin with."""
 
@@ -47,8 +45,8 @@ class Part:
 
     A predicate that is no variable is an IRI. ``relation`` is the id of a Wikibase's property, else empty; ``role`` the
     prefix of its predicate (``wdt``, ``p``, ``ps``, ``pq``, …), ``statement`` the variable of the statement's node.
-    ``chain``: the predicate is a path of any length, whose links are not told one by one; it is named by its first
-    property. ``mark`` is a variable that is bound only where the choice or option was taken that the triple stands in.
+    ``chain``: the predicate is a path of any length, whose links are not listed; it is named by its first property.
+    ``mark`` is a variable that is bound only where the choice or option was taken that the triple stands in.
     """
 
     subject: str
@@ -97,8 +95,7 @@ def evidence_query(
 
     Raises QuerySyntaxError where it is no query.
     """
-    read = parse_query(query)
-    writer = _Writer(query, read, vocabulary)
+    writer = _Writer(query, vocabulary)
     body = writer.body()
     keys = [name for name in writer.keys if name[1:] in columns]
     given_to = [name for name in keys if name not in writer.bound]
@@ -106,56 +103,51 @@ def evidence_query(
     given = dict.fromkeys("(" + " ".join(_written(row[place]) for place in places) + ")" for row in rows)
     values = f"VALUES ({' '.join(given_to)}) {{ {' '.join(given)} }}" if given_to and given else ""
     shown = dict.fromkeys((*keys, *(name for part in writer.parts for name in part.variables)))
-    text = f"{read.prologue}SELECT DISTINCT {' '.join(shown) or '*'} WHERE {{ {values} {body} }} LIMIT {limit}"
+    text = f"{writer.prologue}SELECT DISTINCT {' '.join(shown) or '*'} WHERE {{ {values} {body} }} LIMIT {limit}"
+    names = tuple(name[1:] for name in keys)
     return EvidenceQuery(
-        text,
-        tuple(name[1:] for name in keys),
-        tuple(writer.parts),
-        writer.constants,
-        tuple(writer.negated),
-        tuple(writer.untold),
+        text, names, tuple(writer.parts), writer.constants, tuple(writer.negated), tuple(writer.untold)
     )
 
 
-@dataclass
 class _Writer:
     """Writes a query's conditions anew; the lists fill on the way."""
 
-    query: str
-    read: Query
-    vocabulary: Vocabulary
-    parts: list[Part] = field(default_factory=list)
-    negated: list[Group] = field(default_factory=list)
-    untold: dict[str, None] = field(default_factory=dict)
-    constants: dict[str, Term] = field(default_factory=dict)
-    bound: set[str] = field(default_factory=set)
-    """The variables that BIND sets, which VALUES before it must not."""
-    _made: int = 0
-    _open: list[list[Part]] = field(default_factory=list)
-    _mark: str = ""
-
-    def __post_init__(self) -> None:
-        self._declared = {**self.vocabulary.prefixes, **declared_prefixes(tokenize(self.query))}
-        select = self.read.select
+    def __init__(self, query: str, vocabulary: Vocabulary) -> None:
+        self._query = query
+        self._read = parse_query(query)
+        self._terms = Terms(query, vocabulary)
+        self._prefixes = vocabulary.prefixes
+        self.prologue = self._read.prologue
+        select = self._read.select
         self._named = dict(select.named) if select else {}
         self.keys = _keys(select) if select else ()
+        self.parts: list[Part] = []
+        self.negated: list[Group] = []
+        self.untold: dict[str, None] = {}
+        self.constants: dict[str, Term] = {}
+        self.bound: set[str] = set()
+        """The variables that BIND sets, which VALUES before it must not."""
+        self._made = 0
+        self._open: list[list[Part]] = []
+        self._mark = ""
 
     def body(self) -> str:
         """The conditions of the whole query."""
-        tail = self.read.select.tail if self.read.select else self.read.tail
-        return " ".join((self._inside(self.read.where), *(self._text(values) for values in tail.values)))
+        behind = (values.place.of(self._query) for values in self._read.tail.values)
+        return " ".join((self._inside(self._read.where), *behind))
 
     def _inside(self, group: Group) -> str:
         """What stands between the brackets of a group."""
         if group.select is not None:
             return self._subquery(group.select)
-        return self._scope(lambda: " ".join(filter(None, (self._element(element) for element in group.elements))))
+        return self._scope(lambda: " ".join(filter(None, map(self._element, group.elements))))
 
     def _scope(self, write: Callable[[], str]) -> str:
         """What ``write`` writes, and behind it where the statements of its triples are looked for."""
         self._open.append([])
         text = write()
-        return " ".join(filter(None, (text, *(self._statement(part) for part in self._open.pop()))))
+        return " ".join(filter(None, (text, *map(self._statement, self._open.pop()))))
 
     def _marked(self, write: Callable[[], str]) -> str:
         """What ``write`` writes, in brackets, with a mark that says whether it held."""
@@ -167,28 +159,29 @@ class _Writer:
     def _element(self, element: Element) -> str:
         match element:
             case Triples(patterns=patterns):
-                return " ".join(filter(None, (self._pattern(one) for one in patterns)))
-            case Filter(expression=expression):
-                self._note_negation(read_expression(self.query, expression))
-                self._note_existing(element)
-                return self._text(element)
-            case Bind(variable=name):
-                self.bound.add(name)
-                self._note_existing(element)
-                return self._text(element)
-            case Values():
-                return self._text(element)
+                return " ".join(filter(None, map(self._pattern, patterns)))
             case Include(name=name):
                 return self._subquery(self._named[name]) if name in self._named else ""
             case Nested():
                 return self._nested(element)
+            case Filter(expression=expression):
+                self._note_negation(expression.node)
+            case Bind(variable=name):
+                self.bound.add(name)
+        # What an EXISTS found is not looked for: joined with the rest, it may take far longer than the query.
+        if not isinstance(element, Values) and any(group not in self.negated for group in element.groups):
+            self.untold["what an EXISTS found"] = None
+        return element.place.of(self._query)
 
     def _nested(self, element: Nested) -> str:
         if element.kind == "SERVICE":
-            return "" if self._iri(element.name) == LABEL_SERVICE else self._kept(element, "SERVICE")
+            if self._terms.iri(element.name) == LABEL_SERVICE:
+                return ""
+            self.untold["SERVICE"] = None
+            return element.place.of(self._query)
         if element.kind == "MINUS":
             self.negated += element.groups
-            return self._text(element)
+            return element.place.of(self._query)
         if element.kind == "OPTIONAL" or len(element.groups) > 1:
             inner = [self._marked(partial(self._inside, group)) for group in element.groups]
         else:
@@ -198,30 +191,24 @@ class _Writer:
         name = f"{element.name} " if element.kind == "GRAPH" else ""
         return f"{element.kind} {name}{inner[0]}"
 
-    def _kept(self, element: Element, kind: str) -> str:
-        self.untold[kind] = None
-        return self._text(element)
-
     def _subquery(self, select: Select) -> str:
         """A subquery's conditions in its place; one that counts, groups or cuts stays beside them.
 
         So what it counted is listed, for the rows that it gives: also for that of a count of nothing.
         """
-        grouped = any(one.kind == "GROUP BY" for one in select.tail.modifiers)
-        modified = any(one.kind in ("GROUP BY", "HAVING", "LIMIT", "OFFSET") for one in select.tail.modifiers)
-        counted = any(_aggregates(self.query, one.place) for one in select.expressions)
-        whole = f"{{ {self.query[select.place.start : select.place.end]} }}"
+        kinds = {one.kind for one in select.tail.modifiers}
+        texts = [one.place.of(self._query) for one in select.expressions]
+        whole = f"{{ {select.place.of(self._query)} }}"
         if self._hides(select):
             self.untold["a list of its own that has other things of the same name"] = None
             return whole
-        if counted and not grouped:
+        if "GROUP BY" not in kinds and any(token.is_word(*AGGREGATES) for text in texts for token in tokenize(text)):
             return f"{whole} OPTIONAL {self._marked(partial(self._inside, select.where))}"
         inner = self._inside(select.where)
-        if modified:
+        if kinds & {"GROUP BY", "HAVING", "LIMIT", "OFFSET"}:
             return f"{whole} {inner}"
         self.bound |= {*select.computed}
-        binds = (f"BIND{self.query[one.place.start : one.place.end]}" for one in select.expressions)
-        return f"{{ {' '.join((inner, *binds))} }}"
+        return f"{{ {' '.join((inner, *(f'BIND{text}' for text in texts)))} }}"
 
     def _hides(self, select: Select) -> bool:
         """Whether a variable of a subquery that is not seen outside has the name of another there."""
@@ -230,26 +217,21 @@ class _Writer:
             token.kind == "variable"
             and "?" + token.text[1:] in hidden
             and not select.place.start <= token.start < select.place.end
-            for token in tokenize(self.query)
+            for token in tokenize(self._query)
         )
 
-    def _note_existing(self, element: Filter | Bind) -> None:
-        """What an EXISTS found is not looked for: joined with the rest, it may take far longer than the query."""
-        if any(group not in self.negated for group in element.groups):
-            self.untold["what an EXISTS found"] = None
-
-    def _note_negation(self, node: object) -> None:
+    def _note_negation(self, node: Node) -> None:
         match node:
-            case Operation(operator="!", operands=(Exists(group=group),)):
+            case Call(name="!", arguments=(Exists(group=group),)):
                 self.negated.append(group)
-            case Operation(operator="&&", operands=parts):
+            case Call(name="&&", arguments=parts):
                 for part in parts:
                     self._note_negation(part)
 
     # Triples
 
     def _pattern(self, pattern: Pattern) -> str:
-        if self._iri(pattern.subject).startswith(_HINTS):
+        if self._terms.iri(pattern.subject).startswith(_HINTS):
             return ""
         return self._walk(self._term(pattern.subject), pattern.verb, self._term(pattern.object))
 
@@ -267,17 +249,14 @@ class _Writer:
                 steps = zip(verb.parts, ends, ends[1:], strict=False)
                 return " ".join(self._walk(start, part, end) for part, start, end in steps)
             case "|":
-                return self._choice(subject, verb.parts, value)
-        name = next((one.name for one in _names(verb)), "")
-        relation = self._role(name)[1] if name else ""
+                return " UNION ".join(self._marked(partial(self._walk, subject, path, value)) for path in verb.parts)
+        name = next(_names(verb), "")
+        relation = self._terms.predicate(name)[1] if name else ""
         self.parts.append(Part(subject, self._predicate(name), value, relation, chain=True, mark=self._mark))
         return f"{subject} {verb.text()} {value} ."
 
-    def _choice(self, subject: str, paths: Sequence[Path], value: str) -> str:
-        return " UNION ".join(self._marked(partial(self._walk, subject, path, value)) for path in paths)
-
     def _edge(self, subject: str, verb: str, value: str) -> str:
-        role, entity = self._role(verb)
+        role, entity = ("", "") if is_variable(verb) else self._terms.predicate(verb)
         node = self._new() if role == "wdt" else subject if role == "ps" else value if role == "p" else ""
         part = Part(
             subject, self._predicate(verb), value, entity, role, node if is_variable(node) else "", mark=self._mark
@@ -290,54 +269,22 @@ class _Writer:
         """Where the statement behind a truthy triple is looked for; a copy may lack it."""
         if part.role != "wdt":
             return ""
-        link, holds = (f"<{self.vocabulary.prefixes[role]}{part.relation}>" for role in ("p", "ps"))
+        link, holds = (f"<{self._prefixes[role]}{part.relation}>" for role in ("p", "ps"))
         return f"OPTIONAL {{ {part.subject} {link} {part.statement} . {part.statement} {holds} {part.object} }}"
 
-    def _role(self, verb: str) -> tuple[str, str]:
-        iri = self._iri(verb)
-        entity = self.vocabulary.entity_id(iri)
-        roles = ("wdt", "p", "ps", "psv", "psn", "pq", "pqv", "pr")
-        found = (role for role in roles if entity and iri == self.vocabulary.prefixes.get(role, "") + entity)
-        return next(found, ""), entity
-
     def _predicate(self, verb: str) -> str:
-        return verb if is_variable(verb) else self._iri(verb) or verb
-
-    # Text
-
-    def _iri(self, text: str) -> str:
-        if is_variable(text) or text[:1] in "_\"'+-" or text[:1].isdigit():
-            return ""
-        return (
-            expand(tokenize(text)[0], self._declared) if text not in ("a", "A") else STANDARD_PREFIXES["rdf"] + "type"
-        )
+        return verb if is_variable(verb) else self._terms.iri(verb) or verb
 
     def _term(self, text: str) -> str:
         if text.startswith("_:"):
             return f"?{_STEM}blank{''.join(char if char.isalnum() else '_' for char in text[2:])}"
         if not is_variable(text):
-            self.constants[text] = self._constant(text)
+            self.constants[text] = self._terms.literal(text) if is_literal(text) else Term("uri", self._terms.iri(text))
         return text
-
-    def _constant(self, text: str) -> Term:
-        """An IRI or literal of the query as results have it."""
-        if iri := self._iri(text):
-            return Term("uri", iri)
-        first, *more = tokenize(text)
-        if first.kind != "string":
-            kinds = {"number": "integer" if text.lstrip("+-").isdigit() else "decimal", "word": "boolean"}
-            return Term("literal", text, f"{_XSD}{kinds.get(first.kind, 'decimal')}")
-        quotes = 3 if first.text[:3] in ('"""', "'''") else 1
-        language = more[0].text[1:] if more and more[0].kind == "language" else None
-        datatype = expand(more[1], self._declared) if len(more) > 1 else None
-        return Term("literal", first.text[quotes:-quotes], datatype, language)
 
     def _new(self) -> str:
         self._made += 1
         return f"?{_STEM}{self._made}"
-
-    def _text(self, element: Element) -> str:
-        return self.query[element.place.start : element.place.end]
 
 
 def _keys(select: Select) -> tuple[str, ...]:
@@ -346,25 +293,19 @@ def _keys(select: Select) -> tuple[str, ...]:
     return tuple(name for name in select.visible if name in bound and name not in select.computed)
 
 
-def _names(path: Path) -> Iterator[Path]:
+def _names(path: Path) -> Iterator[str]:
     """The properties of a path."""
     if path.kind == "iri":
-        yield path
+        yield path.name
     for part in path.parts:
         yield from _names(part)
-
-
-def _aggregates(query: str, place: Place) -> bool:
-    return any(token.is_word(*AGGREGATES) for token in tokenize(query[place.start : place.end]))
 
 
 def _written(cell: Cell) -> str:
     """A cell as VALUES takes it; a blank node, which no query can name, is left open."""
     if cell is None or cell.type == "bnode":
         return "UNDEF"
-    if cell.type == "uri":
-        return f"<{cell.value}>"
-    return literal(cell)
+    return f"<{cell.value}>" if cell.type == "uri" else literal(cell)
 
 
 def literal(term: Term) -> str:

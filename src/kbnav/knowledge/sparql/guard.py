@@ -10,8 +10,8 @@ import re
 from collections.abc import Collection, Sequence
 
 from kbnav.errors import QueryRefused
-from kbnav.knowledge.sparql.prefixes import declared_prefixes, expand
 from kbnav.knowledge.sparql.tokens import Token, position, tokenize_all
+from kbnav.knowledge.sparql.vocabulary import declared_prefixes, expand
 
 _UPDATES = ("INSERT", "DELETE", "LOAD", "CLEAR", "DROP", "CREATE")
 _UPDATES_AT_START = (*_UPDATES, "ADD", "MOVE", "COPY", "WITH")

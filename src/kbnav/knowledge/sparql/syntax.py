@@ -1,14 +1,20 @@
-"""The structure of a query: its groups and what stands in them, with the place of each in the query's text.
+"""Parses a query to its syntax tree, along the grammar of SPARQL 1.1 (section 19.8).
 
-What these classes hold is read by ``kbnav.knowledge.sparql.reading``; a rewriting replaces the text of one part by its
-place and leaves all other text as it is.
+With Oxigraph's ``LATERAL``, and what Blazegraph takes beyond the standard: named subqueries, and triples without a full
+stop between them. Every part knows its place in the text, so that a rewriting replaces one and leaves all other text.
+A parser for the standard would not do: RDFLib's refuses a tenth of SPINACH's gold queries (``WITH … AS %name``) and a
+sixth of WikiWebQuestions' (no full stops), and takes fifty times as long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Literal
+
+from kbnav.errors import QuerySyntaxError
+from kbnav.knowledge.sparql.tokens import Token, join, nesting, syntax_error, tokenize
 
 
 @dataclass(frozen=True)
@@ -25,20 +31,22 @@ class Path:
 
     def text(self) -> str:
         """The path as SPARQL."""
+        if self.kind == "iri":
+            return self.name
+        inner = [part.text() for part in self.parts]
         match self.kind:
-            case "iri":
-                return self.name
             case "negated":
-                return f"!({self.parts[0].text()})" if self.parts[0].kind == "|" else f"!{self.parts[0].text()}"
+                return f"!({inner[0]})" if self.parts[0].kind == "|" else f"!{inner[0]}"
             case "|":
-                return "|".join(part.text() for part in self.parts)
+                return "|".join(inner)
             case "/":
-                return "/".join(f"({part.text()})" if part.kind in "/|" else part.text() for part in self.parts)
+                return "/".join(
+                    f"({text})" if part.kind in "/|" else text for part, text in zip(self.parts, inner, strict=True)
+                )
             case "^":
-                return f"^({self.parts[0].text()})" if self.parts[0].kind in "/|^" else f"^{self.parts[0].text()}"
+                return f"^({inner[0]})" if self.parts[0].kind in "/|^" else f"^{inner[0]}"
             case _:
-                inner = self.parts[0].text()
-                return f"{inner}{self.kind}" if self.parts[0].kind == "iri" else f"({inner}){self.kind}"
+                return f"{inner[0]}{self.kind}" if self.parts[0].kind == "iri" else f"({inner[0]}){self.kind}"
 
 
 @dataclass(frozen=True)
@@ -53,10 +61,19 @@ class Pattern:
     object: str
 
     @property
+    def relation(self) -> str:
+        """The name of its property as written; empty where the verb is a variable or a path of several."""
+        return self.verb.name if isinstance(self.verb, Path) and self.verb.kind == "iri" else ""
+
+    @property
     def variables(self) -> tuple[str, ...]:
         """Its variables, as ``?name``, in the order they are written; blank nodes are none."""
         verb = self.verb if isinstance(self.verb, str) else ""
         return tuple("?" + part[1:] for part in (self.subject, verb, self.object) if is_variable(part))
+
+    def text(self) -> str:
+        """The pattern as SPARQL."""
+        return f"{self.subject} {self.verb if isinstance(self.verb, str) else self.verb.text()} {self.object}"
 
 
 @dataclass(frozen=True)
@@ -65,6 +82,78 @@ class Place:
 
     start: int
     end: int
+
+    def of(self, query: str) -> str:
+        """The text there."""
+        return query[self.start : self.end]
+
+
+@dataclass(frozen=True)
+class Value:
+    """An operand of an expression: a variable (``?name``), an IRI or a literal, as written."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operator, function or aggregate with its operands.
+
+    ``name`` is the operator (``IN`` and ``NOT IN`` have what is looked for, and then the list), a function's keyword in
+    upper case, or its IRI as written. ``star`` where it is ``COUNT(*)``; ``separator`` is the literal of GROUP_CONCAT.
+    """
+
+    name: str
+    arguments: tuple[Node, ...] = ()
+    distinct: bool = False
+    star: bool = False
+    separator: str = ""
+
+
+@dataclass(frozen=True)
+class Exists:
+    """EXISTS with its group."""
+
+    group: Group
+
+
+Node = Value | Call | Exists
+
+
+@dataclass(frozen=True)
+class Expression:
+    """An expression, with the variable that AS sets and whether ORDER BY sorts by it downwards."""
+
+    node: Node
+    place: Place
+    variable: str = ""
+    descending: bool = False
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The variables that it reads, those in groups of EXISTS left out."""
+        return tuple(node.text for node in _nodes(self.node) if isinstance(node, Value) and is_variable(node.text))
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of EXISTS."""
+        return tuple(node.group for node in _nodes(self.node) if isinstance(node, Exists))
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """The literals outside of groups, as written."""
+        texts = (
+            node.text if isinstance(node, Value) else node.separator
+            for node in _nodes(self.node)
+            if not isinstance(node, Exists)
+        )
+        return tuple(text for text in texts if is_literal(text))
+
+
+def _nodes(node: Node) -> Iterator[Node]:
+    yield node
+    for inner in node.arguments if isinstance(node, Call) else ():
+        yield from _nodes(inner)
 
 
 @dataclass(frozen=True)
@@ -87,29 +176,11 @@ class Values:
 
 
 @dataclass(frozen=True)
-class Expression:
-    """What is read of an expression: its variables, the groups of its EXISTS, and its literals outside of those.
-
-    ``kbnav.knowledge.sparql.expressions`` reads the rest, from its place.
-    """
-
-    variables: tuple[str, ...] = ()
-    groups: tuple[Group, ...] = ()
-    literals: tuple[str, ...] = ()
-    place: Place = Place(0, 0)
-
-
-@dataclass(frozen=True)
 class Filter:
     """FILTER with its expression."""
 
     place: Place
     expression: Expression
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """The variables outside the groups of EXISTS."""
-        return self.expression.variables
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -119,11 +190,15 @@ class Filter:
 
 @dataclass(frozen=True)
 class Bind:
-    """BIND with the variable it sets."""
+    """BIND with its expression, which names the variable it sets."""
 
     place: Place
-    variable: str
     expression: Expression
+
+    @property
+    def variable(self) -> str:
+        """The variable it sets."""
+        return self.expression.variable
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -161,7 +236,7 @@ class Modifier:
     """GROUP BY, HAVING, ORDER BY, LIMIT or OFFSET; ``number`` is that of the last two."""
 
     kind: str
-    expression: Expression = Expression()
+    expressions: tuple[Expression, ...] = ()
     number: int = 0
 
 
@@ -177,20 +252,22 @@ class Tail:
 class Select:
     """A SELECT, the query's own or a subquery's; ``star`` is the place of its ``*``, which ``variables`` is without.
 
-    ``expressions`` are those it computes, ``computed`` the variables they set, empty for one without a name (Blazegraph
-    takes that), ``named`` its named subqueries by name (``WITH { … } AS %name``, Blazegraph's too). ``distinct`` also
-    where it is REDUCED.
+    ``named`` are its named subqueries by name (``WITH { … } AS %name``). ``distinct`` also where it is REDUCED.
     """
 
     where: Group
     variables: tuple[str, ...]
     star: Place | None
     expressions: tuple[Expression, ...] = ()
-    computed: tuple[str, ...] = ()
     named: tuple[tuple[str, Select], ...] = ()
     tail: Tail = Tail()
     distinct: bool = False
     place: Place = Place(0, 0)
+
+    @property
+    def computed(self) -> tuple[str, ...]:
+        """The variables that its expressions set, empty for one without a name, which Blazegraph takes."""
+        return tuple(one.variable for one in self.expressions)
 
     @property
     def visible(self) -> tuple[str, ...]:
@@ -214,20 +291,17 @@ class Group:
         """The variables that it binds, or may bind, for what is around it, in the order they are written."""
         if self.select is not None:
             return self.select.visible
-        return tuple(dict.fromkeys(name for element in self.elements for name in _shown(element)))
+        return tuple(dict.fromkeys(name for element in self.elements for name in visible(element)))
 
     @property
     def certain(self) -> frozenset[str]:
         """The variables that have a value in each of its solutions, as far as that is easily seen."""
-        found: set[str] = set()
-        for element in self.elements:
-            found |= certain(element)
-        return frozenset(found)
+        return frozenset().union(*map(certain, self.elements))
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query; ``select`` is None for ASK, CONSTRUCT and DESCRIBE, which have their own ``tail``.
+    """A query; ``select`` is None for ASK, CONSTRUCT and DESCRIBE.
 
     ``prologue`` is the text of its declarations, ``where`` empty where there is none (DESCRIBE).
     """
@@ -239,15 +313,42 @@ class Query:
     select: Select | None = None
 
 
-def subqueries(group: Group) -> Iterator[Select]:
-    """The SELECTs in a group, at any depth."""
-    if group.select is not None:
-        yield group.select
-        yield from subqueries(group.select.where)
-    for element in group.elements:
-        if isinstance(element, Filter | Bind | Nested):
-            for inner in element.groups:
-                yield from subqueries(inner)
+def is_variable(text: str) -> bool:
+    """Whether a term is written as a variable."""
+    return text.startswith(("?", "$"))
+
+
+def is_literal(text: str) -> bool:
+    """Whether a term is written as a literal: a string, a number or a truth value."""
+    return text[:1] in ("'", '"', "+", "-", ".") or text[:1].isdigit() or text.lower() in ("true", "false")
+
+
+def visible(element: Element) -> tuple[str, ...]:
+    """The variables that an element binds, or may bind, in the order they are written."""
+    match element:
+        case Triples(patterns=patterns):
+            return tuple(name for pattern in patterns for name in pattern.variables)
+        case Values(variables=names) | Include(variables=names):
+            return names
+        case Bind(variable=name):
+            return (name,)
+        case Filter() | Nested(kind="MINUS"):
+            return ()
+        case Nested(groups=groups, name=name):
+            inner = tuple(shown for group in groups for shown in group.visible)
+            return ("?" + name[1:], *inner) if is_variable(name) else inner
+
+
+def certain(element: Element) -> frozenset[str]:
+    """The variables that an element binds in each solution, as far as that is easily seen."""
+    match element:
+        case Triples():
+            return frozenset(visible(element))
+        case Values(variables=names, total=True):
+            return frozenset(names)
+        case Nested(kind="UNION" | "LATERAL", groups=groups):
+            return frozenset.intersection(*(group.certain for group in groups))
+    return frozenset()
 
 
 def groups_of(group: Group) -> Iterator[Group]:
@@ -262,6 +363,11 @@ def groups_of(group: Group) -> Iterator[Group]:
                 yield from groups_of(inner)
 
 
+def subqueries(group: Group) -> Iterator[Select]:
+    """The SELECTs in a group, at any depth."""
+    return (one.select for one in groups_of(group) if one.select is not None)
+
+
 def bound_variables(query: Query) -> Iterator[str]:
     """The variables that something in a query gives a value; some more than once."""
     selects = [select for _, select in query.select.named] if query.select else []
@@ -272,33 +378,430 @@ def bound_variables(query: Query) -> Iterator[str]:
         yield from filter(None, select.computed)
 
 
-def is_variable(text: str) -> bool:
-    """Whether a term is written as a variable."""
-    return text.startswith(("?", "$"))
+class UnreadQuery(Exception):
+    """A query that is not rewritten here: an update, no SPARQL, or with a collection or a named subquery in it."""
 
 
-def certain(element: Element) -> frozenset[str]:
-    """The variables that an element binds in each solution, as far as that is easily seen."""
-    match element:
-        case Triples(patterns=patterns):
-            return frozenset(name for pattern in patterns for name in pattern.variables)
-        case Values(variables=names, total=True):
-            return frozenset(names)
-        case Nested(kind="UNION" | "LATERAL", groups=groups):
-            return frozenset.intersection(*(group.certain for group in groups))
-    return frozenset()
+def parse_query(text: str) -> Query:
+    """The structure of a query. Raises QuerySyntaxError, with the place, where it is none."""
+    return _Parser(text).query()
 
 
-def _shown(element: Element) -> tuple[str, ...]:
-    match element:
-        case Triples(patterns=patterns):
-            return tuple(name for pattern in patterns for name in pattern.variables)
-        case Values(variables=names) | Include(variables=names):
-            return names
-        case Bind(variable=name):
-            return (name,)
-        case Filter() | Nested(kind="MINUS"):
-            return ()
-        case Nested(groups=groups, name=name):
-            inner = tuple(shown for group in groups for shown in group.visible)
-            return ("?" + name[1:], *inner) if is_variable(name) else inner
+def read_query(text: str, *, named: bool = False) -> Query:
+    """The structure of a query that can be rewritten by its parts; ``named``: also where it has named subqueries.
+
+    Raises UnreadQuery, and QuerySyntaxError where strings or brackets do not close.
+    """
+    parser = _Parser(text)
+    try:
+        query = parser.query()
+    except QuerySyntaxError as error:
+        raise UnreadQuery(str(error)) from error
+    beyond = parser.beyond - ({_NAMED} if named else set())
+    if beyond:
+        raise UnreadQuery(" and ".join(sorted(beyond)))
+    return query
+
+
+_ELEMENTS = ("OPTIONAL", "MINUS", "LATERAL", "GRAPH", "SERVICE", "FILTER", "BIND", "VALUES", "INCLUDE", "UNION")
+_MODIFIERS = ("GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "VALUES")
+_NAMED = "a named subquery"
+
+
+class _Parser:
+    """One pass over a query's tokens; each method leaves ``_at`` behind what it read."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = tokenize(text)
+        self._at = 0
+        self.beyond: set[str] = set()
+        """What the query has that its structure does not tell in full, or that few engines know."""
+        nesting(text, self._tokens)
+        self._unnamed = count(1)
+        self._named: dict[str, tuple[str, ...]] = {}
+
+    # Tokens
+
+    def _next(self) -> Token:
+        if self._at >= len(self._tokens):
+            raise syntax_error(self._text, len(self._text), "the query ends too early")
+        return self._tokens[self._at]
+
+    def _take(self) -> Token:
+        token = self._next()
+        self._at += 1
+        return token
+
+    def _is(self, *texts: str) -> bool:
+        """Whether a word or symbol among ``texts`` comes next."""
+        if self._at >= len(self._tokens):
+            return False
+        token = self._tokens[self._at]
+        return token.kind in ("word", "symbol") and token.text.upper() in texts
+
+    def _accept(self, *texts: str) -> bool:
+        """Move on where one of ``texts`` comes next, and say whether it did."""
+        accepted = self._is(*texts)
+        self._at += accepted
+        return accepted
+
+    def _expect(self, text: str) -> None:
+        if not self._accept(text):
+            raise self._unexpected(f"`{text}`")
+
+    def _unexpected(self, wanted: str) -> QuerySyntaxError:
+        token = self._next()
+        return syntax_error(self._text, token.start, f"expected {wanted}, found `{token.text[:40]}`")
+
+    def _since(self, start: int) -> Place:
+        """From an offset to behind what was read last."""
+        return Place(start, self._tokens[self._at - 1].end)
+
+    def _variable(self) -> str:
+        return "?" + self._take().text[1:]
+
+    # Query forms
+
+    def query(self) -> Query:
+        while self._is("PREFIX", "BASE"):
+            self._at += 3 if self._is("PREFIX") else 2
+        prologue, form = self._text[: self._next().start], self._next().text.upper()
+        if form == "SELECT":
+            select = self._select()
+            query = Query(form, prologue, select.where, select.tail, select)
+        elif form in ("ASK", "CONSTRUCT", "DESCRIBE"):
+            self._at += 1
+            query = Query(form, prologue, self._described(form), self._tail())
+        else:
+            raise self._unexpected("SELECT, ASK, CONSTRUCT or DESCRIBE")
+        if self._at < len(self._tokens):
+            raise self._unexpected("the end of the query")
+        return query
+
+    def _described(self, form: str) -> Group:
+        """The group of a query that is no SELECT."""
+        if form == "CONSTRUCT" and self._is("{"):
+            beyond = set(self.beyond)
+            self._group()  # the template makes triples and matches none
+            self.beyond = beyond
+        if form == "DESCRIBE":
+            while self._at < len(self._tokens) and (self._next().kind in ("variable", "iri", "name") or self._is("*")):
+                self._at += 1
+            if self._at == len(self._tokens):
+                self.beyond.add("DESCRIBE without a pattern")
+                return Group(Place(len(self._text), len(self._text)))
+        return self._where()
+
+    def _where(self) -> Group:
+        while self._accept("FROM"):
+            self._accept("NAMED")
+            self._at += 1
+        self._accept("WHERE")
+        return self._group()
+
+    def _select(self) -> Select:
+        start = self._next().start
+        self._expect("SELECT")
+        distinct = self._accept("DISTINCT", "REDUCED")
+        variables: list[str] = []
+        expressions: list[Expression] = []
+        named: list[tuple[str, Select]] = []
+        star: Place | None = None
+        while not self._is("WHERE", "FROM", "{", "WITH"):
+            if self._is("*"):
+                star = Place(self._take().start, self._tokens[self._at - 1].end)
+            elif self._next().kind == "variable":
+                variables.append(self._variable())
+            else:
+                expressions.append(self._expression())
+                variables += filter(None, [expressions[-1].variable])
+        while self._accept("WITH"):
+            named.append(self._subquery())
+        where = self._where()
+        tail = self._tail()
+        place = self._since(start)
+        return Select(where, tuple(variables), star, tuple(expressions), tuple(named), tail, distinct, place)
+
+    def _subquery(self) -> tuple[str, Select]:
+        """A named subquery, behind WITH."""
+        self.beyond.add(_NAMED)
+        self._expect("{")
+        select = self._select()
+        self._expect("}")
+        self._expect("AS")
+        name = self._take().text
+        self._named[name] = select.visible
+        return name, select
+
+    def _tail(self) -> Tail:
+        modifiers: list[Modifier] = []
+        values: list[Values] = []
+        while self._is(*_MODIFIERS):
+            if self._is("VALUES"):
+                values.append(self._values())
+                continue
+            kind = self._take().text.upper()
+            if kind in ("LIMIT", "OFFSET"):
+                number = self._take()
+                read = int(number.text) if number.kind == "number" and number.text.isdecimal() else 0
+                modifiers.append(Modifier(kind, number=read))
+                continue
+            if kind in ("GROUP", "ORDER"):
+                self._expect("BY")
+                kind += " BY"
+            expressions: list[Expression] = []
+            while self._at < len(self._tokens) and not self._is("}", *_MODIFIERS):
+                expressions.append(self._expression())
+            modifiers.append(Modifier(kind, tuple(expressions)))
+        return Tail(tuple(modifiers), tuple(values))
+
+    # Groups
+
+    def _group(self) -> Group:
+        start = self._next().start
+        self._expect("{")
+        elements: list[Element] = []
+        select = self._select() if self._is("SELECT") else None
+        while not self._accept("}"):
+            if select is not None:
+                raise self._unexpected("`}` behind the subquery")
+            if not self._accept("."):
+                elements.append(self._element())
+        return Group(self._since(start), tuple(elements), select)
+
+    def _element(self) -> Element:
+        start = self._next().start
+        if self._is("{"):
+            groups = [self._group()]
+            while self._accept("UNION"):
+                groups.append(self._group())
+            return Nested(self._since(start), "UNION", tuple(groups))
+        if self._is("VALUES"):
+            return self._values()
+        if not self._is(*_ELEMENTS):
+            return self._triples()
+        kind, name = self._take().text.upper(), ""
+        match kind:
+            case "FILTER":
+                expression = self._expression()
+                return Filter(self._since(start), expression)
+            case "BIND":
+                expression = self._expression()
+                if not expression.variable:
+                    raise syntax_error(self._text, start, "BIND sets no variable: write BIND(… AS ?name)")
+                return Bind(self._since(start), expression)
+            case "GRAPH" | "SERVICE":
+                self._accept("SILENT")
+                name = self._term()
+                inner = (self._group(),)
+                return Nested(self._since(start), kind, inner, name)
+            case "OPTIONAL" | "MINUS" | "LATERAL":
+                inner = (self._group(),)
+                return Nested(self._since(start), kind, inner)
+            case "INCLUDE":
+                self.beyond.add(_NAMED)
+                name = self._take().text
+                return Include(self._since(start), self._named.get(name, ()), name)
+        self._at -= 1
+        raise self._unexpected("a pattern")
+
+    def _values(self) -> Values:
+        start = self._take().start
+        variables: list[str] = []
+        single = not self._is("(")
+        while not self._accept("{"):
+            token = self._take()
+            if token.kind == "variable":
+                variables.append("?" + token.text[1:])
+        terms: list[str] = []
+        bracketed = undefined = 0
+        while not self._accept("}"):
+            if self._accept("("):
+                bracketed += 1
+            elif self._accept("UNDEF"):
+                undefined += 1
+            elif not self._accept(")"):
+                terms.append(self._term())
+        rows = len(terms) + undefined if single else bracketed
+        return Values(self._since(start), tuple(variables), rows, tuple(terms), not undefined)
+
+    # Triples
+
+    def _triples(self) -> Triples:
+        start = self._next().start
+        patterns: list[Pattern] = []
+        while True:
+            described = self._is("[", "(")
+            subject = self._node(patterns)
+            if not described or not self._is(".", "{", "}", *_ELEMENTS):
+                self._properties(subject, patterns)
+            stop = self._accept(".")
+            if not stop or self._is("}", "{", *_ELEMENTS) or self._at >= len(self._tokens):
+                return Triples(self._since(start), tuple(patterns))
+
+    def _properties(self, subject: str, patterns: list[Pattern]) -> None:
+        while True:
+            verb = self._term() if self._next().kind == "variable" else self._path()
+            while True:
+                patterns.append(Pattern(subject, verb, self._node(patterns)))
+                if not self._accept(","):
+                    break
+            if not self._accept(";"):
+                return
+            while self._accept(";"):
+                pass
+            if self._is(".", "{", "}", "]", *_ELEMENTS):
+                return
+
+    def _node(self, patterns: list[Pattern]) -> str:
+        """The text of a subject or object; ``[ … ]`` puts its own patterns among the others, a list what is in it."""
+        if not self._is("[", "("):
+            return self._term()
+        listed = self._take().text == "("
+        name = f"_: {next(self._unnamed)}"
+        if listed:
+            self.beyond.add("a collection")
+            while not self._is(")"):
+                self._node(patterns)
+        elif not self._is("]"):
+            self._properties(name, patterns)
+        self._expect(")" if listed else "]")
+        return name
+
+    def _term(self) -> str:
+        token = self._next()
+        if token.kind in ("variable", "iri", "name", "blank"):
+            self._at += 1
+            return "?" + token.text[1:] if token.kind == "variable" else token.text
+        return self._literal()
+
+    def _literal(self) -> str:
+        """A string with its language or datatype, a number, or a truth value, as it is written."""
+        sign = self._take().text if self._is("+", "-") else ""
+        token = self._next()
+        if not (token.kind in ("string", "number") or (token.is_word("TRUE", "FALSE") and not sign)):
+            raise self._unexpected("a term")
+        parts = [self._take()]
+        if self._at < len(self._tokens) and self._next().kind == "language":
+            parts.append(self._take())
+        elif self._is("^^"):
+            parts += [self._take(), self._take()]
+        return sign + join(parts)
+
+    # Paths
+
+    def _path(self) -> Path:
+        return self._steps("|", lambda: self._steps("/", self._step))
+
+    def _steps(self, kind: Literal["/", "|"], part: Callable[[], Path]) -> Path:
+        parts = [part()]
+        while self._accept(kind):
+            parts.append(part())
+        return parts[0] if len(parts) == 1 else Path(kind, parts=tuple(parts))
+
+    def _step(self) -> Path:
+        if self._accept("^"):
+            return Path("^", parts=(self._step(),))
+        path = self._path_primary()
+        kinds: tuple[Literal["*", "+", "?"], ...] = ("*", "+", "?")
+        return next((Path(kind, parts=(path,)) for kind in kinds if self._accept(kind)), path)
+
+    def _path_primary(self) -> Path:
+        if self._accept("("):
+            path = self._path()
+            self._expect(")")
+            return path
+        if self._accept("!"):
+            return Path("negated", parts=(self._step(),))
+        if self._next().kind not in ("iri", "name") and not self._next().is_word("A"):
+            raise self._unexpected("a property")
+        return Path("iri", self._take().text)
+
+    # Expressions, by the precedence of their operators
+
+    def _expression(self) -> Expression:
+        """One operand, ``(… AS ?name)`` among them, with what ORDER BY puts before it."""
+        descending = self._is("DESC")
+        self._at += self._is("ASC", "DESC")
+        start, variable = self._next().start, ""
+        if self._accept("("):
+            node = self._either()
+            if self._accept("AS"):
+                variable = self._variable()
+            self._expect(")")
+        else:
+            node = self._operand()
+        return Expression(node, self._since(start), variable, descending)
+
+    def _either(self) -> Node:
+        return self._joined("||", lambda: self._joined("&&", self._compared))
+
+    def _joined(self, operator: str, part: Callable[[], Node]) -> Node:
+        parts = [part()]
+        while self._accept(operator):
+            parts.append(part())
+        return parts[0] if len(parts) == 1 else Call(operator, tuple(parts))
+
+    def _compared(self) -> Node:
+        left = self._sum()
+        if self._is("=", "!=", "<", ">", "<=", ">="):
+            return Call(self._take().text, (left, self._sum()))
+        negated = self._accept("NOT")
+        if self._accept("IN"):
+            self._expect("(")
+            return Call("NOT IN" if negated else "IN", (left, *self._arguments()))
+        return left
+
+    def _sum(self) -> Node:
+        return self._calculated(("+", "-"), lambda: self._calculated(("*", "/"), self._signed))
+
+    def _calculated(self, operators: tuple[str, str], part: Callable[[], Node]) -> Node:
+        node = part()
+        while self._is(*operators):
+            node = Call(self._take().text, (node, part()))
+        return node
+
+    def _signed(self) -> Node:
+        if self._is("!", "-"):
+            return Call(self._take().text, (self._signed(),))
+        self._accept("+")
+        return self._operand()
+
+    def _operand(self) -> Node:
+        if self._accept("("):
+            node = self._either()
+            self._expect(")")
+            return node
+        if self._accept("NOT"):
+            self._expect("EXISTS")
+            return Call("!", (Exists(self._group()),))
+        if self._accept("EXISTS"):
+            return Exists(self._group())
+        token = self._next()
+        if token.kind == "variable":
+            return Value(self._variable())
+        if token.kind in ("string", "number") or token.is_word("TRUE", "FALSE"):
+            return Value(self._literal())
+        if token.kind not in ("word", "iri", "name"):
+            raise self._unexpected("an operand")
+        name = self._take().text
+        if not self._accept("("):
+            return Value(name)
+        distinct, star = self._accept("DISTINCT"), self._accept("*")
+        arguments = tuple(self._arguments())
+        separator = self._separator() if self._tokens[self._at - 1].text == ";" else ""
+        return Call(name.upper() if token.kind == "word" else name, arguments, distinct, star, separator)
+
+    def _arguments(self) -> Iterator[Node]:
+        """Operands up to the closing bracket, or up to the semicolon before a separator."""
+        while not self._accept(")", ";"):
+            yield self._either()
+            self._accept(",")
+
+    def _separator(self) -> str:
+        self._expect("SEPARATOR")
+        self._expect("=")
+        text = self._take().text
+        self._expect(")")
+        return text

@@ -7,7 +7,7 @@ of a string and a keyword part of a comment.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -171,6 +171,13 @@ def refuse_oversized(query: str) -> None:
         signs += 1
         if signs > _LONGEST_SIGN:
             raise syntax_error(query, token.start, f"more than {_LONGEST_SIGN} signs such as `!` in a row: simplify")
+
+
+def edited(text: str, edits: Mapping[tuple[int, int], str]) -> str:
+    """The text with parts of it, by start and end, replaced; the parts do not overlap."""
+    for (start, end), new in sorted(edits.items(), reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
 
 
 def join(tokens: Sequence[Token]) -> str:

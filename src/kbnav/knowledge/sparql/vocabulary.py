@@ -1,16 +1,183 @@
-"""What a knowledge base calls things: its prefixes, where its entities are, and its ids for what kbnav speaks of."""
+"""What names in queries stand for: prefixes, the ids of a Wikibase's entities, and its ids for what kbnav speaks of."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from urllib.parse import unquote
 
-from kbnav.knowledge.sparql.prefixes import STANDARD_PREFIXES, shortened
+from kbnav.answers.tables import Term
+from kbnav.knowledge.sparql.tokens import Token, nesting, tokenize
+
+_WIKIDATA = "http://www.wikidata.org/"
+
+STANDARD_PREFIXES: Mapping[str, str] = MappingProxyType(
+    {
+        "wd": _WIKIDATA + "entity/",
+        "wds": _WIKIDATA + "entity/statement/",
+        "wdv": _WIKIDATA + "value/",
+        "wdref": _WIKIDATA + "reference/",
+        "wdata": _WIKIDATA + "wiki/Special:EntityData/",
+        "wdt": _WIKIDATA + "prop/direct/",
+        "wdtn": _WIKIDATA + "prop/direct-normalized/",
+        "wdno": _WIKIDATA + "prop/novalue/",
+        "p": _WIKIDATA + "prop/",
+        "ps": _WIKIDATA + "prop/statement/",
+        "psv": _WIKIDATA + "prop/statement/value/",
+        "psn": _WIKIDATA + "prop/statement/value-normalized/",
+        "pq": _WIKIDATA + "prop/qualifier/",
+        "pqv": _WIKIDATA + "prop/qualifier/value/",
+        "pqn": _WIKIDATA + "prop/qualifier/value-normalized/",
+        "pr": _WIKIDATA + "prop/reference/",
+        "prv": _WIKIDATA + "prop/reference/value/",
+        "prn": _WIKIDATA + "prop/reference/value-normalized/",
+        "wdsubgraph": "https://query.wikidata.org/subgraph/",
+        "wikibase": "http://wikiba.se/ontology#",
+        "schema": "http://schema.org/",
+        "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+        "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+        "owl": "http://www.w3.org/2002/07/owl#",
+        "xsd": "http://www.w3.org/2001/XMLSchema#",
+        "skos": "http://www.w3.org/2004/02/skos/core#",
+        "prov": "http://www.w3.org/ns/prov#",
+        "geo": "http://www.opengis.net/ont/geosparql#",
+        "geof": "http://www.opengis.net/def/geosparql/function/",
+        "ontolex": "http://www.w3.org/ns/lemon/ontolex#",
+        "dct": "http://purl.org/dc/terms/",
+        "dc": "http://purl.org/dc/elements/1.1/",
+        "cc": "http://creativecommons.org/ns#",
+        "foaf": "http://xmlns.com/foaf/0.1/",
+        "fn": "http://www.w3.org/2005/xpath-functions#",
+        "mediawiki": "https://www.mediawiki.org/ontology#",
+        "mwapi": "https://www.mediawiki.org/ontology#API/",
+        "bd": "http://www.bigdata.com/rdf#",
+        "bds": "http://www.bigdata.com/rdf/search#",
+        "gas": "http://www.bigdata.com/rdf/gas#",
+        "hint": "http://www.bigdata.com/queryHints#",
+    }
+)
+
+SKB_PREFIXES: Mapping[str, str] = MappingProxyType(
+    {
+        "node": "urn:kbnav:node/",
+        "type": "urn:kbnav:type/",
+        "rel": "urn:kbnav:relation/",
+        "field": "urn:kbnav:field/",
+        **{name: STANDARD_PREFIXES[name] for name in ("rdf", "rdfs", "skos", "xsd")},
+    }
+)
+"""What queries to an SKB need not declare; see ``kbnav.knowledge.skb.rdf``."""
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_APART = re.compile(r"[/#?]")
+_ENTITY = re.compile(r"/(?:entity|prop(?:/[a-z-]+)*)/([QPL][1-9][0-9]*(?:-[FS][1-9][0-9]*)?)\Z")
+
+
+def entity_page(entity_id: str) -> str:
+    """The title of an entity's page: ``Q1``, ``Property:P31``, ``Lexeme:L7#F2`` for a form or sense of a lexeme."""
+    space = {"P": "Property:", "L": "Lexeme:"}.get(entity_id[:1], "")
+    return space + entity_id.replace("-", "#", 1)
+
+
+def words_of(iri: str) -> str:
+    """The last part of an IRI as words: ``hasManager`` as ``has manager``, ``weight_g`` as ``weight g``."""
+    local = re.split(r"[/#:]", iri.rstrip("/#"))[-1]
+    plain = _CAMEL.sub(" ", re.sub(r"[_\-+.]+", " ", unquote(local)))
+    return " ".join(word if word.isupper() and len(word) > 1 else word.lower() for word in plain.split())
+
+
+def text_literal(text: str) -> str:
+    """A text as a query writes it."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    return f'"{escaped}"'
+
+
+def add_prefixes(query: str, prefixes: Mapping[str, str] = STANDARD_PREFIXES) -> str:
+    """Declare the prefixes that the query uses and does not declare; nothing else of the text changes.
+
+    They go in front of the first line, so that line numbers stay those of the given text. Raises QuerySyntaxError at a
+    string that is never closed.
+    """
+    tokens = tokenize(query)
+    declared = declared_prefixes(tokens)
+    used = dict.fromkeys(token.text.split(":", 1)[0] for token in tokens if token.kind == "name")
+    missing = [name for name in used if name in prefixes and name not in declared]
+    return "".join(f"PREFIX {name}: <{prefixes[name]}> " for name in missing) + query
+
+
+def shortened(iri: str, prefixes: Mapping[str, str] | None = None) -> str:
+    """``wdt:P31`` for an IRI that a query need not declare a prefix for; empty for any other.
+
+    Without ``prefixes``, those of Wikidata and of SKBs.
+    """
+    known = prefixes.items() if prefixes else (*STANDARD_PREFIXES.items(), *SKB_PREFIXES.items())
+    for prefix, namespace in known:
+        local = iri.removeprefix(namespace)
+        if local and local != iri and not _APART.search(local):
+            return f"{prefix}:{local}"
+    return ""
+
+
+def declared_prefixes(tokens: Sequence[Token]) -> dict[str, str]:
+    """The prefixes a query declares itself, the last declaration of a name counting."""
+    return {
+        name.text.split(":", 1)[0]: iri.text[1:-1]
+        for keyword, name, iri in zip(tokens, tokens[1:], tokens[2:], strict=False)
+        if keyword.is_word("PREFIX") and name.kind == "name" and iri.kind == "iri"
+    }
+
+
+def expand(token: Token, declared: Mapping[str, str]) -> str:
+    """The IRI an ``iri`` or ``name`` token stands for, as written; empty for other tokens and unknown prefixes."""
+    if token.kind == "iri":
+        return token.text[1:-1]
+    if token.kind != "name":
+        return ""
+    prefix, local = token.text.split(":", 1)
+    namespace = declared.get(prefix, STANDARD_PREFIXES.get(prefix))
+    return "" if namespace is None else namespace + local
+
+
+def entity_ids(query: str) -> list[str]:
+    """Ids of the items, properties and lexemes that a query names, each once, in the order of their first use.
+
+    ``wd:Q42``, ``p:P31`` and IRIs in full count; strings and comments do not. Raises QuerySyntaxError at a string that
+    is never closed.
+    """
+    return list(dict.fromkeys(entity for _, entity in entity_tokens(tokenize(query))))
+
+
+def entity_tokens(tokens: Sequence[Token]) -> list[tuple[Token, str]]:
+    """The tokens that name an entity, each with the entity's id."""
+    declared = declared_prefixes(tokens)
+    # Any Wikibase has these paths under its own host.
+    found = ((token, _ENTITY.search(expand(token, declared))) for token in tokens)
+    return [(token, match[1]) for token, match in found if match]
+
+
+def names_in(query: str, prefixes: Mapping[str, str]) -> list[str]:
+    """IRIs that a query names, each once, in the order of their first use; ``prefixes`` need not be declared.
+
+    Namespaces that it declares are not among them. Raises QuerySyntaxError at a string that is never closed.
+    """
+    tokens = tokenize(query)
+    known = {**prefixes, **declared_prefixes(tokens)}
+    declaring = {place + 2 for place, token in enumerate(tokens) if token.is_word("PREFIX")}
+    declaring |= {place + 1 for place, token in enumerate(tokens) if token.is_word("BASE")}
+    named = (
+        expand(token, known)
+        for place, token in enumerate(tokens)
+        if place not in declaring and not (token.kind == "name" and token.text.endswith(":"))
+    )
+    return list(dict.fromkeys(filter(None, named)))
+
 
 WIKIDATA = STANDARD_PREFIXES["wd"]
 """The concept base of Wikidata: what the IRIs of its entities begin with."""
+
+LABEL_SERVICE = "http://wikiba.se/ontology#label"
 
 INSTANCE_OF, SUBCLASS_OF, OCCUPATION, SEX = "P31", "P279", "P106", "P21"
 MALE, FEMALE = "Q6581097", "Q6581072"
@@ -103,13 +270,17 @@ class Vocabulary:
         instance, wider = self.of(INSTANCE_OF), self.of(SUBCLASS_OF)
         return f"wdt:{instance}" + (f"/wdt:{wider}*" if wider else "") if instance else ""
 
-    def entity_id(self, iri: str) -> str:
-        """The id of an entity by its IRI, or by that of a property's predicate; empty for an IRI of elsewhere."""
+    def predicate(self, iri: str) -> tuple[str, str]:
+        """The prefix (``wdt``, ``ps``, ``wd``, …) and the id of an entity's IRI; empty for an IRI of elsewhere."""
         for name in _ENTITY_PREFIXES:
             start = self.prefixes.get(name)
             if start and iri.startswith(start) and _ENTITY_ID.fullmatch(iri, len(start)):
-                return iri[len(start) :]
-        return ""
+                return name, iri[len(start) :]
+        return "", ""
+
+    def entity_id(self, iri: str) -> str:
+        """The id of an entity by its IRI, or by that of a property's predicate; empty for an IRI of elsewhere."""
+        return self.predicate(iri)[1]
 
     def entities_in(self, text: str) -> list[str]:
         """The ids of the entities whose IRIs are in a text, as GROUP_CONCAT makes them."""
@@ -147,3 +318,88 @@ def vocabulary_of(kb: object) -> Vocabulary:
     """The words of a knowledge base; Wikidata's for one that says nothing of them."""
     found = getattr(kb, "vocabulary", None)
     return found if isinstance(found, Vocabulary) else WIKIDATA_VOCABULARY
+
+
+class Terms:
+    """What the terms of one query stand for, as its syntax tree has them; ``known`` are further prefixes."""
+
+    def __init__(self, query: str, vocabulary: Vocabulary, known: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.vocabulary = vocabulary
+        self._declared = {**known, **vocabulary.prefixes, **declared_prefixes(tokenize(query))}
+
+    def iri(self, text: str) -> str:
+        """The IRI that a name, an IRI or ``a`` stands for; empty for anything else."""
+        if text in ("a", "A"):
+            return STANDARD_PREFIXES["rdf"] + "type"
+        tokens = tokenize(text)
+        return expand(tokens[0], self._declared) if tokens else ""
+
+    def predicate(self, text: str) -> tuple[str, str]:
+        """The prefix and the id of a Wikibase's predicate or entity; empty for another term."""
+        return self.vocabulary.predicate(self.iri(text))
+
+    def literal(self, text: str) -> Term:
+        """A literal as results have it."""
+        first, *more = tokenize(text)
+        if first.kind != "string":
+            kinds = {"number": "integer" if text.lstrip("+-").isdigit() else "decimal", "word": "boolean"}
+            return Term("literal", text, STANDARD_PREFIXES["xsd"] + kinds.get(first.kind, "decimal"))
+        quotes = 3 if first.text[:3] in ('"""', "'''") else 1
+        language = more[0].text[1:] if more and more[0].kind == "language" else None
+        datatype = expand(more[1], self._declared) if len(more) > 1 else None
+        return Term("literal", first.text[quotes:-quotes], datatype, language)
+
+
+class QueryText:
+    """A query's text by its tokens: how they nest, and what its names stand for.
+
+    Raises QuerySyntaxError where strings or brackets do not close.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens: Sequence[Token] = tokenize(text)
+        nested = nesting(text, self.tokens)
+        self.parent, self.close = nested.parent, nested.close
+        self._declared = declared_prefixes(self.tokens)
+
+    def iri(self, index: int) -> str:
+        """The IRI that a token stands for; empty where it is none, or there is no such token."""
+        return expand(self.tokens[index], self._declared) if index < len(self.tokens) else ""
+
+    def is_word(self, index: int, *words: str) -> bool:
+        """Whether there is such a token, and it is one of these keywords."""
+        return 0 <= index < len(self.tokens) and self.tokens[index].is_word(*words)
+
+    def between(self, start: int, stop: int) -> str:
+        """The text from a token to the one before ``stop``."""
+        return self.text[self.tokens[start].start : self.tokens[stop - 1].end] if stop > start else ""
+
+    def end(self, level: int) -> int:
+        """The token that closes a bracket; behind all of them for -1, which stands for the whole text."""
+        return self.close[level] if level >= 0 else len(self.tokens)
+
+    def beside(self, index: int) -> list[int]:
+        """The tokens behind one that stand in the same bracket as it."""
+        level = self.parent[index]
+        return [one for one in range(index + 1, self.end(level)) if self.parent[one] == level]
+
+    def split(self, start: int, stop: int, level: int, mark: str) -> Iterator[tuple[int, int]]:
+        """Runs of tokens between marks that stand at one level of brackets; empty runs are left out."""
+        begin = start
+        for index in range(start, stop + 1):
+            if index == stop or (self.tokens[index].text == mark and self.parent[index] == level):
+                if index > begin:
+                    yield begin, index
+                begin = index + 1
+
+    def calls(self) -> Iterator[int]:
+        """The names of the functions with an IRI that are called."""
+        for index, token in enumerate(self.tokens[:-1]):
+            bracket = self.parent[index]
+            # Elsewhere a name before a bracket is a predicate, and the bracket a list.
+            expression = (bracket >= 0 and self.tokens[bracket].text == "(") or self.is_word(
+                index - 1, "FILTER", "HAVING", "BY"
+            )
+            if expression and token.kind in ("name", "iri") and self.tokens[index + 1].text == "(":
+                yield index

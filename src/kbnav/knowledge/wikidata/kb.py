@@ -28,8 +28,7 @@ from kbnav.knowledge.base import (
     Share,
     Stated,
 )
-from kbnav.knowledge.sparql.prefixes import add_prefixes
-from kbnav.knowledge.sparql.vocabulary import WIKIDATA, Vocabulary
+from kbnav.knowledge.sparql.vocabulary import WIKIDATA, Vocabulary, add_prefixes
 from kbnav.knowledge.wikidata import queries
 from kbnav.knowledge.wikidata.api import ActionApi, VectorQuery, nearest
 from kbnav.knowledge.wikidata.entities import NO_PAGE_OF_ITS_OWN, languages, no_page, parse, references, without_unknown

@@ -21,8 +21,7 @@ from kbnav.knowledge.base import (
     Statement,
     Value,
 )
-from kbnav.knowledge.sparql.prefixes import entity_ids
-from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, WIKIDATA_VOCABULARY, Vocabulary
+from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, WIKIDATA_VOCABULARY, Vocabulary, entity_ids
 from kbnav.knowledge.wikidata.entities import Name, example_values, snak_ids, snak_value, term_value
 
 FETCHED = 500

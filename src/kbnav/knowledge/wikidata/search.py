@@ -17,8 +17,7 @@ from kbnav.answers.relevance import words as telling_words
 from kbnav.answers.tables import AnswerTable, Cell
 from kbnav.errors import BadArguments, BadResponse, TellModel
 from kbnav.knowledge.base import Entity, Qualifier, SearchKind, SearchResult, Stated, Statement, Value
-from kbnav.knowledge.sparql.prefixes import text_literal
-from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, WIKIDATA_VOCABULARY, Vocabulary
+from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, WIKIDATA_VOCABULARY, Vocabulary, text_literal
 from kbnav.knowledge.wikidata.api import ActionApi
 from kbnav.knowledge.wikidata.entities import term_value
 

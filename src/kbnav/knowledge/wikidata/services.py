@@ -16,9 +16,8 @@ from kbnav.knowledge.probing import any_status, kept
 from kbnav.knowledge.replies import ACCEPT_ROWS, ACCEPT_TRIPLES, Reply, Request, is_loopback, read_query
 from kbnav.knowledge.sparql.check import QueryForm
 from kbnav.knowledge.sparql.dialects import DIALECTS, Dialect, dialect_named
-from kbnav.knowledge.sparql.limits import outer_limit
-from kbnav.knowledge.sparql.prefixes import add_prefixes
-from kbnav.knowledge.sparql.rewriting import prepare
+from kbnav.knowledge.sparql.rewriting import outer_limit, prepare
+from kbnav.knowledge.sparql.vocabulary import add_prefixes
 from kbnav.knowledge.wikidata.split import (
     CLASSES,
     LEFT_OUT,

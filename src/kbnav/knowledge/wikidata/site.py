@@ -19,7 +19,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import KbnavError, ServiceError
 from kbnav.knowledge.replies import ACCEPT_ROWS, Reply, Request, check_status, is_loopback, read_query
-from kbnav.knowledge.sparql.prefixes import add_prefixes, entity_page
 from kbnav.knowledge.sparql.vocabulary import (
     CONCEPTS,
     FEMALE,
@@ -28,6 +27,8 @@ from kbnav.knowledge.sparql.vocabulary import (
     WIKIDATA,
     WIKIDATA_VOCABULARY,
     Vocabulary,
+    add_prefixes,
+    entity_page,
     wikibase_prefixes,
 )
 from kbnav.knowledge.wikidata.api import read_siteinfo

@@ -12,10 +12,21 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from kbnav.knowledge.sparql.parser import fresh_variable
-from kbnav.knowledge.sparql.prefixes import entity_ids
-from kbnav.knowledge.sparql.reading import UnreadQuery, read_query
-from kbnav.knowledge.sparql.syntax import Bind, Filter, Group, Nested, Path, Pattern, Triples, Values, is_variable
+from kbnav.knowledge.sparql.check import fresh_variable
+from kbnav.knowledge.sparql.syntax import (
+    Bind,
+    Filter,
+    Group,
+    Nested,
+    Path,
+    Pattern,
+    Triples,
+    UnreadQuery,
+    Values,
+    is_variable,
+    read_query,
+)
+from kbnav.knowledge.sparql.vocabulary import entity_ids
 
 SUBGRAPH = "https://query.wikidata.org/subgraph/"
 SCHOLARLY_SERVICE = f"{SUBGRAPH}scholarly_articles"

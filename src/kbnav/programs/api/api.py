@@ -14,13 +14,14 @@ from kbnav.answers.tables import encodable
 from kbnav.errors import BadArguments, KbnavError
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.programs.api.bounded import MOST_CHARACTERS, MOST_ITEMS, shown
-from kbnav.programs.api.embedding import EmbeddingFunctions
-from kbnav.programs.api.functions import MOST_PHRASE, Function, Group
-from kbnav.programs.api.knowledge import KnowledgeFunctions
-from kbnav.programs.api.language import ModelFunctions
-from kbnav.programs.api.open import open_source
-from kbnav.programs.api.source import MOST_TEXT
-from kbnav.programs.api.strings import StringFunctions
+from kbnav.programs.api.functions import (
+    MOST_PHRASE,
+    Function,
+    Group,
+    ModelFunctions,
+    StringFunctions,
+)
+from kbnav.programs.api.knowledge import MOST_TEXT, KnowledgeFunctions, open_functions
 from kbnav.runs.trace import Trace
 
 if TYPE_CHECKING:
@@ -100,13 +101,13 @@ class Api:
         """
         self.limits = limits or ApiLimits()
         self.model = model
-        self._source = open_source(kb)
+        self._knowledge = open_functions(kb, encoder)
         self.owners: Mapping[Group, object] = {
-            "knowledge base": KnowledgeFunctions(self._source),
-            "embedding": EmbeddingFunctions(self._source, encoder),
+            "knowledge base": self._knowledge,
+            "embedding": self._knowledge,
             "strings": StringFunctions(),
         }
-        found = [*KnowledgeFunctions.functions(), *EmbeddingFunctions.functions(), *StringFunctions.functions()]
+        found = [*KnowledgeFunctions.functions(), *StringFunctions.functions()]
         found += ModelFunctions.functions() if model else []
         self.functions: Mapping[str, Function] = {
             one.name: one for one in [*found, Function("feedback", Feedback.debug)] if one.name not in without
@@ -118,7 +119,7 @@ class Api:
 
     def unknown(self, ids: Iterable[str]) -> list[str]:
         """Those that are no nodes of the knowledge base."""
-        return self._source.unknown(ids)
+        return self._knowledge.unknown(ids)
 
     @cached_property
     def stubs(self) -> str:

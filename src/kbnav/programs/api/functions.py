@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import inspect
+import json
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import FailFast, Field, ValidationError, validate_call
 
-from kbnav.errors import BadArguments
+from kbnav.answers.relevance import words
+from kbnav.errors import FATAL, BadArguments, Stopped, StopRun
+from kbnav.models.calls import ModelCalls
 from kbnav.programs.api.bounded import excess
+from kbnav.prompts import prompt_hashes, render
+from kbnav.retrieval.base import without_thought
+from kbnav.retrieval.rerank import parse_score
+from kbnav.runs.trace import Trace
+
+if TYPE_CHECKING:
+    pass
+
 
 Group = Literal["knowledge base", "embedding", "strings", "language model", "feedback"]
 
 MOST_PHRASE = 2_000
 Phrase = Annotated[str, Field(max_length=MOST_PHRASE)]
 """A query or what else is compared with many texts."""
-_PLAIN = {"Count": "int", "WordCount": "int", "Phrase": "str"}
+_PLAIN = {"Count": "int", "WordCount": "int", "SummaryWords": "int", "Phrase": "str"}
 """Types with bounds, as a writer reads them."""
 _MOST_ARGUMENTS = 20
 
@@ -85,7 +97,7 @@ class Function:
 
         @wraps(self.method)
         def method(*args: Any, **kwargs: Any) -> Any:
-            return self.method(*args, **kwargs)
+            return getattr(args[0], self.name)(*args[1:], **kwargs)  # as the class of this object does it
 
         hints = get_type_hints(self.method, include_extras=True)
         method.__annotations__ = {name: _up_to_first(hint) for name, hint in hints.items()}
@@ -110,3 +122,168 @@ def _typed(parameter: inspect.Parameter) -> str:
     name, equals, default = str(parameter.replace(annotation=inspect.Parameter.empty)).partition("=")
     annotation = _PLAIN.get(str(parameter.annotation), parameter.annotation)
     return f"{name}: {annotation} = {default}" if equals else f"{name}: {annotation}"
+
+
+_MOST_COMPARED = 500_000_000
+"""Pairs of letters that one call of ``fuzzy`` compares: some seconds."""
+
+
+class StringFunctions:
+    """A phrase beside many texts, a number from 0 to 1 for each. Docstrings are what the writer of a program reads."""
+
+    @classmethod
+    def functions(cls) -> Iterator[Function]:
+        """All of them, in the order in which they are told."""
+        for method in (cls.exact_match, cls.token_recall, cls.token_f1, cls.fuzzy):
+            yield Function("strings", method)
+
+    def exact_match(self, phrase: Phrase, texts: list[str]) -> list[float]:
+        """For each text 1.0 where it contains the phrase as whole words, whatever the case, else 0.0."""
+        wanted = _padded(phrase)
+        return [float(bool(wanted.strip()) and wanted in _padded(text)) for text in texts]
+
+    def token_recall(self, phrase: Phrase, texts: list[str]) -> list[float]:
+        """For each text the share of the phrase's words that it has, whatever the case; function words do not count."""
+        wanted = set(words(phrase))
+        return [len(wanted & set(words(text))) / len(wanted) if wanted else 0.0 for text in texts]
+
+    def token_f1(self, phrase: Phrase, texts: list[str]) -> list[float]:
+        """For each text the harmonic mean of the shares of words that phrase and text have in common."""
+        wanted = Counter(words(phrase))
+        return [_f1(wanted, Counter(words(text))) for text in texts]
+
+    def fuzzy(self, phrase: Phrase, texts: list[str]) -> list[float]:
+        """For each text how well its best part fits the phrase letter by letter, whatever the case."""
+        from rapidfuzz import fuzz, utils
+
+        if len(phrase) * sum(map(len, texts)) > _MOST_COMPARED:
+            raise BadArguments("fuzzy: phrase and texts are too long: compare names, or fewer texts at once")
+        return [fuzz.partial_ratio(phrase, text, processor=utils.default_process) / 100 for text in texts]
+
+
+def _padded(text: str) -> str:
+    plain = "".join(char if char.isalnum() else " " for char in text.casefold())
+    return f" {' '.join(plain.split())} "
+
+
+def _f1(wanted: Counter[str], found: Counter[str]) -> float:
+    shared = (wanted & found).total()
+    return 2 * shared / (wanted.total() + found.total()) if shared else 0.0
+
+
+LETTERS = 6_000
+"""Characters of a text that the model is shown."""
+_DECODER = json.JSONDecoder(strict=False)
+SummaryWords = Annotated[int, Field(ge=5, le=300)]
+
+
+class OverLimit(BadArguments):
+    """A call that would send more prompts than one run may; none of them was sent. A program sees a RuntimeError."""
+
+
+class ModelFunctions:
+    """What a model says of texts, for one run of a program. Docstrings are what the writer of a program reads."""
+
+    def __init__(self, model: ModelCalls | None, trace: Trace, limit: int, tell: Callable[[str], None]) -> None:
+        """Each function may send ``limit`` prompts; ``tell`` takes what the writer should hear of."""
+        self._model, self._trace, self._limit, self._tell = model, trace, limit, tell
+        self.sent: dict[str, int] = {}
+        """Prompts so far, by function."""
+
+    @classmethod
+    def functions(cls) -> Iterator[Function]:
+        """All of them, in the order in which they are told."""
+        for method in (
+            cls.parse_query,
+            cls.score_texts,
+            cls.check_texts,
+            cls.extract,
+            cls.summarise,
+            cls.classify,
+        ):
+            yield Function("language model", method, asks_model=True)
+
+    def parse_query(self, query: Phrase, fields: list[str]) -> dict[str, str]:
+        """What the query says of each field, such as {"brand": "Nike"}; "" where it says nothing. One prompt."""
+        fields = list(dict.fromkeys(fields))
+        if not fields:
+            return {}
+        reply = self._ask("parse_query", [render("programs/parse.md", query=query, fields=fields)])[0]
+        found = _object(reply)
+        return {field: _plain(found.get(field)) for field in fields}
+
+    def score_texts(self, query: Phrase, texts: list[str]) -> list[float]:
+        """For each text from 0 to 1 how well it answers the query, as a model judges. One prompt a text."""
+        prompts = [render("programs/score.md", query=query, text=_cut(text)) for text in texts]
+        return [parse_score(reply) or 0.0 for reply in self._ask("score_texts", prompts)]
+
+    def check_texts(self, requirement: Phrase, texts: list[str]) -> list[bool]:
+        """For each text whether it meets a requirement in plain words, as a model judges. One prompt a text."""
+        prompts = [render("programs/check.md", requirement=requirement, text=_cut(text)) for text in texts]
+        return [reply.strip(" *_.`'\"").casefold().startswith("yes") for reply in self._ask("check_texts", prompts)]
+
+    def extract(self, what: Phrase, texts: list[str]) -> list[str]:
+        """From each text what is asked for, such as "the year"; "" where it does not say. One prompt a text."""
+        prompts = [render("programs/extract.md", what=what, text=_cut(text)) for text in texts]
+        return ["" if reply.strip(" .").casefold() == "none" else reply for reply in self._ask("extract", prompts)]
+
+    def summarise(self, texts: list[str], words: SummaryWords = 50) -> list[str]:
+        """Each text in at most so many words, as a model tells it. One prompt a text."""
+        return self._ask("summarise", [render("programs/summarise.md", words=words, text=_cut(text)) for text in texts])
+
+    def classify(self, texts: list[str], labels: list[str]) -> list[str]:
+        """For each text the one of the labels that fits best, as a model judges; "" where it chose none. One prompt a
+        text.
+        """  # noqa: D205
+        prompts = [render("programs/classify.md", labels=labels, text=_cut(text)) for text in texts]
+        by_name = {_key(label): label for label in labels}
+        return [by_name.get(_key(reply), "") for reply in self._ask("classify", prompts)]
+
+    def _ask(self, name: str, prompts: Sequence[str]) -> list[str]:
+        """The replies, empty where a call failed. Raises OverLimit, and StopRun where no call can go well."""
+        sent = self.sent.get(name, 0)
+        if sent + len(prompts) > self._limit:
+            raise OverLimit(
+                f"{name}: {self._limit} prompts are allowed for a query, {sent} were sent and this would send "
+                f"{len(prompts)} more; none of them was sent"
+            )
+        if self._model is None or not prompts:
+            return []
+        self.sent[name] = sent + len(prompts)
+        replies = self._model.ask_many(prompts, self._trace, purpose=name)
+        failed = [reply for reply in replies if isinstance(reply, StopRun)]
+        for error in failed:
+            if isinstance(error, (*FATAL, Stopped)):
+                raise error
+        if failed:
+            self._tell(f"[{name}: {len(failed)} of {len(prompts)} prompts were not answered: {failed[0]}]")
+        return ["" if isinstance(reply, StopRun) else without_thought(reply) for reply in replies]
+
+
+def model_prompts() -> dict[str, str]:
+    """SHA-256 of each prompt file of these functions."""
+    return prompt_hashes("programs")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LETTERS else f"{text[:LETTERS]} […]"
+
+
+def _key(label: str) -> str:
+    return label.strip(" *_.`'\"-").casefold()
+
+
+def _object(reply: str) -> dict[str, Any]:
+    """The first JSON object of a reply, empty where it has none."""
+    start = reply.find("{")
+    try:
+        found = _DECODER.raw_decode(reply, start)[0] if start >= 0 else {}
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        return "; ".join(str(one) for one in value)
+    return "" if value is None else str(value)

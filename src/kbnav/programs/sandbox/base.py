@@ -8,15 +8,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self
 
 from kbnav.answers.tables import encodable
-from kbnav.errors import BadArguments, KbnavError, QueryTimeout, UnknownId
+from kbnav.errors import BadArguments, KbnavError, QueryTimeout, UnknownId, UsageError
 from kbnav.programs.api import Api, Calls, OutOfCalls
-from kbnav.programs.api.language import OverLimit
-from kbnav.programs.api.source import NotHere
+from kbnav.programs.api.functions import OverLimit
+from kbnav.programs.api.knowledge import NotHere
 from kbnav.programs.program import BadProgram, Entry, Failure, FailureKind, Outcome, Parameter, Problem, Program
 from kbnav.runs.trace import Trace
+from kbnav.settings.plugins import did_you_mean
 
 SEED = 0
 """Of a program's random numbers."""
@@ -40,27 +41,27 @@ class SandboxLimits:
     """Bytes of ``print``; of what is printed ``ApiLimits.debug_characters`` are kept."""
 
 
-class Sandbox(Protocol):
+class Sandbox(ABC):
     """Runs programs in processes of their own. Used by several threads at once; ``with`` ends the processes."""
 
-    @property
-    def name(self) -> str:
-        """As in ``--sandbox``."""
-        ...
+    name: str
+    """As in ``--sandbox``."""
+    checks: str
+    """What ``check`` looks at, as in "type check"."""
+    language: str
+    """What a program is written in, and what of it is checked before it runs, as its writer reads it."""
 
-    @property
-    def checks(self) -> str:
-        """What ``check`` looks at, as in "type check"."""
-        ...
+    def __enter__(self) -> Self:
+        return self
 
-    @property
-    def language(self) -> str:
-        """What a program is written in, and what of it is checked before it runs, as its writer reads it."""
-        ...
+    def __exit__(  # noqa: B027
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End what is left of the processes."""
 
+    @abstractmethod
     def check(self, program: Program, api: Api) -> tuple[Problem, ...]:
         """What is wrong with a program that can be known before it runs; none where nothing is."""
-        ...
 
     def run(
         self,
@@ -76,29 +77,6 @@ class Sandbox(Protocol):
 
         Raises nothing for what a program does; StopRun where a model or a knowledge base fails for good.
         """
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-class Runner(ABC):
-    """What sandboxes do alike: a run, from its parameters to its outcome."""
-
-    def run(
-        self,
-        program: Program,
-        query: str,
-        candidates: Sequence[str],
-        api: Api,
-        *,
-        parameters: Mapping[str, Parameter] | None = None,
-        trace: Trace | None = None,
-    ) -> Outcome:
-        """See ``Sandbox``."""
         calls = api.open(encodable(query), trace)
         began = time.perf_counter()
         scores: Mapping[str, float] = {}
@@ -109,7 +87,8 @@ class Runner(ABC):
                 scores, failure = read_scores(value, program, candidates, api)
         except (OutOfCalls, OutOfOutput, BadProgram) as error:
             failure = Failure(_KINDS[type(error)], str(error))
-        return outcome(calls, time.perf_counter() - began, scores=scores, error=failure)
+        seconds = round(time.perf_counter() - began, 4)
+        return Outcome(scores, failure, calls.feedback.text, dict(calls.counts), seconds, calls.trace.spent)
 
     @abstractmethod
     def _value(
@@ -178,17 +157,6 @@ def raised_in_program(error: KbnavError) -> tuple[str, str]:
     return next((name for kind, name in kinds if isinstance(error, kind)), "RuntimeError"), str(error)
 
 
-def outcome(
-    calls: Calls,
-    seconds: float,
-    *,
-    scores: Mapping[str, float] | None = None,
-    error: Failure | None = None,
-) -> Outcome:
-    """The outcome of a run that is over."""
-    return Outcome(scores or {}, error, calls.feedback.text, dict(calls.counts), round(seconds, 4), calls.trace.spent)
-
-
 def read_scores(
     value: Any, program: Program, candidates: Sequence[str], api: Api
 ) -> tuple[Mapping[str, float], Failure | None]:
@@ -232,3 +200,19 @@ def _is_finite(score: float) -> bool:
         return math.isfinite(float(score))
     except OverflowError:
         return False
+
+
+SANDBOXES = ("monty", "bubblewrap")
+
+
+def open_sandbox(name: str = "monty", limits: SandboxLimits | None = None) -> Sandbox:
+    """A sandbox by its name, to be used in a ``with`` statement. Raises UsageError where it cannot be had here."""
+    if name == "monty":
+        from kbnav.programs.sandbox.monty import MontySandbox
+
+        return MontySandbox(limits)
+    if name == "bubblewrap":
+        from kbnav.programs.sandbox.bubblewrap import BubblewrapSandbox
+
+        return BubblewrapSandbox(limits)
+    raise UsageError(f"no sandbox {name!r}; there are {', '.join(SANDBOXES)}{did_you_mean(name, SANDBOXES)}")

@@ -5,24 +5,74 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import os
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from kbnav.errors import KbnavError, StopRun, TellModel
 from kbnav.programs.api import Api, Calls
 from kbnav.programs.program import Entry, Failure, FailureKind, Parameter, Problem, Program
-from kbnav.programs.sandbox.base import SEED, Printed, Runner, SandboxLimits, error_line, raised_in_program
-from kbnav.programs.sandbox.pausing import Paused, PausedRuns
+from kbnav.programs.sandbox.base import SEED, Printed, Sandbox, SandboxLimits, error_line, raised_in_program
+from kbnav.runs.journal import private_folder
 from kbnav.settings.plugins import needs
 
 if TYPE_CHECKING:
     import pydantic_monty as monty
+
+
+class Paused(NamedTuple):
+    """Where a run stood."""
+
+    counted: Mapping[str, Any]
+    """``Calls.state``."""
+    state: bytes
+    """The interpreter's."""
+
+
+class PausedRuns:
+    """Paused runs by their key. Raises OSError where they cannot be written."""
+
+    def __init__(self, folder: Path) -> None:
+        """They are kept in ``folder``, which is made where it is not there."""
+        self._folder = private_folder(folder)
+
+    def keep(self, key: str, paused: Paused) -> None:
+        """Keep where a run stands, in place of where it stood before."""
+        head = json.dumps({"key": key, "sha256": _digest(paused), "counted": paused.counted})
+        with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
+            file.write(head.encode() + b"\n" + paused.state)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(file.name).replace(self._path(key))
+
+    def find(self, key: str) -> Paused | None:
+        """Where a run stood; None where it is not there, or not whole."""
+        try:
+            line, _, state = self._path(key).read_bytes().partition(b"\n")
+            head = json.loads(line)
+            paused = Paused(head["counted"], state)
+            return paused if (head["key"], head["sha256"]) == (key, _digest(paused)) else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def end(self, key: str) -> None:
+        """Forget a run that is over."""
+        self._path(key).unlink(missing_ok=True)
+
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{key}.paused"
+
+
+def _digest(paused: Paused) -> str:
+    return hashlib.sha256(json.dumps(paused.counted, sort_keys=True).encode() + b"\n" + paused.state).hexdigest()
+
 
 _FILE = "program.py"
 _MESSAGE = 1_000
@@ -41,7 +91,7 @@ _KINDS: Mapping[str, FailureKind] = {
 }
 
 
-class MontySandbox(Runner):
+class MontySandbox(Sandbox):
     """See ``Sandbox``. No files, no network, no environment; clock and random numbers are the same in every run."""
 
     name = "monty"
@@ -114,7 +164,7 @@ class MontySandbox(Runner):
         *,
         entry: Entry | Literal[""],
     ) -> tuple[Any, Failure | None]:
-        """See ``Runner``."""
+        """See ``Sandbox``."""
         arguments = "_query, _candidates" if entry == "score" else "_query"
         call = f"{entry}({arguments}, **_parameters)\n" if entry else ""
         given = {"_query": calls.query, "_candidates": list(candidates), "_parameters": dict(parameters)}

@@ -1,37 +1,51 @@
-"""What routes are given: the server's parts, who asks, and what is theirs."""
+"""What routes are given: the server's parts, who asks, what is theirs, and work in their turn."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, HTTPException, Request
+from fastapi import Depends, HTTPException, Query, Request
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from kbnav.apps.web.runner import Runner
-from kbnav.apps.web.security import Visitor
-from kbnav.apps.web.store import Session, StoredRun
-from kbnav.apps.web.texts import language_of
+from kbnav.apps.secrets import Secrets
+from kbnav.apps.web.auth import Visitor
+from kbnav.apps.web.metrics import Metrics
+from kbnav.apps.web.queue import RunQueue
+from kbnav.apps.web.rendering import language_of
+from kbnav.apps.web.service import Served, Service
+from kbnav.apps.web.store import Session, Store, StoredRun
 from kbnav.errors import Overdue, UnknownId
-
-if TYPE_CHECKING:
-    from kbnav.apps.web.parts import Base, Parts
+from kbnav.settings.model import Settings
 
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class Parts:
+    """What routes work with that only look things up."""
+
+    settings: Settings
+    service: Service
+    hide: Secrets
+
+
+@dataclass(frozen=True)
+class ChatParts(Parts):
+    """What the routes of the chat page work with."""
+
+    store: Store
+    queue: RunQueue
+    metrics: Metrics
+
+
 # Coroutines, because FastAPI has plain functions called in another thread, for each request.
-async def _parts(request: Request) -> Parts:
-    parts: Parts = request.app.state.parts
-    return parts
-
-
-async def _runner(request: Request) -> Runner:
-    runner: Runner = request.app.state.runner
-    return runner
+async def _parts(request: Request) -> Any:
+    return request.app.state.parts
 
 
 async def _visitor(request: Request) -> Visitor:
@@ -45,11 +59,19 @@ async def _language(request: Request) -> str:
     return language_of(request.headers)
 
 
-PartsOf = Annotated[Any, Depends(_parts)]
-RunnerOf = Annotated[Any, Depends(_runner)]
-VisitorOf = Annotated[Any, Depends(_visitor)]
-LanguageOf = Annotated[str, Depends(_language)]
+PartsOf = Annotated[Parts, Depends(_parts)]
+ChatOf = Annotated[ChatParts, Depends(_parts)]
+VisitorOf = Annotated[Visitor, Depends(_visitor)]
+PageLanguage = Annotated[str, Depends(_language)]
 """The language of the page that a request is for."""
+Language = Annotated[str, Query(max_length=20, pattern=r"^[a-z]{2,12}(-[a-z0-9]{2,12})*$")]
+Edited = Annotated[bool, Query(description="Of the query as its reader changed it, instead of the answer's own.")]
+
+
+class Body(BaseModel):
+    """What is sent; a misspelled field is an error."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class Problem(BaseModel):
@@ -72,7 +94,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 """What every route may answer instead."""
 
 
-def own_session(parts: Parts, visitor: Visitor, session_id: str) -> Session:
+def own_session(parts: ChatParts, visitor: Visitor, session_id: str) -> Session:
     """A session of the visitor's. Raises HTTPException, the same for another's as for none."""
     session = parts.store.session(session_id)
     if session is None or session.owner != visitor.owner:
@@ -80,7 +102,7 @@ def own_session(parts: Parts, visitor: Visitor, session_id: str) -> Session:
     return session
 
 
-def own_run(parts: Parts, visitor: Visitor, run_id: str) -> StoredRun:
+def own_run(parts: ChatParts, visitor: Visitor, run_id: str) -> StoredRun:
     """A run of the visitor's. Raises HTTPException, the same for another's as for none."""
     run = parts.store.run(run_id)
     if run is None or run.owner != visitor.owner:
@@ -88,30 +110,48 @@ def own_run(parts: Parts, visitor: Visitor, run_id: str) -> StoredRun:
     return run
 
 
+def shared_run(parts: ChatParts, share_id: str) -> StoredRun:
+    """The run that a link shares. Raises HTTPException."""
+    run = parts.store.shared(share_id)
+    if run is None:
+        raise HTTPException(404, "nothing is shared here, or no longer")
+    return run
+
+
 def reader_of(request: Request) -> str:
-    """Who reads what is shared; all who are not logged in are one."""
+    """The owner of work on what is shared; all who are not logged in are one."""
     visitor: Visitor | None = request.state.visitor
     return visitor.owner if visitor else "readers"
 
 
-async def looked_up(request: Request, parts: Base, visitor: Visitor, kb: str, look: Callable[[], T]) -> T:
-    """What somebody who reads a page sees in a knowledge base, in their turn.
+async def look_up(
+    request: Request, parts: Parts, owner: str, served: Served, look: Callable[[], T], seconds: float = 0.0
+) -> T:
+    """What ``look`` sees in a knowledge base, in its owner's turn, in ``web.page_seconds`` unless others are given.
 
-    Raises HTTPException where it has no such entity, Overdue, and as ``look``.
+    Raises LimitReached, NotAnswering, Stopped, Overdue, and as ``look``.
     """
-    served, web = parts.service.kb(kb), parts.settings.web
-    turn = {"gone": request.is_disconnected, "wait": web.wait_seconds, "refuse": served.guard.refuse}
 
     def watched() -> T:
-        with served.guard.watching():
+        with served.breaker.watching():
             return look()
 
+    web = parts.settings.web
+    return await parts.service.pages.run(
+        owner, served.key, watched, gone=request.is_disconnected, seconds=seconds or web.page_seconds,
+        wait=web.wait_seconds, refuse=served.breaker.refuse,
+    )  # fmt: skip
+
+
+async def page_of(request: Request, parts: Parts, visitor: Visitor, kb: str, look: Callable[[], T]) -> T:
+    """The same for a page. Raises HTTPException where the knowledge base has no such entity, and as ``look_up``."""
+    served = parts.service.kb(kb)
     try:
-        return await parts.service.pages.run(visitor.owner, kb, watched, seconds=web.page_seconds, **turn)  # type: ignore[arg-type]
+        return await look_up(request, parts, visitor.owner, served, look)
     except UnknownId as error:
         raise HTTPException(404, str(error)) from error
     except Overdue as error:
-        served.guard.failed()
+        served.breaker.failed()
         raise Overdue(f"the knowledge base {kb} does not answer: {error}") from error
 
 
@@ -126,12 +166,12 @@ def sse_event(data: Mapping[str, Any] | str, number: int | None = None) -> str:
     return f"id: {number}\ndata: {text}\n\n" if number is not None else f"data: {text}\n\n"
 
 
-async def finished(runner: Runner, run: StoredRun, request: Request) -> dict[str, Any]:
+async def finished(queue: RunQueue, run: StoredRun, request: Request) -> dict[str, Any]:
     """A run's answer; a client that hangs up meanwhile stops the run."""
-    async with aclosing(runner.ending(run.id)) as news:
+    async with aclosing(queue.ending(run.id)) as news:
         async for answer in news:
             if answer is not None:
                 return answer
             if await request.is_disconnected():
-                runner.stop_soon(run)
+                queue.stop_soon(run)
     raise HTTPException(503, "the server is shutting down")

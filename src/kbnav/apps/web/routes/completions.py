@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
@@ -15,8 +14,9 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from kbnav.answers.question import checked_question
+from kbnav.apps.web.downloads import fenced
 from kbnav.apps.web.results import text_of
-from kbnav.apps.web.routes.common import REFUSALS, PartsOf, RunnerOf, VisitorOf, finished, sse, sse_event
+from kbnav.apps.web.routes.common import REFUSALS, ChatOf, ChatParts, VisitorOf, finished, sse, sse_event
 from kbnav.apps.web.store import StoredRun
 from kbnav.errors import UsageError
 from kbnav.runs.trajectory import Outcome, Turn
@@ -42,7 +42,9 @@ class Failure(BaseModel):
     error: ErrorData
 
 
-router = APIRouter(prefix="/v1", responses={status: {**said, "model": Failure} for status, said in REFUSALS.items()})
+router = APIRouter(
+    prefix="/v1", responses={status: {**refused, "model": Failure} for status, refused in REFUSALS.items()}
+)
 
 
 class Part(BaseModel):
@@ -106,15 +108,13 @@ class Models(BaseModel):
 
 
 @router.get("/models")
-def models(parts: PartsOf, visitor: VisitorOf) -> Models:  # noqa: ARG001 - must be one
+def models(parts: ChatOf, visitor: VisitorOf) -> Models:  # noqa: ARG001 - must be one
     """What can be asked: ``kb/system/model``."""
     return Models(data=[Model(id="/".join(choice)) for choice in _choices(parts)])
 
 
 @router.post("/chat/completions", responses={400: {"model": Failure, "description": "The last message asks nothing."}})
-async def completions(
-    asked: Conversation, request: Request, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf
-) -> Response:
+async def completions(asked: Conversation, request: Request, parts: ChatOf, visitor: VisitorOf) -> Response:
     """Answer the last message of the user; earlier ones, and what was answered, are known to the system.
 
     In a stream, the steps come as ``reasoning_content``, and what a model writes comes while it writes. Hanging up
@@ -124,12 +124,12 @@ async def completions(
     choice = next((choice for choice in _choices(parts) if asked.model in ("/".join(choice), choice[0])), None)
     if choice is None:
         raise HTTPException(404, f"no model {asked.model!r}; GET /v1/models lists them")
-    run = await asyncio.to_thread(runner.ask, visitor.owner, question, choice, history=history)
+    run = await asyncio.to_thread(parts.queue.ask, visitor.owner, question, choice, history=history)
     if asked.stream:
         usage = bool(asked.stream_options and asked.stream_options.include_usage)
-        return sse(_stream(asked.model, run, parts, runner, usage))
-    answer = await finished(runner, run, request)
-    message = {"role": "assistant", "content": await asyncio.to_thread(_written, answer, parts), "refusal": None}
+        return sse(_stream(asked.model, run, parts, usage))
+    answer = await finished(parts.queue, run, request)
+    message = {"role": "assistant", "content": await asyncio.to_thread(_markdown, answer, parts), "refusal": None}
     document = {
         **_head(asked.model, run, "chat.completion"),
         "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
@@ -138,25 +138,24 @@ async def completions(
     return Response(json.dumps(document, ensure_ascii=False), media_type="application/json")
 
 
-def _choices(parts: Any) -> list[tuple[str, str, str]]:
-    service = parts.service
+def _choices(parts: ChatParts) -> list[tuple[str, str, str]]:
     return [
         (kb.key, system.name, model)
-        for kb in service.kbs.values()
+        for kb in parts.service.kbs.values()
         for system in kb.systems
-        for model in service.models
+        for model in parts.service.models
         if system.runs_with(model)
     ]
 
 
 def _conversation(messages: Sequence[Message]) -> tuple[str, list[Turn]]:
     """The question, and the earlier ones with what was answered. Raises HTTPException."""
-    said = [message for message in messages if message.role in ("user", "assistant") and message.text.strip()]
-    if not said or said[-1].role != "user":
+    spoken = [message for message in messages if message.role in ("user", "assistant") and message.text.strip()]
+    if not spoken or spoken[-1].role != "user":
         raise HTTPException(400, "the last message must be the user's question")
     turns: list[Turn] = []
     asked = ""
-    for message in said[:-1]:
+    for message in spoken[:-1]:
         if message.role == "user":
             asked = message.text
         elif asked:
@@ -165,7 +164,7 @@ def _conversation(messages: Sequence[Message]) -> tuple[str, list[Turn]]:
             except UsageError as error:
                 raise HTTPException(400, str(error)) from error
             asked = ""
-    return said[-1].text, turns[-MOST_TURNS:]
+    return spoken[-1].text, turns[-MOST_TURNS:]
 
 
 def _head(model: str, run: StoredRun, kind: str) -> dict[str, Any]:
@@ -178,35 +177,35 @@ def _usage(answer: Mapping[str, Any]) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
-async def _stream(model: str, run: StoredRun, parts: Any, runner: Any, usage: bool) -> AsyncIterator[str]:
+async def _stream(model: str, run: StoredRun, parts: ChatParts, usage: bool) -> AsyncIterator[str]:
     """Chunks; a client that hangs up closes this generator, which stops the run."""
     head = _head(model, run, "chat.completion.chunk")
 
     def chunk(delta: Mapping[str, Any], finish: str | None = None) -> str:
         return sse_event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 
-    told = _Told()
+    sent = _Sent()
     try:
         yield chunk({"role": "assistant", "content": ""})
-        async with aclosing(runner.follow(run.id)) as events:
+        async with aclosing(parts.queue.follow(run.id)) as events:
             async for event in events:
                 if event is None:
                     yield ": waiting\n\n"
                 elif event.data["kind"] == "end":
                     answer = event.data["answer"]
-                    yield chunk({"content": told.rest(await asyncio.to_thread(_written, answer, parts))})
+                    yield chunk({"content": sent.rest(await asyncio.to_thread(_markdown, answer, parts))})
                     yield chunk({}, "stop")
                     if usage:
                         yield sse_event({**head, "choices": [], "usage": _usage(answer)})
                     yield sse_event("[DONE]")
-                elif delta := told.more(event.data):
+                elif delta := sent.more(event.data):
                     yield chunk(delta)
     finally:
-        runner.stop_soon(run)
+        parts.queue.stop_soon(run)
 
 
-class _Told:
-    """What a stream has told of a thought or an answer that is being written; the whole of it comes later."""
+class _Sent:
+    """What a stream has sent of a thought or an answer that is being written; the whole of it comes later."""
 
     def __init__(self) -> None:
         self._thought = self._answer = ""
@@ -214,7 +213,7 @@ class _Told:
     def more(self, event: Mapping[str, Any]) -> dict[str, str]:
         """What an event adds; nothing for most kinds."""
         if event["kind"] == "draft":
-            return self._drafted(event)
+            return self._draft(event)
         if event["kind"] == "call":
             arguments = ", ".join(str(value) for value in event["arguments"].values() if value)
             more = _behind(self._thought, f"{event['thought']}\n→ {event['tool']} {arguments}\n", "\n")
@@ -222,12 +221,12 @@ class _Told:
             return {"reasoning_content": more}
         return {"reasoning_content": f"{event['observation']}\n\n"} if event["kind"] == "step" else {}
 
-    def rest(self, written: str) -> str:
-        """What of the whole answer was not told; all of it, where what was told is none of it."""
-        return _behind(self._answer, written, "\n\n")
+    def rest(self, text: str) -> str:
+        """What of the whole answer was not sent; all of it, where what was sent is none of it."""
+        return _behind(self._answer, text, "\n\n")
 
-    def _drafted(self, draft: Mapping[str, Any]) -> dict[str, str]:
-        answer, thought = _text(draft["answer"]), draft["thought"]
+    def _draft(self, draft: Mapping[str, Any]) -> dict[str, str]:
+        answer, thought = _sentences(draft["answer"]), draft["thought"]
         if answer.startswith(self._answer) and answer != self._answer:
             more, self._answer = answer[len(self._answer) :], answer
             return {"content": more}
@@ -237,42 +236,35 @@ class _Told:
         return {}
 
 
-def _behind(told: str, whole: str, between: str) -> str:
+def _behind(sent: str, whole: str, between: str) -> str:
     """What follows in a text behind its beginning; the whole on a new line, where that is no beginning of it."""
-    if whole.startswith(told):
-        return whole[len(told) :]
-    return f"{between}{whole}"
+    return whole[len(sent) :] if whole.startswith(sent) else f"{between}{whole}"
 
 
-def _written(answer: Mapping[str, Any], parts: Any) -> str:
+def _markdown(answer: Mapping[str, Any], parts: ChatParts) -> str:
     """The answer as Markdown: text, the first rows, the query with a link. Nothing of a result is taken for markup."""
-    blocks = [_text(answer["text"] or answer["note"] or f"({answer['status']})")]
+    blocks = [_sentences(answer["text"] or answer["note"] or f"({answer['status']})")]
     if answer["status"] == "best effort":
         blocks.insert(0, "Out of budget; the best found so far:")
     found = parts.store.results.find(answer["result"]["id"]) if answer.get("result") else None
     if found:
-        result = found[1]
-        rows = [[_plain(text_of(cell, result.head)) for cell in row] for row in result.rows(0, SHOWN_ROWS)]
-        lines = [[_plain(name) for name in result.columns], ["---"] * len(result.columns), *rows]
+        table = found[1]
+        rows = [[_cell(text_of(cell, table.head)) for cell in row] for row in table.rows(0, SHOWN_ROWS)]
+        lines = [[_cell(name) for name in table.columns], ["---"] * len(table.columns), *rows]
         blocks.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
-        if result.count > SHOWN_ROWS:
-            blocks.append(f"{result.count} rows, the first {SHOWN_ROWS} shown")
+        if table.count > SHOWN_ROWS:
+            blocks.append(f"{table.count} rows, the first {SHOWN_ROWS} shown")
     if answer["query"]:
-        fence = "`" * max(3, 1 + max((len(run) for run in _ticks(answer["query_labelled"])), default=0))
-        blocks.append(f"{fence}sparql\n{answer['query_labelled']}\n{fence}")
+        blocks.append(fenced(answer["query_labelled"]))
     if answer.get("link"):
         blocks.append(f"[Open the query](<{answer['link']}>)")
     return "\n\n".join(blocks)
 
 
-def _text(text: str) -> str:
-    """Sentences: a name in them becomes no link, picture or HTML; other Markdown, which only looks odd, is let be."""
+def _sentences(text: str) -> str:
+    """A name in them becomes no link, picture or HTML; other Markdown, which only looks odd, is let be."""
     return text.translate(_LIVE)
 
 
-def _plain(text: str) -> str:
+def _cell(text: str) -> str:
     return " ".join(text.split()).translate(_ESCAPED)
-
-
-def _ticks(text: str) -> list[str]:
-    return re.findall("`+", text)

@@ -1,25 +1,42 @@
-"""Pages on which people look around in an SKB: search, types and relations, nodes, neighbours, ways."""
+"""What a knowledge base holds: pages on which people look around in an SKB, pages and cards of entities, examples."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
+from pydantic import BaseModel
 
-from kbnav.apps.web.parts import Base, Parts
+from kbnav.apps.web.auth import Visitor
+from kbnav.apps.web.examples import made_examples
 from kbnav.apps.web.rendering import page
-from kbnav.apps.web.routes.common import PartsOf, VisitorOf, looked_up
-from kbnav.apps.web.security import Visitor
+from kbnav.apps.web.results import StoredTable
+from kbnav.apps.web.routes.common import (
+    REFUSALS,
+    ChatParts,
+    Language,
+    Parts,
+    PartsOf,
+    VisitorOf,
+    look_up,
+    page_of,
+)
 from kbnav.apps.web.service import Served
-from kbnav.apps.web.why import Why, why
+from kbnav.apps.web.store import StoredEvent, StoredRun
 from kbnav.errors import NotOffered
-from kbnav.knowledge.skb.exploring import Explorer, Listed
+from kbnav.knowledge.base import Value
+from kbnav.knowledge.skb.exploring import Explorer, NodePage, ShortestPaths
 from kbnav.knowledge.skb.kb import as_skb
+from kbnav.knowledge.skb.question_reading import read
+from kbnav.tools.show import cut
 
 router = APIRouter(include_in_schema=False)
+api_router = APIRouter(prefix="/api", responses=REFUSALS)
 PAGE = 50
 """Nodes on a page."""
 SHOWN = 10
@@ -27,6 +44,14 @@ SHOWN = 10
 FOUND = 20
 EXAMPLES = 20
 WAYS = 10
+EXPLAINED_WAYS = 3
+"""ShortestPaths from each node that the question names, where a node is explained."""
+EXPLAINED_ROWS = 10_000
+"""Rows of a table in which the node is looked for."""
+CARD_SECONDS = 10.0
+EXAMPLE_SECONDS = 60.0
+WIDTH = 160
+"""Characters of a line of a card."""
 Text = Annotated[str, Query(max_length=500)]
 Start = Annotated[int, Query(ge=0, le=2**31)]
 
@@ -67,7 +92,7 @@ async def overview(
         look = partial(_of_type, kind=type, start=start)
     elif relation:
         look = partial(_relation, relation=relation)
-    return await looked_up(request, parts, visitor, kb, partial(look, request, served))
+    return await page_of(request, parts, visitor, kb, partial(look, request, served))
 
 
 def _overview(request: Request, served: Served) -> Response:
@@ -102,7 +127,7 @@ async def neighbors(
 ) -> Response:
     """The neighbours of a node by one relation, a page at a time."""
     served = parts.service.kb(kb)
-    return await looked_up(
+    return await page_of(
         request, parts, visitor, kb, partial(_neighbors, request, served, node=node, relation=relation, start=start)
     )
 
@@ -114,7 +139,7 @@ def _neighbors(request: Request, served: Served, node: str, relation: str, start
     return _listed(request, served, listed, start, node=value, relation=relation)
 
 
-def _listed(request: Request, served: Served, listed: Listed, start: int, **of: Any) -> Response:
+def _listed(request: Request, served: Served, listed: NodePage, start: int, **of: Any) -> Response:
     about = {"kind": "", "node": None, "relation": "", **of}
     address = request.url.include_query_params
     earlier = address(start=max(0, start - PAGE)).query if start else ""
@@ -135,7 +160,7 @@ async def path(
 ) -> Response:
     """The shortest ways from one node to another, which is given by its id or its name."""
     look = partial(_path, request, parts.service.kb(kb), begin, end.strip())
-    return await looked_up(request, parts, visitor, kb, look)
+    return await page_of(request, parts, visitor, kb, look)
 
 
 def _path(request: Request, served: Served, begin: str, end: str) -> Response:
@@ -156,20 +181,8 @@ async def entry_page(
     language = "en" if chosen == "auto" else chosen
     look = partial(_entry, request, served, entity_id, language)
     if served.is_skb:
-        look = partial(_node, request, served, entity_id, lambda: _why(parts, served, visitor, run, entity_id))
-    return await looked_up(request, parts, visitor, kb, look)
-
-
-def _why(parts: Base, served: Served, visitor: Visitor, run_id: str, node_id: str) -> Why | None:
-    """Why a node is an answer of a run; nothing for another's, or one that has not ended."""
-    if not isinstance(parts, Parts) or not run_id:
-        return None
-    run = parts.store.run(run_id)
-    if run is None or run.owner != visitor.owner or run.kb != served.key or run.under_way:
-        return None
-    found = parts.store.results.find(run_id)
-    language = (run.answer or {}).get("language") or "en"
-    return why(explorer_of(served), run, parts.store.events(run_id), found[1] if found else None, node_id, language)
+        look = partial(_node, request, served, entity_id, lambda: _explanation(parts, served, visitor, run, entity_id))
+    return await page_of(request, parts, visitor, kb, look)
 
 
 def _entry(request: Request, served: Served, entity_id: str, language: str) -> Response:
@@ -178,7 +191,7 @@ def _entry(request: Request, served: Served, entity_id: str, language: str) -> R
     return page(request, "entry.html", kb=served.key, entry=entry, incoming=incoming, link=served.link)
 
 
-def _node(request: Request, served: Served, node_id: str, because: Callable[[], Why | None]) -> Response:
+def _node(request: Request, served: Served, node_id: str, explain: Callable[[], Explanation | None]) -> Response:
     """A node: its document, its neighbours by relation, and why it is an answer. Raises UnknownId."""
     explorer = explorer_of(served)
     if explorer.skb.nodes.ids.find(node_id) < 0 and explorer.kb.relations.find(node_id) is not None:
@@ -190,5 +203,136 @@ def _node(request: Request, served: Served, node_id: str, because: Callable[[], 
         node=explorer.value(explorer.skb.number(node_id)),
         entry=explorer.kb.get_entry(node_id),
         around=explorer.around(node_id, SHOWN),
-        why=because(),
+        why=explain(),
     )
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step that showed a node: its number, the tool, and what it was called with."""
+
+    number: int
+    tool: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a node stands in an answer: its rank, or its row from 1 on and its column, of ``total``."""
+
+    number: int
+    total: int
+    score: float | None = None
+    column: str = ""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a node answers the question of a run; ``named`` are ways to it from the nodes that the question names."""
+
+    run: StoredRun
+    place: Place | None
+    query: str
+    steps: tuple[Step, ...]
+    sentence: str
+    named: tuple[tuple[Value, ShortestPaths], ...]
+
+
+def _explanation(parts: Parts, served: Served, visitor: Visitor, run_id: str, node_id: str) -> Explanation | None:
+    """Why a node is an answer of a run; nothing for another's, or one that has not ended. Raises UnknownId."""
+    if not isinstance(parts, ChatParts) or not run_id:
+        return None
+    run = parts.store.run(run_id)
+    if run is None or run.owner != visitor.owner or run.kb != served.key or run.under_way:
+        return None
+    found, answer, explorer = parts.store.results.find(run_id), run.answer or {}, explorer_of(served)
+    node = explorer.skb.number(node_id)
+    reading = read(run.question, explorer.skb, answer.get("language") or "en")
+    starts = dict.fromkeys(one.nodes[0] for one in reading.mentions if node not in one.nodes)
+    return Explanation(
+        run,
+        _place(found[1], node_id) if found else None,
+        str(answer.get("query") or ""),
+        tuple(_steps(parts.store.events(run_id), node_id)),
+        explorer.kb.excerpts([node_id], run.question).get(node_id, ""),
+        tuple(
+            (explorer.value(start), explorer.ways(explorer.skb.id(start), node_id, EXPLAINED_WAYS)) for start in starts
+        ),
+    )
+
+
+def _place(table: StoredTable, node_id: str) -> Place | None:
+    if table.ranking:
+        nodes = table.ranking.nodes
+        return next(
+            (Place(rank, len(nodes), one.score) for rank, one in enumerate(nodes, 1) if one.id == node_id), None
+        )
+    for number, row in enumerate(table.rows(0, EXPLAINED_ROWS), 1):
+        for column, cell in zip(table.columns, row, strict=True):
+            if table.head.entity(cell) == node_id:
+                return Place(number, table.count, column=column)
+    return None
+
+
+def _steps(events: Sequence[StoredEvent], node_id: str) -> Iterator[Step]:
+    """The steps on the path whose observation has the node's id as a word of its own."""
+    shows = re.compile(rf"(?<![\w:-]){re.escape(node_id)}(?![\w-])").search
+    recorded = [one.data for one in events]
+    calls: Mapping[int, Mapping[str, Any]] = {one["call"]: one for one in recorded if one["kind"] == "call"}
+    dropped = {step["call"] for one in recorded if one["kind"] == "dropped" for step in one["steps"]}
+    for one in recorded:
+        if one["kind"] != "step" or one["call"] in dropped or not shows(one["observation"]):
+            continue
+        call = calls.get(one["call"], {"tool": "", "arguments": {}})
+        values = [str(value) for value in call["arguments"].values() if value]
+        yield Step(one["number"], call["tool"], cut(", ".join(values), 200))
+
+
+class Card(BaseModel):
+    """What an entity is: its first statements, or the beginning of its document."""
+
+    id: str
+    label: str
+    about: str
+    aliases: list[str]
+    facts: list[tuple[str, str]]
+    text: str
+    href: str
+
+
+@api_router.get("/entities/{kb}/{entity_id:path}")
+async def card(
+    kb: str, entity_id: str, request: Request, parts: PartsOf, visitor: VisitorOf, language: Language = "en"
+) -> Card:
+    """A few lines on one entity, to be shown where it is named."""
+    served = parts.service.kb(kb)
+    look = partial(served.kb.get_entry, entity_id, language=language)
+    entry = await look_up(request, parts, visitor.owner, served, look, CARD_SECONDS)
+    facts: dict[str, list[str]] = {}
+    for one in entry.statements:
+        facts.setdefault(one.property.label or one.property.id, []).append(one.value.text or one.value.id)
+    return Card(
+        id=entry.entity.id,
+        label=entry.entity.label or entry.entity.id,
+        about=cut(entry.entity.description, WIDTH),
+        aliases=list(entry.aliases[:5]),
+        facts=[(name, cut(", ".join(values), WIDTH)) for name, values in list(facts.items())[:6]],
+        text=cut(entry.document, 2 * WIDTH),
+        href=served.link(entry.entity.id),
+    )
+
+
+@api_router.get("/examples/{kb}")
+async def examples(kb: str, request: Request, parts: PartsOf, visitor: VisitorOf) -> list[str]:
+    """Questions that are known to be answered; where none are given, they are made once of the data, of a mirror's."""
+    served = parts.service.kb(kb)
+    if given := parts.service.examples(kb):
+        return list(given)
+    look = partial(made_examples, served)
+    # A question that fails is no fault of the knowledge base: its circuit breaker does not count here.
+    found = await parts.service.pages.run(
+        visitor.owner, kb, look, gone=request.is_disconnected, seconds=EXAMPLE_SECONDS,
+        wait=parts.settings.web.wait_seconds, refuse=served.breaker.refuse,
+    )  # fmt: skip
+    parts.service.keep_examples(kb, found)
+    return list(found)

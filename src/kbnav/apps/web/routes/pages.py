@@ -1,72 +1,160 @@
-"""Pages for people, and whether the server is well."""
+"""Pages for people, the way in and out, and whether the server is well."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import Any
+from typing import Annotated, Any
+from urllib.parse import parse_qs
 
-from fastapi import APIRouter, HTTPException, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
+from kbnav.answers.question import LONGEST_QUESTION
+from kbnav.apps.web.auth import COOKIE, Identities, Visitor, cookie_header
 from kbnav.apps.web.metrics import may_read
 from kbnav.apps.web.rendering import page
-from kbnav.apps.web.routes.common import PartsOf, RunnerOf, VisitorOf, own_session
+from kbnav.apps.web.routes.common import (
+    REFUSALS,
+    ChatOf,
+    ChatParts,
+    VisitorOf,
+    finished,
+    own_session,
+    shared_run,
+)
 from kbnav.runs.trajectory import versions
 
+login_router = APIRouter(include_in_schema=False)
+"""What every server of pages has."""
 router = APIRouter(include_in_schema=False)
+text2sparql_router = APIRouter(responses=REFUSALS)
 
 
-def front_page(request: Request, parts: Any, visitor: Any, session: str = "", share: str = "") -> HTMLResponse:
+@login_router.get("/login")
+def login_page(request: Request) -> Response:
+    """Where a token is given."""
+    if not request.state.identities.by_token:
+        return RedirectResponse("/", 303)
+    return page(request, "login.html", wrong=False)
+
+
+@login_router.post("/login")
+async def login(request: Request) -> Response:
+    """Check a token, and keep in the browser that it was right."""
+    state = request.state
+    identities: Identities = state.identities
+    form = parse_qs((await request.body()).decode("utf-8", "replace"))
+    state.wrong.check(state.client)
+    name = identities.by_secret(form.get("token", [""])[0].strip())
+    if not name:
+        state.wrong.count(state.client)
+        return page(request, "login.html", 403, wrong=True)
+    state.wrong.forget(state.client)
+    response = RedirectResponse("/", 303)
+    response.headers.append("Set-Cookie", cookie_header(identities.cookie_of(name), secure=state.secure))
+    return response
+
+
+@login_router.post("/logout")
+def logout(request: Request) -> Response:
+    """Take the login back, for copies of the cookie too."""
+    request.state.identities.logout(request.headers)
+    response = RedirectResponse("/login", 303)
+    response.delete_cookie(COOKIE)
+    return response
+
+
+@login_router.get("/favicon.ico")
+def icon() -> Response:
+    """Browsers ask for it whatever a page says."""
+    return RedirectResponse("/static/icon.svg", 308)
+
+
+@login_router.get("/health")
+async def health() -> dict[str, str]:
+    """The process answers; in the loop itself, so that nothing that is under way can keep it waiting."""
+    return {"status": "ok"}
+
+
+@text2sparql_router.get(
+    "/",
+    responses={
+        200: {"content": {"application/json": {}, "text/html": {}}, "description": "The query, or the page."},
+    },
+)
+async def query_for(
+    request: Request,
+    parts: ChatOf,
+    visitor: VisitorOf,
+    question: Annotated[str | None, Query(max_length=LONGEST_QUESTION)] = None,
+    dataset: Annotated[str, Query(max_length=2000, description="From web.datasets, or a knowledge base.")] = "",
+) -> Response:
+    """The SPARQL query that answers a question (Text2SPARQL challenge); without a question, the page."""
+    if question is None:
+        return _front_page(request, parts, visitor)
+    kb = parts.settings.web.datasets.get(dataset, dataset)
+    run = await asyncio.to_thread(parts.queue.ask, visitor.owner, question, parts.service.chosen(kb))
+    answer = await finished(parts.queue, run, request)
+    if not answer["query"]:
+        raise HTTPException(422, answer["note"] or "no query answers this question")
+    return JSONResponse({"dataset": dataset, "question": question, "query": answer["query"]})
+
+
+@router.get("/s/{session_id}")
+def session_page(session_id: str, request: Request, parts: ChatOf, visitor: VisitorOf) -> Response:
+    """The page on one's own session."""
+    return _front_page(request, parts, visitor, session=own_session(parts, visitor, session_id).id)
+
+
+@router.get("/share/{share}")
+def shared_page(share: str, parts: ChatOf, request: Request) -> Response:
+    """A run that somebody shares, to be read."""
+    shared_run(parts, share)
+    return _front_page(request, parts, request.state.visitor, share=share)
+
+
+def _front_page(
+    request: Request, parts: ChatParts, visitor: Visitor | None, session: str = "", share: str = ""
+) -> HTMLResponse:
     """The chat page: empty, on a session, or on a run that is shared; with nothing to ask, a page that says so."""
-    service = parts.service
-    if not share and not service.kbs:
+    service, web = parts.service, parts.settings.web
+    kbs = list(service.kbs.values())
+    if not share and not kbs:
         absent = [parts.hide.hidden(f"{key}: {why}") for key, why in service.absent.items()]
         return page(request, "closed.html", 503, absent=absent)
-    kbs = [
-        {
-            "key": kb.key,
-            "systems": [one.name for one in service.systems(kb)],
-            "about": {one.name: one.about for one in service.systems(kb)},
-            "rankings": [one.name for one in service.systems(kb) if one.kind == "retriever"],
-            "examples": service.examples(kb.key),
-            "seconds": kb.settings.limits.query_timeout,
-        }
-        for kb in service.kbs.values()
-    ]
-    web = parts.settings.web
-    offered = {
-        "kbs": kbs if not share else [],
-        "models": service.models if not share else [],
+    offered: dict[str, Any] = {
+        "kbs": [],
+        "models": [],
         "session": session,
         "share": share,
         "tiles": web.tiles,
         "tilesCredit": web.tiles_credit,
         "images": web.images,
     }
-    name = visitor.name if visitor else ""
+    if not share:
+        offered["models"] = service.models
+        for kb in kbs:
+            systems = service.systems(kb)
+            offered["kbs"].append(
+                {
+                    "key": kb.key,
+                    "systems": [one.name for one in systems],
+                    "about": {one.name: one.about for one in systems},
+                    "rankings": [one.name for one in systems if one.kind == "retriever"],
+                    "examples": service.examples(kb.key),
+                    "seconds": kb.settings.limits.query_timeout,
+                }
+            )
     return page(
         request,
         "page.html",
         offered=json.dumps(offered),
-        user=name,
+        user=visitor.name if visitor else "",
         share=bool(share),
         version=versions()["kbnav"],
-        explore=any(kb.is_skb for kb in service.kbs.values()),
+        explore=any(kb.is_skb for kb in kbs),
     )
-
-
-@router.get("/s/{session_id}")
-def session_page(session_id: str, request: Request, parts: PartsOf, visitor: VisitorOf) -> Response:
-    """The page on one's own session."""
-    return front_page(request, parts, visitor, session=own_session(parts, visitor, session_id).id)
-
-
-@router.get("/share/{share}")
-def shared_page(share: str, parts: PartsOf, request: Request) -> Response:
-    """A run that somebody shares, to be read."""
-    if parts.store.shared(share) is None:
-        raise HTTPException(404, "nothing is shared here, or no longer")
-    return front_page(request, parts, request.state.visitor, share=share)
 
 
 @router.get("/api")
@@ -75,33 +163,32 @@ def api_page(request: Request) -> Response:
     return page(request, "api.html")
 
 
-@router.get("/metrics", include_in_schema=False)
-def metrics(request: Request, parts: PartsOf) -> Response:
+@router.get("/metrics")
+def metrics(request: Request, parts: ChatOf) -> Response:
     """What was counted, for Prometheus; nothing is here unless ``web.metrics_token`` is set."""
     web = parts.settings.web
     if not web.metrics_token.get_secret_value():
         raise HTTPException(404, "Nothing is counted here: the operator sets web.metrics_token.")
     wrong, client = request.state.wrong, request.state.client
-    if wait := wrong.wait(client):
-        raise HTTPException(429, f"too many wrong tokens; try again in {wait:.0f} s")
+    wrong.check(client)
     if not may_read(web, request.headers.get("authorization", "")):
         wrong.count(client)
         raise HTTPException(401, "send web.metrics_token: Authorization: Bearer …", {"WWW-Authenticate": "Bearer"})
-    kbs = {key: not served.guard.problem for key, served in parts.service.kbs.items()}
+    kbs = {key: not served.breaker.problem for key, served in parts.service.kbs.items()}
     text = parts.metrics.text({**kbs, **dict.fromkeys(parts.service.absent, False)})
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @router.get("/ready")
-async def ready(parts: PartsOf, runner: RunnerOf) -> Response:
+async def ready(parts: ChatOf) -> Response:
     """Questions can be asked: the database takes them, and a knowledge base answers. Looked at all the time, not now.
 
     Knowledge bases that are out of service are named; without any other the server is not ready.
     """
-    problems = {key: served.guard.problem for key, served in parts.service.kbs.items()}
+    problems = {key: served.breaker.problem for key, served in parts.service.kbs.items()}
     out = {key: problem for key, problem in {**problems, **parts.service.absent}.items() if problem}
     well = [key for key in problems if key not in out]
-    why = parts.hide.hidden(runner.problem)
+    why = parts.hide.hidden(parts.queue.problem)
     status = "not ready" if why or not well else "degraded" if out else "ok"
     document = {
         "status": status,

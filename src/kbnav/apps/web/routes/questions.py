@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
@@ -14,31 +14,32 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kbnav.answers.question import LONGEST_QUESTION
 from kbnav.answers.tables import encodable
+from kbnav.apps.sharing import SharedAnswer, shared_page
+from kbnav.apps.web.auth import NOBODY
+from kbnav.apps.web.downloads import SESSION_MEDIA, SessionForm, attachment, markdown, notebook
+from kbnav.apps.web.rendering import translated_answer
 from kbnav.apps.web.routes.common import (
     REFUSALS,
-    LanguageOf,
-    PartsOf,
-    RunnerOf,
+    Body,
+    ChatOf,
+    ChatParts,
+    PageLanguage,
     VisitorOf,
     finished,
     own_run,
     own_session,
+    shared_run,
     sse,
     sse_event,
 )
-from kbnav.apps.web.said import answer_said
-from kbnav.apps.web.security import NOBODY
-from kbnav.apps.web.store import Session, StoredRun, unguessable
+from kbnav.apps.web.store import Session, Status, StoredRun, unguessable
 from kbnav.errors import DataError
 from kbnav.settings.systems import Need, SystemEntry
 
 router = APIRouter(prefix="/api", responses=REFUSALS)
-
-
-class Body(BaseModel):
-    """What is sent; a misspelled field is an error."""
-
-    model_config = ConfigDict(extra="forbid")
+_FILES: dict[int | str, dict[str, Any]] = {
+    200: {"content": {kind.partition(";")[0]: {} for kind in SESSION_MEDIA.values()}}
+}
 
 
 class Choice(Body):
@@ -62,7 +63,7 @@ class Next(Question):
     model: str = Field("", max_length=200)
 
 
-class Asked(Choice, Question):
+class SingleQuestion(Choice, Question):
     """A question without a session."""
 
 
@@ -73,8 +74,16 @@ class Opinion(Body):
     note: str = Field("", max_length=2000)
 
 
+class Title(Body):
+    """What a session is called."""
+
+    title: str = Field(min_length=1, max_length=200)
+
+
 class SessionData(BaseModel):
     """A session; ``title`` is its first question."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     id: str
     kb: str
@@ -97,7 +106,7 @@ class RunData(BaseModel):
     system: str
     model: str
     question: str
-    status: Literal["queued", "running", "done", "failed", "stopped"]
+    status: Status
     made: float
     now: float = Field(default_factory=time.time)
     events: list[dict[str, Any]]
@@ -147,20 +156,17 @@ class Shared(BaseModel):
     path: str
 
 
-def session_data(session: Session) -> SessionData:
-    """A session for its owner."""
-    return SessionData(
-        id=session.id, kb=session.kb, system=session.system, model=session.model, title=session.title, made=session.made
-    )
+def _session_data(session: Session) -> SessionData:
+    return SessionData.model_validate(session)
 
 
-def run_data(parts: Any, run: StoredRun, language: str, *, shared: bool = False, before: int = 0) -> RunData:
-    """A run for its owner, or for those it is shared with, its notes in the reader's language.
-
-    ``before`` are the questions whose turn comes first.
-    """
+def _run_data(parts: ChatParts, run: StoredRun, language: str, *, shared: bool = False, before: int = 0) -> RunData:
+    """A run for its owner, or for those it is shared with, who get neither its ids nor opinions."""
     share = run.share if shared else None
-    thumb, note = ("", "") if share else parts.store.opinions.of(run.id)
+    thumb, note = ("", "") if share else parts.store.opinion(run.id)
+    edited = parts.store.edit(run.id)
+    if edited and share:
+        edited = {**edited, "result": {**edited["result"], "id": share}}
     return RunData(
         id=share or run.id,
         session="" if share else run.session,
@@ -172,7 +178,7 @@ def run_data(parts: Any, run: StoredRun, language: str, *, shared: bool = False,
         made=run.made,
         events=[{"id": event.number, **_event(event.data, share, language)} for event in parts.store.events(run.id)],
         answer=_answer(run.answer, share, language) if run.answer else None,
-        edited=_edited(parts.store.edits.of(run.id), share),
+        edited=edited,
         thumb=thumb,
         note=note,
         share=run.share,
@@ -188,83 +194,112 @@ def _event(data: Mapping[str, Any], share: str | None, language: str) -> dict[st
 
 def _answer(answer: Mapping[str, Any], share: str | None, language: str) -> dict[str, Any]:
     """An answer; one that is shared names neither its run nor its result, whose ids are the owner's."""
-    answer = answer_said(answer, language)
+    answer = translated_answer(answer, language)
     if share is None:
         return answer
     result = answer.get("result")
     return {**answer, "run": "", "result": {**result, "id": share} if result else None}
 
 
-def _edited(edited: dict[str, Any] | None, share: str | None) -> dict[str, Any] | None:
-    return {**edited, "result": {**edited["result"], "id": share}} if edited and share else edited
-
-
-def _offered(key: str, systems: Sequence[SystemEntry]) -> Offered:
-    about = [SystemData(name=one.name, about=one.about, needs=list(one.needs), uses=list(one.uses)) for one in systems]
-    return Offered(key=key, systems=[one.name for one in systems], about=about)
-
-
 @router.get("/options")
-def options(parts: PartsOf, visitor: VisitorOf) -> Options:
+def options(parts: ChatOf, visitor: VisitorOf) -> Options:
     """Knowledge bases, systems and models to choose from."""
-    service = parts.service
-    return Options(
-        kbs=[_offered(kb.key, service.systems(kb)) for kb in service.kbs.values()],
-        models=list(service.models),
-        user=visitor.name,
-    )
+
+    def data(one: SystemEntry) -> SystemData:
+        return SystemData(name=one.name, about=one.about, needs=list(one.needs), uses=list(one.uses))
+
+    kbs = [
+        Offered(key=kb.key, systems=[one.name for one in systems], about=[data(one) for one in systems])
+        for kb in parts.service.kbs.values()
+        for systems in [parts.service.systems(kb)]
+    ]
+    return Options(kbs=kbs, models=list(parts.service.models), user=visitor.name)
 
 
 @router.post("/ask")
-async def ask(asked: Asked, request: Request, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf) -> dict[str, Any]:
+async def ask(asked: SingleQuestion, request: Request, parts: ChatOf, visitor: VisitorOf) -> dict[str, Any]:
     """Ask one question and wait for the answer. Hanging up stops it."""
     choice = parts.service.chosen(asked.kb, asked.system, asked.model)
-    run = await asyncio.to_thread(runner.ask, visitor.owner, asked.question, choice)
-    return await finished(runner, run, request)
+    run = await asyncio.to_thread(parts.queue.ask, visitor.owner, asked.question, choice)
+    return await finished(parts.queue, run, request)
 
 
 @router.get("/sessions")
-def sessions(parts: PartsOf, visitor: VisitorOf) -> list[SessionData]:
+def sessions(parts: ChatOf, visitor: VisitorOf) -> list[SessionData]:
     """One's own sessions, newest first. Clients without a cookie or a token have no list."""
-    return [] if visitor is NOBODY else [session_data(one) for one in parts.store.sessions(visitor.owner)]
+    return [] if visitor is NOBODY else [_session_data(one) for one in parts.store.sessions(visitor.owner)]
 
 
 @router.post("/sessions", status_code=201)
-def new_session(choice: Choice, parts: PartsOf, visitor: VisitorOf) -> SessionData:
+def new_session(choice: Choice, parts: ChatOf, visitor: VisitorOf) -> SessionData:
     """Begin a session with one system on one knowledge base."""
     kb, system, model = parts.service.chosen(choice.kb, choice.system, choice.model)
-    return session_data(parts.store.add_session(visitor.owner, kb, system, model))
+    return _session_data(parts.store.add_session(visitor.owner, kb, system, model))
 
 
 @router.get("/sessions/{session_id}")
-def session(session_id: str, parts: PartsOf, visitor: VisitorOf, language: LanguageOf) -> SessionPage:
+def session(session_id: str, parts: ChatOf, visitor: VisitorOf, language: PageLanguage) -> SessionPage:
     """A session with everything that happened in it."""
+    return _session_page(parts, own_session(parts, visitor, session_id), language)
+
+
+def _session_page(parts: ChatParts, session: Session, language: str) -> SessionPage:
+    runs = [_run_data(parts, run, language) for run in parts.store.runs(session.id)]
+    return SessionPage(**_session_data(session).model_dump(), runs=runs)
+
+
+@router.patch("/sessions/{session_id}")
+def rename(session_id: str, given: Title, parts: ChatOf, visitor: VisitorOf) -> SessionData:
+    """Call a session something else than its first question."""
     found = own_session(parts, visitor, session_id)
-    runs = [run_data(parts, run, language) for run in parts.store.runs(found.id)]
-    return SessionPage(**session_data(found).model_dump(), runs=runs)
+    title = " ".join(encodable(given.title).replace("\x00", "").split()) or found.title
+    parts.store.rename(found.id, title)
+    return _session_data(own_session(parts, visitor, session_id))
 
 
 @router.delete("/sessions/{session_id}", status_code=204)
-def delete_session(session_id: str, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf) -> Response:
-    """Forget a session; a question under way is stopped."""
-    runner.forget(own_session(parts, visitor, session_id))
+def delete_session(session_id: str, parts: ChatOf, visitor: VisitorOf) -> Response:
+    """Delete a session; a question under way is stopped."""
+    parts.queue.delete(own_session(parts, visitor, session_id))
     return Response(status_code=204)
 
 
+@router.get("/sessions/{session_id}/{form}", responses=_FILES)
+def export(session_id: str, form: SessionForm, parts: ChatOf, visitor: VisitorOf, language: PageLanguage) -> Response:
+    """A session as a file: all of it as JSON, to read as Markdown, or as a notebook that runs its queries again.
+
+    ``html`` is one page that fetches nothing.
+    """
+    found = own_session(parts, visitor, session_id)
+    runs = parts.store.runs(found.id)
+    if form == "json":
+        text = _session_page(parts, found, language).model_dump_json(indent=1)
+    elif form == "html":
+        saved = [parts.store.saved(run.answer["run"]) for run in runs if run.answer and run.answer.get("run")]
+        answers = [SharedAnswer(record) for record in saved if record]
+        if not answers:
+            raise HTTPException(404, "no answer of this session is kept any more")
+        text = parts.hide.hidden(shared_page(answers, parts.settings.endpoints.query_page))
+    else:
+        queries = [(parts.store.edit(run.id) or run.answer or {}).get("query") for run in runs]
+        write = markdown if form == "md" else notebook
+        text = write(found, [(run, str(query or "")) for run, query in zip(runs, queries, strict=True)])
+    headers = {"Content-Disposition": attachment(found.title, form)}
+    return Response(text.encode("utf-8", "replace"), media_type=SESSION_MEDIA[form], headers=headers)
+
+
 @router.post("/sessions/{session_id}/questions", status_code=202)
-def ask_next(
-    session_id: str, asked: Next, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf, language: LanguageOf
-) -> RunData:
+def ask_next(session_id: str, asked: Next, parts: ChatOf, visitor: VisitorOf, language: PageLanguage) -> RunData:
     """Ask the next question of a session; it knows the earlier ones."""
     found = own_session(parts, visitor, session_id)
     choice = parts.service.chosen(found.kb, asked.system or found.system, asked.model or found.model)
-    return run_data(parts, runner.ask(visitor.owner, asked.question, choice, session=found.id), language)
+    return _run_data(parts, parts.queue.ask(visitor.owner, asked.question, choice, session=found.id), language)
 
 
 @router.get("/runs/{run_id}")
-def run(run_id: str, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf, language: LanguageOf) -> RunData:
+def run(run_id: str, parts: ChatOf, visitor: VisitorOf, language: PageLanguage) -> RunData:
     """A question with everything that happened so far."""
-    return run_data(parts, own_run(parts, visitor, run_id), language, before=runner.before(run_id))
+    return _run_data(parts, own_run(parts, visitor, run_id), language, before=parts.queue.before(run_id))
 
 
 @router.get(
@@ -274,10 +309,9 @@ def run(run_id: str, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf, langu
 )
 def events(
     run_id: str,
-    parts: PartsOf,
-    runner: RunnerOf,
+    parts: ChatOf,
     visitor: VisitorOf,
-    language: LanguageOf,
+    language: PageLanguage,
     after: Annotated[int, Query(ge=0, le=1 << 31)] = 0,
     last_event_id: Annotated[str, Header(max_length=20, pattern=r"^[0-9]{0,9}$")] = "",
 ) -> Response:
@@ -293,12 +327,12 @@ def events(
     async def stream() -> AsyncIterator[str]:
         yield "retry: 500\n\n"
         try:
-            async with aclosing(runner.follow(found.id, last)) as told:
-                async for event in told:
+            async with aclosing(parts.queue.follow(found.id, last)) as following:
+                async for event in following:
                     if event is not None:
                         yield sse_event(_event(event.data, None, language), event.number or None)
                     else:
-                        before = runner.before(found.id)
+                        before = parts.queue.before(found.id)
                         yield sse_event({"kind": "waiting", "before": before}) if before else ": waiting\n\n"
         except DataError as error:
             yield sse_event({"kind": "end", "status": "failed", "answer": {"status": "failed", "note": str(error)}})
@@ -307,22 +341,22 @@ def events(
 
 
 @router.post("/runs/{run_id}/stop", status_code=204)
-def stop(run_id: str, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf) -> Response:
+def stop(run_id: str, parts: ChatOf, visitor: VisitorOf) -> Response:
     """End a run at once, also in the middle of a model's call."""
-    runner.stop(own_run(parts, visitor, run_id))
+    parts.queue.stop(own_run(parts, visitor, run_id))
     return Response(status_code=204)
 
 
 @router.put("/runs/{run_id}/opinion", status_code=204)
-def set_opinion(run_id: str, opinion: Opinion, parts: PartsOf, visitor: VisitorOf) -> Response:
-    """Say whether an answer was good; the last word counts."""
+def set_opinion(run_id: str, opinion: Opinion, parts: ChatOf, visitor: VisitorOf) -> Response:
+    """Say whether an answer was good, instead of what was said before."""
     note = encodable(opinion.note).replace("\x00", "")
-    parts.store.opinions.keep(own_run(parts, visitor, run_id).id, opinion.thumb, note)
+    parts.store.set_opinion(own_run(parts, visitor, run_id).id, opinion.thumb, note)
     return Response(status_code=204)
 
 
 @router.post("/runs/{run_id}/share")
-def share(run_id: str, parts: PartsOf, visitor: VisitorOf) -> Shared:
+def share(run_id: str, parts: ChatOf, visitor: VisitorOf) -> Shared:
     """Make an unguessable link by which anybody who reaches this server can read the run."""
     found = own_run(parts, visitor, run_id)
     if found.under_way:
@@ -333,16 +367,13 @@ def share(run_id: str, parts: PartsOf, visitor: VisitorOf) -> Shared:
 
 
 @router.delete("/runs/{run_id}/share", status_code=204)
-def unshare(run_id: str, parts: PartsOf, visitor: VisitorOf) -> Response:
+def unshare(run_id: str, parts: ChatOf, visitor: VisitorOf) -> Response:
     """Take the link back."""
     parts.store.share(own_run(parts, visitor, run_id).id, None)
     return Response(status_code=204)
 
 
 @router.get("/shared/{share_id}")
-def shared(share_id: str, parts: PartsOf, language: LanguageOf) -> RunData:
+def shared(share_id: str, parts: ChatOf, language: PageLanguage) -> RunData:
     """A run that is shared, without what is its owner's alone."""
-    found = parts.store.shared(share_id)
-    if found is None:
-        raise HTTPException(404, "nothing is shared here, or no longer")
-    return run_data(parts, found, language, shared=True)
+    return _run_data(parts, shared_run(parts, share_id), language, shared=True)

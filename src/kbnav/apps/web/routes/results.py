@@ -1,4 +1,4 @@
-"""The REST API of results: pages of rows, downloads, queries run again."""
+"""The REST API of results: pages of rows, downloads, evidence, queries typed by hand and what their editor asks for."""
 
 from __future__ import annotations
 
@@ -8,53 +8,73 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from kbnav.agents.common.answering import ids_in
-from kbnav.apps.web.downloads import MEDIA, Form, Labels, download
-from kbnav.apps.web.keeping import StoredResult
-from kbnav.apps.web.naming import attachment
-from kbnav.apps.web.results import Kept, Row, matching, table_result
-from kbnav.apps.web.routes.common import REFUSALS, PartsOf, RunnerOf, VisitorOf, own_run, reader_of
-from kbnav.apps.web.routes.questions import Body
-from kbnav.apps.web.service import missing_labels
-from kbnav.apps.web.store import StoredRun, unguessable
-from kbnav.apps.web.telling import query_data, result_data
+from kbnav.answers.tables import AnswerTable, Term
+from kbnav.apps.evidence import answer_table, evidence_data
+from kbnav.apps.web.answers import query_data, result_data
+from kbnav.apps.web.downloads import MEDIA, Form, attachment, download
+from kbnav.apps.web.results import Row, StoredTable, cell_data, matching, table_result
+from kbnav.apps.web.routes.common import (
+    REFUSALS,
+    Body,
+    ChatOf,
+    ChatParts,
+    Edited,
+    Language,
+    VisitorOf,
+    look_up,
+    own_run,
+    reader_of,
+    shared_run,
+)
+from kbnav.apps.web.service import Served, missing_labels
+from kbnav.apps.web.store import StoredResult, StoredRun, unguessable
 from kbnav.errors import KbnavError, QueryTimeout, Stopped, StopRun
 from kbnav.knowledge.absence import absence_of
-from kbnav.knowledge.base import asked_by
-from kbnav.knowledge.sparql.present import comment_labels
-from kbnav.knowledge.sparql.words.query import answer_in_words
+from kbnav.knowledge.base import Entity, asked_by
+from kbnav.knowledge.evidence import MOST_ROWS, Evidence, Link, Provenance
+from kbnav.knowledge.skb.rdf import local_name
+from kbnav.knowledge.sparql.presentation import comment_labels, formatted
+from kbnav.knowledge.sparql.verbalization import verbalize_answer
+from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, STANDARD_PREFIXES, words_of
+from kbnav.knowledge.wikidata.queries import date_precisions
+from kbnav.sessions.evidence import query_evidence, run_evidence
+from kbnav.settings.systems import kb_kind
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
-    from kbnav.answers.tables import AnswerTable
-
 router = APIRouter(prefix="/api", responses=REFUSALS)
-MOST_ROWS_A_PAGE = 500
 LONGEST_QUERY = 50_000
+MOST_NAMES = 12
 LABEL_SECONDS = 5.0
-"""Longest wait for labels, without which rows can be shown."""
+"""Longest wait for what only helps: labels of rows, names to complete."""
 FILE_LABEL_SECONDS = 20.0
 """Longest for which labels are looked up while a file is written."""
+DATE_SECONDS = 15.0
 SORT_SECONDS = 60.0
 READ_SECONDS = 30.0
 """Seconds for which a client may read nothing of a download."""
 Start = Annotated[int, Query(ge=0, le=1_000_000)]
-Count = Annotated[int, Query(ge=1, le=MOST_ROWS_A_PAGE)]
+Count = Annotated[int, Query(ge=1, le=500)]
 Name = Annotated[str, Path(max_length=100)]
 FileName = Annotated[str, Query(max_length=100, description="By it the download can be looked after, as a query.")]
 Find = Annotated[str, Query(max_length=200, description="Only rows of which a cell shows this text.")]
 Title = Annotated[str, Query(max_length=200, description="What the file is called after, such as the question.")]
-Edited = Annotated[bool, Query(description="Of the query as its reader changed it, instead of the answer's own.")]
 Exact = Annotated[bool, Query(description="CSV and TSV as SPARQL has them; what looks like a formula is left so.")]
-_FILES: dict[int | str, dict[str, Any]] = {200: {"content": {kind.partition(";")[0]: {} for kind in MEDIA.values()}}}
 Column = Annotated[str, Query(max_length=200, description="Name of the column to sort by; empty: as it came.")]
+Numbers = Annotated[list[int], Query(max_length=MOST_ROWS, description="Numbers of the rows, from 0 on.")]
+DateNumbers = Annotated[list[int], Query(max_length=100, description="Numbers of the rows, from 0 on.")]
+Text = Annotated[str, Query(min_length=1, max_length=200)]
+Kind = Annotated[Literal["any", "item", "property"], Query()]
+Ids = Annotated[list[str], Query(max_length=50)]
+_FILES: dict[int | str, dict[str, Any]] = {200: {"content": {kind.partition(";")[0]: {} for kind in MEDIA.values()}}}
 
 
 class SparqlQuery(Body):
@@ -67,47 +87,32 @@ class SparqlQuery(Body):
     run: str = Field("", max_length=100, description="A run of yours, with which the query and its result are kept.")
 
 
+class Unformatted(Body):
+    """A query to be laid out."""
+
+    query: str = Field(min_length=1, max_length=LONGEST_QUERY)
+
+
+class Formatted(BaseModel):
+    """The query laid out."""
+
+    query: str
+
+
 class Waiting(BaseModel):
     """How far a query or a download is."""
 
     before: int
 
 
-class Download(StreamingResponse):
-    """A file that is written while it is sent, once it is its turn; a client that does not read is left."""
+class NameData(BaseModel):
+    """What a name may stand for; ``written``: how queries write it, empty: some prefix and its id."""
 
-    def __init__(self, content: Iterator[bytes], turn: AbstractAsyncContextManager[None], **options: Any) -> None:
-        super().__init__(content, **options)
-        self._turn = turn
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it. Raises LimitReached before anything is sent."""
-
-        async def sending(message: Message) -> None:
-            await asyncio.wait_for(send(message), READ_SECONDS)
-
-        with suppress(TimeoutError, Stopped):
-            async with self._turn:
-                await super().__call__(scope, receive, sending)
-
-
-@dataclass(frozen=True)
-class _Order:
-    """Which rows are wanted, and by which column they are sorted; empty: all, as they came."""
-
-    sort: str
-    descending: bool
-    find: str
-
-
-@dataclass(frozen=True)
-class _File:
-    """Which file is wanted, and what it is called; ``name`` is that by which it is looked after."""
-
-    form: Form
-    exact: bool
-    title: str
-    name: str = ""
+    id: str
+    label: str
+    description: str
+    kind: str
+    written: str
 
 
 class Rows(BaseModel):
@@ -123,220 +128,378 @@ class Rows(BaseModel):
     rows: list[list[dict[str, str] | None]]
 
 
+class Download(StreamingResponse):
+    """A file that is written while it is sent, once it is its turn; a client that does not read is left."""
+
+    def __init__(self, content: Iterator[bytes], turn: AbstractAsyncContextManager[Any], **options: Any) -> None:
+        super().__init__(content, **options)
+        self._turn = turn
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it. Raises LimitReached before anything is sent."""
+
+        async def sending(message: Message) -> None:
+            await asyncio.wait_for(send(message), READ_SECONDS)
+
+        with suppress(TimeoutError, Stopped):
+            async with self._turn:
+                await super().__call__(scope, receive, sending)
+
+
+# Queries typed by hand
+
+
 @router.post("/queries")
-async def run_query(
-    asked: SparqlQuery, request: Request, parts: PartsOf, runner: RunnerOf, visitor: VisitorOf
-) -> dict[str, Any]:
+async def run_query(asked: SparqlQuery, request: Request, parts: ChatOf, visitor: VisitorOf) -> dict[str, Any]:
     """Run a read-only SPARQL query; its result is kept for a day, or with a run, and it counts as a question.
 
     Hanging up stops it, and so does ``DELETE /api/queries/{name}`` where it has a name.
     """
-    served = parts.service.kb(asked.kb)
+    served, web = parts.service.kb(asked.kb), parts.settings.web
     if "execute_query" not in served.kb.capabilities:
         raise HTTPException(422, f"{served.key} cannot be queried")
-    web = parts.settings.web
     run = await asyncio.to_thread(own_run, parts, visitor, asked.run) if asked.run else None
-    await asyncio.to_thread(runner.may_ask, visitor.owner)
+    await asyncio.to_thread(parts.queue.may_ask, visitor.owner)
     # A query that waits at the knowledge base, and then takes its time there, is not late.
     seconds = 2 * served.settings.limits.query_timeout + web.page_seconds
-    call = partial(_run_query, asked, parts, served, visitor.owner, run, partial(runner.count, visitor.owner))
-    document: dict[str, Any] = await parts.service.queries.run(
-        visitor.owner, served.key, call, gone=request.is_disconnected, seconds=seconds, wait=web.wait_seconds,
-        refuse=served.guard.refuse, name=asked.name,
+    return await parts.service.queries.run(
+        visitor.owner, served.key, partial(_run_query, asked, parts, served, visitor.owner, run),
+        gone=request.is_disconnected, seconds=seconds, wait=web.wait_seconds, refuse=served.breaker.refuse,
+        name=asked.name,
     )  # fmt: skip
-    return document
 
 
 def _run_query(
-    asked: SparqlQuery, parts: Any, served: Any, owner: str, run: StoredRun | None, count: Callable[[], None]
+    asked: SparqlQuery, parts: ChatParts, served: Served, owner: str, run: StoredRun | None
 ) -> dict[str, Any]:
     """Run a query; one that is refused, or cannot be read, is not counted, because it costs nothing."""
-    with served.guard.watching():
+    with served.breaker.watching():
         try:
             table = served.kb.execute_query(asked.query, language=asked.language)
         except (QueryTimeout, StopRun):
-            count()
+            parts.queue.count(owner)
             raise
-        count()
+        parts.queue.count(owner)
         base = asked_by(served.kb, asked.query)
         labels = base.labels(ids_in(base, asked.query), language=asked.language)
         nothing = absence_of(base, asked.query, table, asked.language)
     table = replace(table, labels={**table.labels, **labels})
     labelled = comment_labels(asked.query, table.labels)
-    words = answer_in_words(asked.query, table, asked.language)
+    words = verbalize_answer(asked.query, table, asked.language)
     result = table_result(table)
     session = run.session if run else ""
     head = StoredResult(unguessable("result"), owner, served.key, asked.language, session, result.to_document())
     result = result.first(parts.store.results.keep(head, result, parts.settings.web.result_bytes))
-    told = {"query_words": words.to_document() if words else None, "result": result_data(head.id, result, nothing)}
-    document = {**query_data(asked.query, labelled, served), **told}
+    document = {
+        **query_data(asked.query, labelled, served),
+        "query_words": words.to_document() if words else None,
+        "result": result_data(head.id, result, nothing),
+    }
     if run:
-        parts.store.edits.keep(run.id, document)
+        parts.store.keep_edit(run.id, document)
     return document
 
 
 @router.get("/queries/{name}")
-async def waiting(name: Name, parts: PartsOf, visitor: VisitorOf) -> Waiting:
-    """How many are before a query of one's own that was given a name; 0: it runs."""
+async def waiting(name: Name, parts: ChatOf, visitor: VisitorOf) -> Waiting:
+    """How many come before a query of one's own that was given a name; 0: it runs."""
     return Waiting(before=parts.service.queries.before(visitor.owner, name))
 
 
 @router.delete("/queries/{name}", status_code=204)
-async def stop_query(name: Name, parts: PartsOf, visitor: VisitorOf) -> Response:
+async def stop_query(name: Name, parts: ChatOf, visitor: VisitorOf) -> Response:
     """Stop a query of one's own."""
     parts.service.queries.stop(visitor.owner, name)
     return Response(status_code=204)
 
 
 @router.get("/downloads/{name}")
-async def waiting_file(name: Name, parts: PartsOf, visitor: VisitorOf) -> Waiting:
-    """How many are before a download of one's own that was given a name; 0: it is sent."""
+async def waiting_file(name: Name, parts: ChatOf, visitor: VisitorOf) -> Waiting:
+    """How many come before a download of one's own that was given a name; 0: it is sent."""
     return Waiting(before=parts.service.downloads.before(visitor.owner, name))
 
 
-@router.get("/results/{result_id}/rows")
-async def rows(
-    result_id: str,
-    request: Request,
-    parts: PartsOf,
-    visitor: VisitorOf,
-    start: Start = 0,
-    count: Count = 50,
-    sort: Column = "",
-    descending: bool = False,
-    find: Find = "",
-) -> Rows:
-    """Some rows, entities with their labels."""
-    found = await asyncio.to_thread(_own, parts, visitor, result_id)
-    return await _rows(parts, request, visitor.owner, found, start, count, _Order(sort, descending, find))
+@router.post("/queries/format")
+def format_query(given: Unformatted, visitor: VisitorOf) -> Formatted:  # noqa: ARG001 - logged in
+    """The query laid out, a pattern a line; comments stay."""
+    return Formatted(query=formatted(given.query).rstrip("\n"))
 
 
-@router.get("/results/{result_id}/{form}", responses=_FILES)
-async def file(
-    result_id: str,
-    form: Form,
-    request: Request,
-    parts: PartsOf,
-    visitor: VisitorOf,
-    exact: Exact = False,
-    name: FileName = "",
-    title: Title = "",
-) -> Response:
-    """The whole result as a file: CSV, TSV, SPARQL JSON results (a ranking as a list of its nodes), N-Triples or Excel.
+@router.get("/kbs/{kb}/names")
+async def names(
+    kb: str, text: Text, request: Request, parts: ChatOf, visitor: VisitorOf, kind: Kind = "any",
+    language: Language = "en",
+) -> list[NameData]:  # fmt: skip
+    """Entities and properties by a part of their names, best first."""
+    served = parts.service.kb(kb)
+    look = partial(served.kb.search_entities, text, language=language, limit=MOST_NAMES, kind=kind)
+    found = await look_up(request, parts, visitor.owner, served, look, LABEL_SECONDS)
+    kind_of_kb = kb_kind(served.kb)
 
-    CSV and Excel have labels and ids.
-    """
-    found = await asyncio.to_thread(_own, parts, visitor, result_id)
-    return _download(parts, request, visitor.owner, found, _File(form, exact, title, name))
+    def name(one: Entity) -> NameData:
+        written = "" if kind_of_kb == "wikibase" else one.id
+        if kind_of_kb == "skb":
+            written = f"{'rel' if one.kind == 'property' else 'node'}:{local_name(one.id)}"
+        return NameData(id=one.id, label=one.label, description=one.description, kind=one.kind, written=written)
 
-
-@router.get("/shared/{share_id}/rows")
-async def shared_rows(
-    share_id: str,
-    request: Request,
-    parts: PartsOf,
-    start: Start = 0,
-    count: Count = 50,
-    sort: Column = "",
-    descending: bool = False,
-    find: Find = "",
-    edited: Edited = False,
-) -> Rows:
-    """As for one's own, of a run that is shared."""
-    found = await asyncio.to_thread(_shared, parts, share_id, edited)
-    return await _rows(parts, request, reader_of(request), found, start, count, _Order(sort, descending, find))
+    return [name(one) for one in (*found.properties, *found.entities)[: 2 * MOST_NAMES]]
 
 
-@router.get("/shared/{share_id}/{form}", responses=_FILES)
-async def shared_file(
-    share_id: str,
-    form: Form,
-    request: Request,
-    parts: PartsOf,
-    exact: Exact = False,
-    title: Title = "",
-    edited: Edited = False,
-) -> Response:
-    """As for one's own, of a run that is shared."""
-    found = await asyncio.to_thread(_shared, parts, share_id, edited)
-    return _download(parts, request, reader_of(request), found, _File(form, exact, title))
+@router.get("/kbs/{kb}/labels")
+async def labels(
+    kb: str, request: Request, parts: ChatOf, visitor: VisitorOf, id: Ids, language: Language = "en"
+) -> Mapping[str, str]:
+    """Labels of ids; those without one are left out."""
+    served = parts.service.kb(kb)
+    look = partial(served.kb.labels, id, language=language)
+    return await look_up(request, parts, visitor.owner, served, look, LABEL_SECONDS)
 
 
-def _own(parts: Any, visitor: Any, result_id: str) -> tuple[StoredResult, Kept]:
-    found = parts.store.results.find(result_id) if parts.store.results.owner(result_id) == visitor.owner else None
+@router.get("/kbs/{kb}/prefixes")
+def prefixes(kb: str, parts: ChatOf, visitor: VisitorOf) -> Mapping[str, str]:  # noqa: ARG001 - logged in
+    """The prefixes that a query need not declare, with what they stand for."""
+    base = parts.service.kb(kb).kb
+    if kb_kind(base) == "skb":
+        return SKB_PREFIXES
+    vocabulary = getattr(base, "vocabulary", None)
+    own = vocabulary.prefixes if vocabulary is not None else base.state().get("prefixes", {})
+    return {**STANDARD_PREFIXES, **own}
+
+
+# Rows and files of a result; evidence and dates of a run's rows: one's own, or what is shared by a link
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A result, and whose work it is to read it; ``run`` has its ids where they are the reader's own."""
+
+    reader: str
+    head: StoredResult
+    table: StoredTable
+
+
+@dataclass(frozen=True)
+class _FoundRun:
+    reader: str
+    run: StoredRun
+
+
+async def _own_result(result_id: str, parts: ChatOf, visitor: VisitorOf) -> _Found:
+    def find() -> tuple[StoredResult, StoredTable] | None:
+        results = parts.store.results
+        return results.find(result_id) if results.owner(result_id) == visitor.owner else None
+
+    found = await asyncio.to_thread(find)
     if found is None:
         raise HTTPException(404, "you have no such result")
-    return found  # type: ignore[no-any-return]
+    return _Found(visitor.owner, *found)
 
 
-def _shared(parts: Any, share_id: str, edited: bool) -> tuple[StoredResult, Kept]:
-    run = parts.store.shared(share_id)
-    edit = parts.store.edits.of(run.id) if run and edited else None
-    result_id = edit["result"]["id"] if edit else run.id if run else ""
-    found = parts.store.results.find(result_id) if result_id else None
+async def _shared_result(share_id: str, request: Request, parts: ChatOf, edited: Edited = False) -> _Found:
+    def find() -> tuple[StoredResult, StoredTable] | None:
+        run = shared_run(parts, share_id)
+        edit = parts.store.edit(run.id) if edited else None
+        return parts.store.results.find(edit["result"]["id"] if edit else run.id)
+
+    found = await asyncio.to_thread(find)
     if found is None:
         raise HTTPException(404, "nothing is shared here, or no longer")
-    return found  # type: ignore[no-any-return]
+    return _Found(reader_of(request), *found)
 
 
-async def _rows(
-    parts: Any, request: Request, owner: str, found: tuple[StoredResult, Kept], start: int, count: int, wanted: _Order
-) -> Rows:
-    """Rows in their order or another; labels that a knowledge base does not give in time are left out."""
-    head, result = found
-    web, service = parts.settings.web, parts.service
-    if wanted.sort and wanted.sort not in result.columns:
-        raise HTTPException(422, f"no column {wanted.sort!r}; there are: {', '.join(result.columns)}")
-    turn = {"gone": request.is_disconnected, "wait": web.wait_seconds}
-    total = result.count
-    if wanted.sort or wanted.find:  # all rows are read, as for a download
-        look = partial(_ordered, parts.store.results, head.id, result, wanted, start, count)
-        numbers, shown, total = await service.downloads.run(owner, "", look, seconds=SORT_SECONDS, **turn)
-    else:
-        shown = await asyncio.to_thread(lambda: list(result.rows(start, count)))
-        numbers = list(range(start, start + len(shown)))
-    served, more = service.kb(head.kb), {}
-    if missing_labels(shown, result.head):
-        look = partial(served.more_labels, shown, result.head, head.language)
-        with suppress(KbnavError):
-            refuse = served.guard.refuse
-            more = await service.pages.run(owner, served.key, look, seconds=LABEL_SECONDS, refuse=refuse, **turn)
-    cells = served.cells(shown, result.head, more, head.id if head.owner == owner else "")
-    return Rows(columns=list(result.columns), numbers=numbers, start=start, total=total, rows=cells)
+async def _own_run(run_id: str, parts: ChatOf, visitor: VisitorOf) -> _FoundRun:
+    return _FoundRun(visitor.owner, await asyncio.to_thread(own_run, parts, visitor, run_id))
 
 
-def _ordered(
-    results: Any, result_id: str, result: Kept, wanted: _Order, start: int, count: int
+async def _shared_run(share_id: str, request: Request, parts: ChatOf) -> _FoundRun:
+    return _FoundRun(reader_of(request), await asyncio.to_thread(shared_run, parts, share_id))
+
+
+def _add_result_routes(prefix: str, result: Callable[..., Any]) -> None:
+    """Rows and files of what ``result`` finds."""
+    dependency = Depends(result)
+
+    @router.get(f"{prefix}/rows")
+    async def rows(
+        request: Request, parts: ChatOf, found: _Found = dependency, start: Start = 0, count: Count = 50,
+        sort: Column = "", descending: bool = False, find: Find = "",
+    ) -> Rows:  # fmt: skip
+        """Some rows, entities with their labels; those that are not given in time are left out."""
+        head, table, service = found.head, found.table, parts.service
+        if sort and sort not in table.columns:
+            raise HTTPException(422, f"no column {sort!r}; there are: {', '.join(table.columns)}")
+        if sort or find:  # all rows are read, as for a download
+            look = partial(_sorted, parts, found, sort, descending, find, start, count)
+            numbers, shown, total = await service.downloads.run(
+                found.reader, "", look, gone=request.is_disconnected, seconds=SORT_SECONDS,
+                wait=parts.settings.web.wait_seconds,
+            )  # fmt: skip
+        else:
+            shown, total = await asyncio.to_thread(lambda: list(table.rows(start, count))), table.count
+            numbers = list(range(start, start + len(shown)))
+        served, more = service.kb(head.kb), {}
+        if missing_labels(shown, table.head):
+            labels = partial(served.more_labels, shown, table.head, head.language)
+            with suppress(KbnavError):
+                more = dict(await look_up(request, parts, found.reader, served, labels, LABEL_SECONDS))
+        cells = served.cells(shown, table.head, more, head.id if head.owner == found.reader else "")
+        return Rows(columns=list(table.columns), numbers=numbers, start=start, total=total, rows=cells)
+
+    @router.get(f"{prefix}/{{form}}", responses=_FILES)
+    async def file(
+        form: Form, request: Request, parts: ChatOf, found: _Found = dependency, exact: Exact = False,
+        name: FileName = "", title: Title = "",
+    ) -> Response:  # fmt: skip
+        """The whole result as a file: CSV, TSV, SPARQL JSON results (a ranking as a list of its nodes) or Excel.
+
+        CSV and Excel have labels and ids. ``nt`` is N-Triples, of what CONSTRUCT or DESCRIBE gave.
+        """
+        turn = parts.service.downloads.turn(
+            found.reader, "", gone=request.is_disconnected, wait=parts.settings.web.wait_seconds, name=name
+        )
+        content = download(found.table, form, exact=exact, labels=_file_labels(parts, found))
+        headers = {"Content-Disposition": attachment(title, form)}
+        return Download(content, turn, media_type=MEDIA[form], headers=headers)
+
+
+def _add_run_routes(prefix: str, run: Callable[..., Any]) -> None:
+    """Evidence and dates of rows of what ``run`` finds."""
+    dependency = Depends(run)
+
+    @router.get(f"{prefix}/evidence")
+    async def evidence(
+        row: Numbers, request: Request, parts: ChatOf, found: _FoundRun = dependency, edited: Edited = False
+    ) -> dict[str, Any]:
+        """The statements that make rows of an answer true, by at most two queries; of an SKB edges and a sentence.
+
+        ``rows`` has for each row its statements: the ends as cells, the property, rank, qualifiers, references, and in
+        ``others`` the values beside it of the same rank. ``absent`` is what was looked for and must not be there,
+        ``untold`` what was not looked at, ``failed`` why nothing could be found out.
+        """
+        served = parts.service.kb(found.run.kb)
+        prepare = _edit_evidence if edited else _answer_evidence
+        look, table = await asyncio.to_thread(prepare, parts, served, found.run, row)
+        seconds = 2 * served.settings.limits.query_timeout
+        provenance = await look_up(request, parts, found.reader, served, look, seconds)
+        return await asyncio.to_thread(_evidence_data, parts, served, provenance or Provenance(), table)
+
+    @router.get(f"{prefix}/dates")
+    async def dates(
+        row: DateNumbers, request: Request, parts: ChatOf, found: _FoundRun = dependency, edited: Edited = False
+    ) -> list[dict[str, int]]:
+        """For each row, the precision of its dates at the first of a month, by their text: 11 is a day, 9 a year."""
+        served = parts.service.kb(found.run.kb)
+        if kb_kind(served.kb) != "wikibase":
+            return [{} for _ in row]
+        look = await asyncio.to_thread(_dates, parts, served, found.run, row, edited)
+        precisions = await look_up(request, parts, found.reader, served, look, DATE_SECONDS)
+        return [{date.removesuffix("T00:00:00Z"): one for date, one in of.items()} for of in precisions]
+
+
+_add_run_routes("/runs/{run_id}", _own_run)
+_add_run_routes("/shared/{share_id}", _shared_run)
+_add_result_routes("/results/{result_id}", _own_result)  # last: {form} takes any name
+_add_result_routes("/shared/{share_id}", _shared_result)
+
+
+def _sorted(
+    parts: ChatParts, found: _Found, sort: str, descending: bool, find: str, start: int, count: int
 ) -> tuple[list[int], list[Row], int]:
     """Some of the rows that are wanted, by their numbers and whole, and how many there are."""
-    numbers: Sequence[int] = matching(result, wanted.find) if wanted.find else range(result.count)
-    if wanted.sort:
-        kept = set(numbers) if wanted.find else None
-        in_order = results.order(result_id, wanted.sort, wanted.descending)
-        numbers = in_order if kept is None else [number for number in in_order if number in kept]
+    table = found.table
+    numbers: Sequence[int] = matching(table, find) if find else range(table.count)
+    if sort:
+        wanted = set(numbers) if find else None
+        in_order = parts.store.results.order(found.head.id, sort, descending)
+        numbers = in_order if wanted is None else [number for number in in_order if number in wanted]
     some = list(numbers[start : start + count])
-    return some, result.at(some), len(numbers)
+    return some, table.at(some), len(numbers)
 
 
-def _download(parts: Any, request: Request, owner: str, found: tuple[StoredResult, Kept], wanted: _File) -> Response:
-    head, result = found
-    wait = parts.settings.web.wait_seconds
-    turn = parts.service.downloads.turn(owner, "", gone=request.is_disconnected, wait=wait, name=wanted.name)
-    labels = _labels(parts.service.kb(head.kb), result.head, head.language)
-    content = download(result, wanted.form, exact=wanted.exact, labels=labels)
-    headers = {"Content-Disposition": attachment(wanted.title, wanted.form)}
-    return Download(content, turn, media_type=MEDIA[wanted.form], headers=headers)
-
-
-def _labels(served: Any, head: AnswerTable, language: str) -> Labels:
+def _file_labels(parts: ChatParts, found: _Found) -> Callable[[Sequence[Row]], Mapping[str, str]]:
     """Looks labels up that a file lacks; a knowledge base that is slow or fails leaves ids without."""
+    served, head = parts.service.kb(found.head.kb), found.table.head
     end = time.monotonic() + FILE_LABEL_SECONDS
 
     def labels(rows: Sequence[Row]) -> Mapping[str, str]:
         if missing_labels(rows, head) and time.monotonic() < end:
-            with suppress(KbnavError):
-                found: Mapping[str, str] = served.more_labels(rows, head, language)
-                return found
+            with suppress(KbnavError), served.breaker.watching():
+                return served.more_labels(rows, head, found.head.language)
         return {}
 
     return labels
+
+
+_Evidence = tuple[Callable[[], Provenance | None], AnswerTable]
+"""What looks evidence up in the knowledge base, and the table that it is of."""
+
+
+def _answer_evidence(parts: ChatParts, served: Served, run: StoredRun, rows: Sequence[int]) -> _Evidence:
+    """Of the answer's own query, or its ranking, as they are in the saved run."""
+    saved = parts.store.saved(run.answer["run"]) if run.answer and run.answer.get("run") else None
+    if saved is None:
+        raise HTTPException(404, "this run has no rows, or is not kept any more")
+    return partial(run_evidence, served.kb, saved, rows), answer_table(saved.outcome)
+
+
+def _edit_evidence(parts: ChatParts, served: Served, run: StoredRun, rows: Sequence[int]) -> _Evidence:
+    """Of the query as its reader changed and ran it."""
+    edit = parts.store.edit(run.id)
+    stored = parts.store.results.find(edit["result"]["id"]) if edit else None
+    if edit is None or stored is None:
+        raise HTTPException(404, "no changed query of this run is kept")
+    head, result = stored
+    table = result.table(result.at([number for number in rows if 0 <= number < result.count]))
+    return partial(query_evidence, served.kb, edit["query"], table, range(len(table.rows)), head.language), table
+
+
+def _evidence_data(parts: ChatParts, served: Served, found: Provenance, table: AnswerTable) -> dict[str, Any]:
+    """Statements for the page: ends as cells, properties with their names and pages."""
+    labelled = AnswerTable(labels=found.labels, prefixes=table.prefixes, concept_base=table.concept_base)
+
+    def cell(term: Term) -> dict[str, str] | None:
+        return cell_data(term, labelled, served.link)
+
+    def property_data(name: str) -> dict[str, str]:
+        iri = "/" in name or ":" in name
+        text = found.labels.get(name) or (words_of(name) if iri else name)
+        page = served.link(name) if name in found.labels and not iri and name[:1] == "P" else ""
+        return {"text": text, "href": name if name.startswith("http") else page}
+
+    def pair(link: Link) -> dict[str, Any]:
+        return {"property": property_data(link.property), "value": cell(link.value)}
+
+    def statement(one: Evidence, text: str) -> dict[str, Any]:
+        return {
+            "subject": cell(one.subject),
+            "property": property_data(one.property),
+            "value": cell(one.value),
+            "statement": one.statement,
+            "rank": one.rank,
+            "qualifiers": [pair(link) for link in one.qualifiers],
+            "references": [[pair(link) for link in links] for links in one.references],
+            "others": [cell(other) for other in one.others],
+            "chain": one.chain,
+            "source": one.source,
+            "text": text,
+        }
+
+    data = evidence_data(found, table)
+    rows = [
+        [statement(one, record["text"]) for one, record in zip(row, records, strict=True)]
+        for row, records in zip(found.rows, data["rows"], strict=True)
+    ]
+    return parts.hide.hidden_in({**data, "rows": rows})
+
+
+def _dates(
+    parts: ChatParts, served: Served, run: StoredRun, rows: Sequence[int], edited: bool
+) -> Callable[[], Sequence[Mapping[str, int]]]:
+    """What looks the precision of dates up in the knowledge base."""
+    asked = (parts.store.edit(run.id) if edited else run.answer) or {}
+    stored = parts.store.results.find(asked["result"]["id"]) if asked.get("query") and asked.get("result") else None
+    if stored is None:
+        raise HTTPException(404, "you have no such result")
+    result = stored[1]
+    chosen = result.at([number for number in rows if 0 <= number < result.count])
+    return partial(date_precisions, served.kb, str(asked["query"]), result.head, chosen)

@@ -54,7 +54,7 @@ class ResultView {
     this.on = h("button", { type: "button", onclick: () => this.move(PAGE) }, t("rows.next"));
     this.told = h("span", { class: "soft", role: "status" });
     const file = (form) => h("a", { href: this.address(form), download: "", onclick: (event) => this.fetchFile(event.target, form) }, FORMS[form]);
-    const forms = Object.keys(FORMS).filter((form) => form !== "nt" || !result.ranking);
+    const forms = Object.keys(FORMS).filter((form) => form !== "nt" || result.columns.join() === "subject,predicate,object");
     return h("div", { class: "pager", role: "group", "aria-label": t("rows.label") }, this.where, result.rows > PAGE && [this.back, this.on],
       result.rows >= SEARCHED && this.search(), forms.map(file), this.told);
   }

@@ -17,9 +17,8 @@ from kbnav.errors import KbnavError, QueryRefused, QuerySyntaxError, QueryTimeou
 from kbnav.knowledge.base import Meter
 from kbnav.knowledge.replies import SIMPLER
 from kbnav.knowledge.sparql.dialects import DIALECTS, GEO_WIKIDATA
-from kbnav.knowledge.sparql.prefixes import add_prefixes
 from kbnav.knowledge.sparql.rewriting import prepare
-from kbnav.knowledge.sparql.vocabulary import wikibase_prefixes
+from kbnav.knowledge.sparql.vocabulary import add_prefixes, wikibase_prefixes
 from kbnav.knowledge.wikidata.api import ActionApi, api_error
 from kbnav.knowledge.wikidata.mirror import vocabulary as v
 from kbnav.knowledge.wikidata.mirror.api import Documents, MirrorApi

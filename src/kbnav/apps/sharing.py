@@ -1,0 +1,94 @@
+"""Answers as one HTML file that fetches nothing: rows, query in words, statements behind the rows, every step.
+
+What a model or a knowledge base says is hostile until escaped: the template escapes everything, no script runs, and the
+page's own policy lets nothing be fetched.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from kbnav.apps.absence_words import absence_text
+from kbnav.apps.console import labelled_query, spent_words
+from kbnav.apps.evidence import answer_table, closing_lines, row_lines
+from kbnav.evaluation.report.page import inside, shortened, template
+from kbnav.knowledge.evidence import Provenance
+from kbnav.knowledge.sparql.verbalization import verbalize_answer
+from kbnav.runs.trajectory import Run
+from kbnav.sessions.evidence import asked_with, citation, knowledge_base, link_of
+from kbnav.tools.show import cell_text
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+ROWS = 2_000
+"""Rows of an answer in the file."""
+CHARACTERS = 4_000
+"""Characters of one observation."""
+_CELL = 500
+
+
+@dataclass(frozen=True)
+class SharedAnswer:
+    """An answer to share: its run, and what makes its rows true where that was looked up."""
+
+    run: Run
+    evidence: Provenance | None = None
+
+
+def shared_page(answers: Sequence[SharedAnswer], query_page: str = "") -> str:
+    """The whole file as text."""
+    from markupsafe import Markup
+
+    text: str = _template().render(
+        title=answers[0].run.question,
+        answers=[_view(one, query_page) for one in answers],
+        style=Markup(inside("kbnav.apps", "shared.css")),
+        most=ROWS,
+    )
+    return text
+
+
+def _view(one: SharedAnswer, query_page: str) -> dict[str, object]:
+    """What the template takes of an answer; ``statements`` has a list of lines for each of the first rows."""
+    run, outcome = one.run, one.run.outcome
+    table = answer_table(outcome)
+    columns, rows = table.columns, [[cell_text(cell, table, _CELL) for cell in row] for row in table.rows[:ROWS]]
+    if table.boolean is not None:
+        columns, rows = ("answer",), [["yes" if table.boolean else "no"]]
+    words = verbalize_answer(outcome.query, outcome.table, run.language)
+    return {
+        "run": run,
+        "text": outcome.text or ("" if outcome.note else outcome.status),
+        "absence": absence_text(outcome.absence) if outcome.absence else "",
+        "columns": columns,
+        "rows": rows,
+        "total": len(table),
+        "words": words.text() if words else "",
+        "query": labelled_query(run) if outcome.query else "",
+        "link": link_of(run, query_page),
+        "statements": list(row_lines(one.evidence, table)) if one.evidence else [],
+        "closing": list(closing_lines(one.evidence)) if one.evidence else [],
+        "kb": knowledge_base(run),
+        "by": asked_with(run),
+        "spent": spent_words(run),
+        "citation": citation(run, query_page),
+    }
+
+
+@cache
+def _template() -> Template:
+    return template("kbnav.apps", "shared.html", shorten=partial(shortened, width=CHARACTERS), arguments=_arguments)
+
+
+def _arguments(arguments: dict[str, Any]) -> list[tuple[str, str]]:
+    """A call's arguments that say something, as text."""
+    return [
+        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for name, value in arguments.items()
+        if value not in ("", None, [], {})
+    ]

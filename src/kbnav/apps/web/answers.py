@@ -1,0 +1,136 @@
+"""Runs as plain data: what happens in one, its answer, and which things of one name it could also be about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from kbnav.agents.machine import Event
+from kbnav.agents.offline.wikidata import Found
+from kbnav.answers.tables import Absence
+from kbnav.apps.console import call_data, run_record, step_data
+from kbnav.apps.web.results import Result, charts, events, points
+from kbnav.apps.web.service import Served
+from kbnav.errors import Stopped
+from kbnav.knowledge.sparql.presentation import page_for, query_link
+from kbnav.runs.trajectory import Attempt, Call, Run, Step
+from kbnav.sessions.disambiguation import meanings, other_answers
+
+NAMED = 3
+"""Nodes of a ranking that are named in its line."""
+MOST_OTHERS = 6
+"""Other things of one name that are listed."""
+
+
+class Recorder:
+    """A listener that records a run's events as ``call``, ``step`` and ``dropped``; ``call`` numbers link the three."""
+
+    def __init__(self, record: Callable[[dict[str, Any]], None], calls: int = 0) -> None:
+        """``calls`` were recorded before, where a run goes on after a restart."""
+        self._record, self._calls = record, calls
+        self._open: list[tuple[int, Call]] = []
+        self._numbers: dict[int, int] = {}
+
+    def __call__(self, event: Event) -> None:
+        """Listen to a run."""
+        if event.call:
+            self._calls += 1
+            self._open.append((self._calls, event.call))
+            self._record({"kind": "call", "call": self._calls, **call_data(event.call)})
+        if event.kind == "dropped":
+            self._record({"kind": "dropped", "steps": [self._dropped(step) for step in event.steps]})
+            return
+        for step in event.steps:
+            number = next((number for number, call in self._open if call == step.call), 0)
+            self._open = [pair for pair in self._open if pair[0] != number]
+            self._numbers[step.number] = number
+            self._record({"kind": "step", "call": number, **step_data(step)})
+
+    def over(self, step: Step) -> None:
+        """Listen to a retriever, which tells of its steps once they are over."""
+        self._calls += 1
+        self._record({"kind": "call", "call": self._calls, **call_data(step.call)})
+        self._record({"kind": "step", "call": self._calls, **step_data(step)})
+
+    def _dropped(self, step: Step) -> dict[str, Any]:
+        return {"call": self._numbers.get(step.number, 0), "reason": step.dropped, **call_data(step.call)}
+
+
+def answer_data(attempt: Attempt, served: Served, result_id: str, result: Result | None) -> dict[str, Any]:
+    """The answer as the page shows it; its rows are fetched apart, by the result's id."""
+    run, failure = attempt
+    record = run_record(run)
+    return {
+        **record,
+        "status": "stopped" if isinstance(failure, Stopped) else record["status"],
+        "text": run.outcome.text or _ranking_text(run),
+        **query_data(record["query"], record["query_labelled"], served),
+        "result": result_data(result_id, result) if result else None,
+        "readings": _readings(run, served),
+        "model_calls": run.usage.calls,
+    }
+
+
+def failed_answer(why: str) -> dict[str, Any]:
+    """The answer of a run that failed before it began."""
+    return {"status": "failed", "stop": "error", "text": "", "note": why, "language": "", "query": "", "result": None}
+
+
+def query_data(query: str, labelled: str, served: Served) -> dict[str, Any]:
+    """A query, the same with labels, and where there is one the link that opens it at the query service."""
+    page = "" if served.is_skb else page_for(served.kb.state(), served.settings.endpoints.query_page, query)
+    return {
+        "query": query,
+        "query_labelled": labelled,
+        "link": query_link(query, page) if query and page else "",
+        "link_note": "The link asks live Wikidata, which may know more than this copy." if served.partial else "",
+    }
+
+
+def result_data(result_id: str, result: Result, absence: Absence | None = None) -> dict[str, Any]:
+    """What is known of a result before its rows are fetched; ``absence`` is which kind of nothing it is."""
+    return {
+        "absence": asdict(absence) if absence else None,
+        "id": result_id,
+        "columns": list(result.table.columns),
+        "rows": len(result.table.rows),
+        "total": result.total,
+        "cut": result.table.cut,
+        "ranking": result.ranking is not None,
+        "charts": charts(result),
+        "points": points(result),
+        "events": events(result),
+    }
+
+
+def _ranking_text(run: Run) -> str:
+    nodes = run.outcome.ranking.nodes if run.outcome.ranking else ()
+    names = "; ".join(node.label or node.id for node in nodes[:NAMED])
+    return f"{names} … ({len(nodes)} nodes)" if len(nodes) > NAMED else names
+
+
+def _readings(run: Run, served: Served) -> list[dict[str, Any]]:
+    """Names that were looked up and that several things have: the one that the answer is about, and the others.
+
+    Where the setting ``ask_back`` wants it, the others have the ``answer`` that they would have given, if it is another
+    one; ``ask``: which is meant is to be asked before the answer is shown.
+    """
+    texts: dict[tuple[str, str], str] = {}
+    if served.settings.ask_back != "never":
+        texts = {(one.name, one.meant.id): one.text for one in other_answers(run, served.kb)}
+
+    def data(one: Found) -> dict[str, str]:
+        return {"id": one.id, "label": one.label or one.id, "about": one.about, "href": served.link(one.id)}
+
+    return [
+        {
+            "name": one.name,
+            "taken": data(one.taken),
+            "others": [
+                {**data(other), "answer": texts.get((one.name, other.id), "")} for other in one.others[:MOST_OTHERS]
+            ],
+            "ask": served.settings.ask_back == "ask" and any(name == one.name for name, _ in texts),
+        }
+        for one in meanings(run, served.kb)
+    ]

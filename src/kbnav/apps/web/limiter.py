@@ -1,0 +1,339 @@
+"""How much is done at once, and for whom: fair turns, work in threads that may hang, and knowledge bases that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TypeVar
+
+from kbnav.errors import DataError, LimitReached, NotAnswering, NotOffered, Overdue, ServiceError, Stopped
+from kbnav.models.cancellation import ON_REQUEST, Brake
+
+T = TypeVar("T")
+Gone = Callable[[], Awaitable[bool]]
+"""Whether a client has hung up."""
+LONGEST = 1_000
+"""Tickets that wait, of all users together."""
+LOOK = 0.5
+"""Seconds between looks at whether the client is still there."""
+FAILURES = 3
+"""Failures in a row after which a knowledge base is left alone."""
+PAUSE = 30.0
+"""Seconds for which it is, until one request tries it again."""
+SOUND_FOR = 600.0
+"""Seconds for which files that were found whole are not read through again."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ticket:
+    """A place in a queue: whose it is, on which knowledge base it works, and when it was taken."""
+
+    owner: str
+    kb: str
+    number: int
+
+
+class FairQueue:
+    """So much at once, and of that so much of one user and on one knowledge base; threads may share it.
+
+    Of those that may begin, whoever has least at work comes first, and among equals who came first. So a user who asks
+    for much waits behind one who asks for little, and a knowledge base that hangs holds up none of the others.
+    """
+
+    def __init__(self, size: int, *, of_owner: int, of_kb: int, most_of_owner: int = LONGEST) -> None:
+        """``size`` at once, ``of_owner`` of one user, ``of_kb`` on one knowledge base; each 1 or more.
+
+        One user may have ``most_of_owner`` tickets, at work or waiting.
+        """
+        self._size, self._of_owner, self._of_kb, self._most = size, of_owner, of_kb, most_of_owner
+        self._lock, self._numbers = threading.Lock(), count(1)
+        self._waiting: list[Ticket] = []
+        self._at_work: set[Ticket] = set()
+
+    def join(self, owner: str, kb: str = "") -> Ticket:
+        """A ticket behind all others. Raises LimitReached."""
+        with self._lock:
+            if sum(one.owner == owner for one in (*self._waiting, *self._at_work)) >= self._most:
+                raise LimitReached(f"{self._most} of yours are under way; wait for one")
+            if len(self._waiting) >= LONGEST:
+                raise LimitReached("too many are waiting; try again in a moment")
+            ticket = Ticket(owner, kb, next(self._numbers))
+            self._waiting.append(ticket)
+            return ticket
+
+    def begin(self) -> Ticket | None:
+        """The ticket that begins now; None where nobody waits, or may."""
+        with self._lock:
+            if len(self._at_work) >= self._size:
+                return None
+            owners = Counter(one.owner for one in self._at_work)
+            kbs = Counter(one.kb for one in self._at_work)
+            for ticket in self._order(owners):
+                if owners[ticket.owner] < self._of_owner and kbs[ticket.kb] < self._of_kb:
+                    self._waiting.remove(ticket)
+                    self._at_work.add(ticket)
+                    return ticket
+            return None
+
+    def leave(self, ticket: Ticket) -> None:
+        """The work is over, or is waited for no longer."""
+        with self._lock:
+            self._at_work.discard(ticket)
+            if ticket in self._waiting:
+                self._waiting.remove(ticket)
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """How many wait, and how many are at work."""
+        with self._lock:
+            return len(self._waiting), len(self._at_work)
+
+    def before(self, ticket: Ticket) -> int:
+        """How many of those that wait come first; 0 for one at work."""
+        with self._lock:
+            order = self._order(Counter(one.owner for one in self._at_work))
+            return order.index(ticket) if ticket in order else 0
+
+    def _order(self, owners: Counter[str]) -> list[Ticket]:
+        ahead, ranked = Counter(owners), []
+        for ticket in self._waiting:
+            ranked.append((ahead[ticket.owner], ticket.number, ticket))
+            ahead[ticket.owner] += 1
+        return [ticket for _, _, ticket in sorted(ranked, key=lambda one: one[:2])]
+
+
+def fair_queue(size: int, many: bool, *, of_owner: int | None = None) -> FairQueue:
+    """A queue for work on knowledge bases.
+
+    Half of it is the most for one user, and where there are ``many``, some of it is left whatever one of them does.
+    """
+    of_kb = max(1, size - max(1, size // 4)) if many else size
+    return FairQueue(size, of_owner=of_owner or max(1, size // 2), of_kb=of_kb)
+
+
+@dataclass(eq=False)
+class Job:
+    """A piece of work: its ticket, its turn, and what stops it; ``in_thread``: it leaves once its thread is over."""
+
+    ticket: Ticket
+    turn: asyncio.Event = field(default_factory=asyncio.Event)
+    brake: Brake = field(default_factory=Brake)
+    in_thread: bool = False
+
+
+def _allow() -> None:
+    """Refuse nothing."""
+
+
+class Limiter:
+    """Runs calls in threads, of which there are never more than the queue lets in. Used from the server's loop.
+
+    The place of a call that is given up is taken until its thread is over: a thread cannot be ended from outside.
+    """
+
+    def __init__(self, queue: FairQueue) -> None:
+        self._queue = queue
+        self._jobs: dict[Ticket, Job] = {}
+        self._named: dict[tuple[str, str], Job] = {}
+
+    async def run(
+        self, owner: str, kb: str, call: Callable[[], T], *, gone: Gone, seconds: float, wait: float,
+        refuse: Callable[[], None] = _allow, name: str = "",
+    ) -> T:  # fmt: skip
+        """What ``call`` gives. A client that hangs up stops it, and gives up its place.
+
+        ``seconds`` are for the call, ``wait`` for its turn, of which nothing may come: ``refuse`` raises then. By its
+        ``name`` a user can ask for it and stop it. Raises LimitReached, Overdue, Stopped, and as ``refuse`` and
+        ``call``.
+        """
+        async with self.turn(owner, kb, gone=gone, wait=wait, refuse=refuse, name=name) as job:
+            return await self._work(job, call, seconds, gone)
+
+    @asynccontextmanager
+    async def turn(
+        self, owner: str, kb: str, *, gone: Gone, wait: float, refuse: Callable[[], None] = _allow, name: str = ""
+    ) -> AsyncIterator[Job]:
+        """A place for work that is done in the loop; the arguments as of ``run``. Raises LimitReached, Stopped."""
+        refuse()
+        job = Job(self._queue.join(owner, kb))
+        self._jobs[job.ticket] = job
+        if name:
+            self._named[owner, name] = job
+        try:
+            self._let_in()
+            await self._wait(job, wait, gone, refuse)
+            yield job
+        finally:
+            self._named.pop((owner, name), None)
+            if not job.in_thread:
+                self._leave(job)
+
+    def before(self, owner: str, name: str) -> int:
+        """How many come before a call; 0 where it is at work. Raises NotOffered."""
+        return self._queue.before(self._find(owner, name).ticket)
+
+    def stop(self, owner: str, name: str) -> None:
+        """End a call. Raises NotOffered."""
+        self._find(owner, name).brake.stop()
+
+    def _find(self, owner: str, name: str) -> Job:
+        job = self._named.get((owner, name))
+        if job is None:
+            raise NotOffered("nothing of yours by that name is under way")
+        return job
+
+    async def _wait(self, job: Job, wait: float, gone: Gone, refuse: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + wait
+        while not job.turn.is_set():
+            if loop.time() >= end:
+                before = self._queue.before(job.ticket)
+                raise LimitReached(f"the server is too busy: it was not your turn in {wait:g} s, {before} before you")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(job.turn.wait(), min(LOOK, end - loop.time()))
+            job.brake.check()
+            refuse()
+            if await gone():
+                raise Stopped(ON_REQUEST)
+
+    async def _work(self, job: Job, call: Callable[[], T], seconds: float, gone: Gone) -> T:
+        """Make the call in a thread of its own, and wait for it as long as the client does."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        news = asyncio.Event()
+
+        def in_loop(call: Callable[..., object], *values: object) -> None:
+            with suppress(RuntimeError):  # the server is gone
+                loop.call_soon_threadsafe(call, *values)
+
+        def settle(result: T | None, error: Exception | None) -> None:
+            self._leave(job)
+            if not done.done():
+                done.set_exception(error) if error else done.set_result(result)  # type: ignore[arg-type]
+            news.set()
+
+        def work() -> None:
+            try:
+                result = job.brake.within(call)
+            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+                in_loop(settle, None, error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            else:
+                in_loop(settle, result, None)
+
+        job.in_thread = True
+        threading.Thread(target=work, daemon=True, name="kbnav-limiter").start()
+        end = loop.time() + seconds
+        try:
+            with job.brake.telling(lambda: in_loop(news.set)):
+                while not done.done():
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(news.wait(), max(0.0, min(LOOK, end - loop.time())))
+                    if done.done():
+                        break
+                    job.brake.check()
+                    if loop.time() >= end:
+                        raise Overdue(f"no answer in {seconds:g} s")
+                    if await gone():
+                        raise Stopped(ON_REQUEST)
+            return done.result()
+        finally:
+            if not done.done():
+                done.cancel()
+                job.brake.stop()
+
+    def _let_in(self) -> None:
+        while (ticket := self._queue.begin()) is not None:
+            self._jobs[ticket].turn.set()
+
+    def _leave(self, job: Job) -> None:
+        self._queue.leave(job.ticket)
+        self._jobs.pop(job.ticket, None)
+        self._let_in()
+
+
+class CircuitBreaker:
+    """Leaves a knowledge base alone that fails again and again, and takes a damaged one out of service."""
+
+    def __init__(
+        self, name: str, check: Callable[[], list[str]] | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """``check`` reads the knowledge base through and gives its faults; ``clock`` counts seconds."""
+        self._name, self._check, self._clock = name, check, clock
+        self._lock = threading.Lock()
+        self._failures = 0
+        self._open_until = self._sound_until = 0.0
+        self._damage = ""
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is asked of it now; empty where it is in service."""
+        return self._damage or ("it does not answer" if self._clock() < self._open_until else "")
+
+    def check(self) -> None:
+        """Raise NotAnswering where the knowledge base is out of service, or does not answer."""
+        if self._damage:
+            raise NotAnswering(f"the knowledge base {self._name} is out of service: {self._damage}")
+        with self._lock:
+            wait = self._open_until - self._clock()
+            if wait > 0:
+                raise NotAnswering(
+                    f"the knowledge base {self._name} does not answer; it is tried again in {wait:.0f} s"
+                )
+            if self._failures >= FAILURES:  # one goes ahead and tries it, the others wait for what comes of that
+                self._open_until = self._clock() + PAUSE
+
+    def refuse(self) -> None:
+        """Raise NotAnswering where nothing may be asked now; before waiting for a turn, so that it tries nothing."""
+        if self.problem:
+            raise NotAnswering(f"the knowledge base {self._name} is out of service: {self.problem}")
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Count how what is done within ends. Raises as ``check``, and as that does."""
+        self.check()
+        try:
+            yield
+        except DataError as error:
+            self.damaged(error)
+            raise
+        except ServiceError:
+            self.failed()
+            raise
+        self.answered()
+
+    def failed(self) -> None:
+        """It did not answer."""
+        with self._lock:
+            self._failures += 1
+            if self._failures >= FAILURES:
+                self._open_until = self._clock() + PAUSE
+
+    def answered(self) -> None:
+        """It did."""
+        with self._lock:
+            self._failures, self._open_until = 0, 0.0
+
+    def damaged(self, error: DataError) -> None:
+        """Its files cannot be read: out of service, unless reading them through finds them whole."""
+        with self._lock:
+            if self._damage or self._clock() < self._sound_until:
+                return
+            self._damage = str(error)
+        if self._check is not None:
+            threading.Thread(target=self._look, args=(self._check,), daemon=True, name="kbnav-check").start()
+
+    def _look(self, check: Callable[[], list[str]]) -> None:
+        try:
+            faults = check()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the files were not found whole
+            faults = [str(error)]
+        with self._lock:
+            self._damage = "; ".join(faults[:3])
+            if not faults:
+                self._sound_until = self._clock() + SOUND_FOR

@@ -1,0 +1,586 @@
+"""The queue of questions: answered in threads, followed while they are, stopped, and taken over from a dead server.
+
+Every question and every event is in the store before anybody is told of it. So a server that is killed loses nothing:
+its questions are taken over by the next server of the same file, or by another server of the same PostgreSQL database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import secrets
+import shutil
+import signal
+import socket
+import threading
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from kbnav.agents.common.agent import Agent
+from kbnav.answers.question import checked_question
+from kbnav.apps.secrets import Secrets
+from kbnav.apps.web.answers import Recorder, answer_data, failed_answer
+from kbnav.apps.web.limiter import Ticket, fair_queue
+from kbnav.apps.web.metrics import Metrics
+from kbnav.apps.web.results import result_of
+from kbnav.apps.web.service import Service
+from kbnav.apps.web.store import (
+    DAY,
+    Session,
+    Status,
+    Store,
+    StoredEvent,
+    StoredResult,
+    StoredRun,
+    unguessable,
+)
+from kbnav.errors import Busy, DataError, KbnavError, LimitReached, NotOffered, Stopped, StopRun
+from kbnav.knowledge.http import reporting_to
+from kbnav.models.cancellation import ON_REQUEST, Brake
+from kbnav.models.prices import cost_of, price_of
+from kbnav.models.transport import Draft, heard_by
+from kbnav.retrieval.attempt import attempt as retrieve
+from kbnav.runs.trajectory import FINISH, Attempt, Run, Turn, Usage
+from kbnav.sessions.session import Chat, attempt
+from kbnav.settings.model import OFFLINE
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+
+RESUMPTIONS = 3
+"""Times a question is resumed after its server died; one that ends its server each time must not do so for ever."""
+LEASE = 15.0
+"""Seconds without a sign of life after which a worker on another machine counts as dead."""
+TICK = 0.5
+"""Seconds between looks at limits, and at what other workers ask for."""
+_BEAT = 4
+"""Ticks between signs of life."""
+_SWEEP = 1200
+"""Ticks between looks for what is too old."""
+SILENT = 10.0
+"""Seconds without an answer of the database after which a server does not count as ready."""
+ROOM = 64 << 20
+"""Bytes that must be free where runs are saved."""
+DRAFT_SECONDS = 0.08
+"""Seconds between two drafts that a follower is sent."""
+LONGEST_DRAFT = 8_000
+BROKEN = "An error in kbnav itself; the server's log says more."
+_LOG = logging.getLogger("kbnav.web")
+
+
+@dataclass(eq=False)
+class _Live:
+    """A run of this process; its followers here read this, and need not ask the database.
+
+    ``events`` and ``deadline`` are set when it begins, ``ended``, its last event, and ``record`` when it ends.
+    ``draft`` is what its model writes at this moment, which is never stored; ``version`` grows with each piece.
+    """
+
+    run: StoredRun
+    brake: Brake
+    ticket: Ticket
+    history: Sequence[Turn] = ()
+    deadline: float = float("inf")
+    events: list[StoredEvent] | None = None
+    ended: StoredEvent | None = None
+    record: Run | None = None
+    draft: Draft | None = None
+    version: int = 0
+    stored: int = 0
+
+    def since(self, after: int) -> tuple[list[StoredEvent], bool]:
+        """The events behind a number, and whether there will be no more."""
+        ended = self.ended  # looked at first, so that no event is missed
+        events = [*(self.events or ()), *([ended] if ended else [])]
+        return [event for event in events if event.number > after], ended is not None
+
+
+class RunQueue:
+    """Answers questions on a few threads, which begin with ``running``."""
+
+    def __init__(
+        self,
+        service: Service,
+        store: Store,
+        saver: BaseCheckpointSaver[Any],
+        hide: Secrets,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._service, self._store, self._saver, self._hide = service, store, saver, hide
+        self._metrics, self._limits = metrics or Metrics(), service.settings.web
+        self.worker = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(6)}"
+        self.closing = asyncio.Event()
+        self._queue = fair_queue(self._limits.runs, service.many, of_owner=self._limits.runs_per_user)
+        self._changed = threading.Condition()
+        """Notified when somebody joins or leaves the queue."""
+        self._live: dict[str, _Live] = {}
+        self._broken: set[str] = set()
+        """Runs that broke off because the database failed, and are to end as soon as it takes that."""
+        self._well, self._trouble = time.monotonic(), ""
+        self._listeners: dict[tuple[str, bool], set[asyncio.Event]] = {}
+        self._over = threading.Event()
+        self._loop: asyncio.AbstractEventLoop
+        """The server's own; ``_models`` runs in a thread and makes the calls of models."""
+        self._models: asyncio.AbstractEventLoop
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[RunQueue]:
+        """Answer, dead workers' questions first; what is under way at the end is left to the next server.
+
+        What every session needs is loaded now: else the first question, and all others with it, would wait for that.
+        """
+        self._loop, self._models = asyncio.get_running_loop(), asyncio.new_event_loop()
+        importlib.import_module("langgraph.graph")
+        if any(model != OFFLINE for model in self._service.models):
+            importlib.import_module("langchain_openai")
+        workers = [("run", self._work)] * self._limits.runs
+        threads = [
+            threading.Thread(target=target, daemon=True, name=f"kbnav-{name}")
+            for name, target in (("models", self._models.run_forever), ("beat", self._look_after), *workers)
+        ]
+        with self._hanging_up_at_signals():
+            for thread in threads:
+                thread.start()
+            try:
+                yield self
+            finally:
+                await asyncio.to_thread(self._close, *threads)
+
+    def hang_up(self) -> None:
+        """End every stream, whose client will come back; from any thread."""
+
+        def end() -> None:
+            self.closing.set()
+            for key in list(self._listeners):
+                self._wake(key)
+
+        self._loop.call_soon_threadsafe(end)
+
+    @contextmanager
+    def _hanging_up_at_signals(self) -> Iterator[None]:
+        """Streams end with the first signal, or the server would wait for them."""
+        usual: dict[int, Callable[[int, FrameType | None], Any]] = {}
+
+        def end(number: int, frame: FrameType | None) -> None:
+            self.hang_up()
+            usual[number](number, frame)
+
+        if threading.current_thread() is threading.main_thread():
+            for number in (int(signal.SIGINT), int(signal.SIGTERM)):
+                known = signal.getsignal(number)
+                if callable(known):
+                    usual[number] = known
+                    signal.signal(number, end)
+        try:
+            yield
+        finally:
+            for number, handler in usual.items():
+                signal.signal(number, handler)
+
+    def _close(self, models: threading.Thread, *others: threading.Thread) -> None:
+        self._over.set()
+        for live in list(self._live.values()):
+            live.brake.abandon()
+        with self._changed:
+            self._changed.notify_all()
+        for thread in others:
+            thread.join(5)
+        self._models.call_soon_threadsafe(self._models.stop)
+        models.join(5)
+        if not self._models.is_running():
+            self._models.close()
+
+    @property
+    def problem(self) -> str:
+        """Why questions cannot be answered and kept now; empty where they can."""
+        silent = time.monotonic() - self._well
+        return self._trouble or (f"the database has not answered for {silent:.0f} s" if silent > SILENT else "")
+
+    # Asking and stopping
+
+    def ask(
+        self,
+        owner: str,
+        question: str,
+        choice: tuple[str, str, str],
+        *,
+        session: str = "",
+        history: Sequence[Turn] = (),
+    ) -> StoredRun:
+        """Put a question into the queue; ``choice`` is knowledge base, system and model.
+
+        Raises UsageError for what is no question, Busy for a session that is, NotOffered for one that is gone,
+        LimitReached.
+        """
+        question, limits, now = checked_question(question), self._limits, time.time()
+        run = StoredRun(
+            unguessable("run"), session, owner, *choice, question, "queued", self.worker, now, False, None, now, None
+        )
+        refused = self._store.add_run(run, at_once=limits.runs_per_user, a_day=limits.questions_per_day)
+        if refused == "too many at once":
+            raise LimitReached(f"{limits.runs_per_user} of your questions are being answered; wait for one")
+        if refused == "too many a day":
+            raise self._spent()
+        if refused == "session gone":
+            raise NotOffered("you have no such session")
+        if refused:
+            raise Busy("this session is still at another question")
+        self._put(run, history)
+        return run
+
+    def _spent(self) -> LimitReached:
+        return LimitReached(f"you have asked {self._limits.questions_per_day} questions in 24 hours")
+
+    def count(self, owner: str) -> None:
+        """Count a call of a model outside of any run as a question. Raises LimitReached."""
+        if not self._store.count_question(owner, a_day=self._limits.questions_per_day):
+            raise self._spent()
+
+    def may_ask(self, owner: str) -> None:
+        """Raise LimitReached where a user has asked all that they may in 24 hours."""
+        if self._store.asked_today(owner) >= self._limits.questions_per_day:
+            raise self._spent()
+
+    def stop(self, run: StoredRun) -> None:
+        """End a run at once, in whichever process it is."""
+        if self._store.end_queued(run.id, {**failed_answer(ON_REQUEST), "status": "stopped"}):
+            self._notify(run.id, over=True)
+        elif live := self._live.get(run.id):
+            live.brake.stop()
+        elif run.under_way:
+            self._store.ask_to_stop(run.id)
+
+    def stop_soon(self, run: StoredRun) -> None:
+        """The same for coroutines, which must not wait for the database, and cannot once they are cancelled."""
+        self._loop.run_in_executor(None, self.stop, run)
+
+    def delete(self, session: Session) -> None:
+        """Delete a session with all that belongs to it; a question under way is stopped."""
+        for run in self._store.runs(session.id):
+            self.stop(run)
+        self._store.delete_session(session)
+        self._saver.delete_thread(session.id)
+
+    def before(self, run_id: str) -> int:
+        """How many questions come before one that waits here; 0 for all others."""
+        live = self._live.get(run_id)
+        return self._queue.before(live.ticket) if live else 0
+
+    # Following
+
+    async def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[StoredEvent | None]:
+        """The events of a run behind a number, as they happen, until its end; None now and then while nothing does.
+
+        What a model is writing here meanwhile comes as an event ``draft`` of number 0.
+        """
+        live: _Live | None = None
+        with self._listening(run_id) as news:
+            while not self.closing.is_set():
+                news.clear()
+                live = self._find(run_id, live)
+                stored = live.stored if live else 0
+                if live is None or live.events is None:
+                    events, over = await asyncio.to_thread(self._since, run_id, after)
+                else:
+                    events, over = live.since(after)
+                for event in events:
+                    after = event.number
+                    yield event
+                if over:
+                    return
+                async for draft in self._drafts(live, stored, news):
+                    yield draft
+
+    async def ending(self, run_id: str) -> AsyncGenerator[dict[str, Any] | None]:
+        """The answer of a run once it has ended, and None now and then before; what else happens is not looked at."""
+        live: _Live | None = None
+        with self._listening(run_id, to_its_end=True) as news:
+            while not self.closing.is_set():
+                news.clear()
+                live = self._find(run_id, live)
+                if live and live.ended:
+                    yield live.ended.data["answer"]
+                    return
+                if live is None or live.events is None:
+                    found = await asyncio.to_thread(self._store.run, run_id)
+                    if found is None or not found.under_way:
+                        if found and found.answer is not None:
+                            yield dict(found.answer)
+                        return
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(TICK):
+                        await news.wait()
+                        while run_id in self._live:
+                            news.clear()
+                            await news.wait()
+                yield None
+
+    def _find(self, run_id: str, before: _Live | None) -> _Live | None:
+        """A run that is answered here, or was to its end; ``before`` is what this gave before."""
+        return self._live.get(run_id) or (before if before and before.ended else None)
+
+    def _since(self, run_id: str, after: int) -> tuple[list[StoredEvent], bool]:
+        over = not self._store.under_way(run_id)  # looked at first, so that no event is missed
+        return self._store.events(run_id, after), over
+
+    async def _drafts(self, live: _Live | None, stored: int, news: asyncio.Event) -> AsyncGenerator[StoredEvent | None]:
+        """What a model writes for a run until more than ``stored`` events may be kept; None where nothing happens."""
+        seen = 0
+        while True:
+            try:
+                await asyncio.wait_for(news.wait(), 2 * TICK if live else TICK)
+            except TimeoutError:
+                yield None
+                return
+            if live is None or live.version == seen or live.stored != stored:
+                return
+            news.clear()
+            seen = live.version
+            if draft := live.draft:
+                yield StoredEvent(0, self._hide.hidden_in(_draft_data(draft)))
+                await asyncio.sleep(DRAFT_SECONDS)
+
+    @contextmanager
+    def _listening(self, run_id: str, *, to_its_end: bool = False) -> Iterator[asyncio.Event]:
+        """An event that is set whenever a run of this process has news, or only ``to_its_end``."""
+        event, key = asyncio.Event(), (run_id, to_its_end)
+        self._listeners.setdefault(key, set()).add(event)
+        try:
+            yield event
+        finally:
+            self._listeners[key].discard(event)
+            if not self._listeners[key]:
+                del self._listeners[key]
+
+    def _notify(self, run_id: str, *, over: bool = False) -> None:
+        """Wake who follows a run, from any thread; the loop is left alone where nobody does."""
+        for key in ((run_id, False), (run_id, True)) if over else ((run_id, False),):
+            if key in self._listeners and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._wake, key)
+
+    def _wake(self, key: tuple[str, bool]) -> None:
+        for event in self._listeners.get(key, ()):
+            event.set()
+
+    # Answering
+
+    def _put(self, run: StoredRun, history: Sequence[Turn] = ()) -> None:
+        price, most = price_of(self._service.settings, run.model), self._limits.question_dollars
+
+        def limit(used: Usage) -> str:
+            reached = (cost_of(used, price) or 0) >= most
+            return f"The limit of ${most:.2f} for a question was reached." if reached else ""
+
+        brake = Brake(self._models, limit if price else None)
+        with self._changed:
+            self._live[run.id] = _Live(run, brake, self._queue.join(run.owner, run.kb), history)
+            self._queue_changed()
+
+    def _queue_changed(self) -> None:
+        self._metrics.queue(*self._queue.lengths)
+        self._changed.notify_all()
+
+    def _work(self) -> None:
+        """One of the threads that answer."""
+        while (live := self._next()) is not None:
+            try:
+                self._answer(live)
+            except BaseException as error:  # noqa: BLE001 - neither a database nor a library may end the thread
+                if not self._over.is_set():
+                    _LOG.error("run: %s", self._hide.hidden(repr(error)))
+                    self._broken.add(live.run.id)
+            finally:
+                with self._changed:
+                    self._live.pop(live.run.id, None)
+                    self._queue.leave(live.ticket)
+                    self._queue_changed()
+                self._notify(live.run.id, over=True)
+
+    def _next(self) -> _Live | None:
+        """The question whose turn it is; None once the server ends."""
+        with self._changed:
+            while not self._over.is_set():
+                if (ticket := self._queue.begin()) is not None:
+                    self._metrics.queue(*self._queue.lengths)
+                    return next(live for live in self._live.values() if live.ticket is ticket)
+                self._changed.wait()
+        return None
+
+    def _answer(self, live: _Live) -> None:
+        """Answer a question, from its first event to its last; whatever happens, it ends."""
+        run = live.run
+        if not self._store.begin(run.id, self.worker):  # stopped or deleted while it waited, or another's now
+            return
+        live.deadline = time.monotonic() + self._limits.question_seconds
+        before = self._store.events(run.id)
+        live.events = [*before]
+        self._record(live, {"kind": "resumed" if before else "started"})
+        calls = max((event.data.get("call", 0) for event in before), default=0)
+        recorder = Recorder(lambda data: self._record(live, data), calls)
+        try:
+            _check_resumptions(before)
+            status, answer = self._ended_as(live, self._attempt(live, recorder))
+        except CancelledError:
+            self._delete_if_gone(run)
+            return
+        except Stopped as error:
+            status, answer = "stopped", {**failed_answer(str(error)), "status": "stopped"}
+        except KbnavError as error:
+            status, answer = "failed", failed_answer(str(error))
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the question ends
+            _LOG.error("run: %s", self._hide.hidden(repr(error)))
+            status, answer = "failed", failed_answer(BROKEN)
+        live.ended = self._store.end(run.id, self.worker, status, self._hide.hidden_in(answer))
+        if not live.ended:
+            self._delete_if_gone(run, answer.get("run", ""))
+        self._metrics.question(run, status, time.time() - run.made, live.record)
+
+    def _delete_if_gone(self, run: StoredRun, saved_id: str = "") -> None:
+        """Leave nothing of a run whose session was deleted while it was answered."""
+        if self._store.run(run.id) is None:
+            self._store.delete_traces(run.id, saved_id)
+            self._saver.delete_thread(run.session)
+
+    def _attempt(self, live: _Live, recorder: Recorder) -> Attempt:
+        run, brake = live.run, live.brake
+        brake.check()
+        served = self._service.kb(run.kb)
+        served.breaker.check()
+        system = self._service.system(run.kb, run.system, run.model)
+
+        def hear(draft: Draft) -> None:
+            live.draft = draft
+            live.version += 1
+            self._notify(run.id)
+
+        with reporting_to(served.breaker), heard_by(hear):
+            if not isinstance(system, Agent):  # it ranks nodes for each question by itself, whatever was asked before
+                settings = served.asking(run.system, run.model)
+                return retrieve(system, served.kb, settings, run.question, on_step=recorder.over, brake=brake)
+            if not run.session:
+                return attempt(system, run.question, on_event=recorder, history=live.history, brake=brake)
+            chat = Chat(system, run.session, self._saver)
+            again = any(event.data["kind"] == "resumed" for event in live.events or ())
+            return chat.attempt(run.question, again=again, on_event=recorder, brake=brake)
+
+    def _ended_as(self, live: _Live, ended: Attempt) -> tuple[Status, dict[str, Any]]:
+        """Keep a run's record and its result; how it ended, and what the page shows of it."""
+        run, served = live.run, self._service.kb(live.run.kb)
+        live.record = ended.run
+        if isinstance(ended.failure, DataError):
+            served.breaker.damaged(ended.failure)
+        self._store.save(run.id, ended.run)
+        result = result_of(ended.run.outcome.table, ended.run.outcome.ranking)
+        if result:
+            head = StoredResult(run.id, run.owner, run.kb, ended.run.language, run.session, result.to_document())
+            result = result.first(self._store.results.keep(head, result, self._limits.result_bytes))
+        status: Status = "done"
+        if ended.failure:
+            status = "stopped" if isinstance(ended.failure, Stopped) else "failed"
+        return status, answer_data(ended, served, run.id, result)
+
+    def _record(self, live: _Live, data: dict[str, Any]) -> None:
+        """Keep an event; a run that another worker has taken over, or that is gone, is left."""
+        timed = {**data, "at": round(time.time(), 2)}
+        event = self._store.add_event(live.run.id, self.worker, self._hide.hidden_in(timed))
+        if event is None:
+            live.brake.abandon()
+        elif live.events is not None:
+            live.events.append(event)
+        live.draft = None
+        live.stored += 1
+        self._notify(live.run.id)
+
+    # Looking after runs: this process's stay within their time, and dead workers' are taken over
+
+    def _look_after(self) -> None:
+        ticks = 0
+        while not self._over.is_set():
+            for live in list(self._live.values()):
+                if time.monotonic() > live.deadline:
+                    live.brake.stop(f"The limit of {self._limits.question_seconds:g} s for a question was reached.")
+            try:
+                self._look(often=ticks % _BEAT == 0, sweep=ticks % _SWEEP == 0)
+                self._well = time.monotonic()
+            except Exception as error:  # noqa: BLE001 - a database that is away for a moment must not end the thread
+                self._trouble = f"the database fails: {type(error).__name__}"
+                _LOG.error("watch: %s", self._hide.hidden(repr(error)))
+            ticks += 1
+            self._over.wait(TICK)
+
+    def _look(self, *, often: bool, sweep: bool) -> None:
+        if often:
+            self._take_over()
+        if sweep:
+            self._store.delete_old(DAY)
+        begun = dict(self._live)
+        mine = self._store.beat(self.worker)
+        for run_id, live in begun.items():
+            if run_id not in mine:  # taken over while the database was away, or deleted; where it has ended, no matter
+                live.brake.abandon()
+            elif mine[run_id]:
+                live.brake.stop()
+        for run_id in list(self._broken):
+            self._store.end(run_id, self.worker, "failed", failed_answer(BROKEN))
+            self._broken.discard(run_id)
+            self._notify(run_id, over=True)
+        if often:
+            self._store.alive(self.worker)
+            home = self._service.settings.home
+            free = shutil.disk_usage(home).free
+            self._trouble = f"the disk of {home.name} is full: {free >> 20} MiB are free" if free < ROOM else ""
+
+    def _take_over(self) -> None:
+        for worker, seen in self._store.workers().items():
+            if worker != self.worker and is_dead(worker, seen):
+                for run in self._store.take_over(worker, seen, self.worker):
+                    if run.session:
+                        self._put(run)
+                    else:  # whoever asked it is no longer connected
+                        self._store.end(run.id, self.worker, "failed", failed_answer("The server was restarted."))
+
+
+def is_dead(worker: str, seen: float) -> bool:
+    """Whether a worker's process is gone from this machine, or was not seen for too long, by any clock."""
+    host, process, _ = worker.rsplit(":", 2)
+    if abs(time.time() - seen) > LEASE:
+        return True
+    if host != socket.gethostname() or os.name == "nt":  # where a signal of 0 is none
+        return False
+    if int(process) == os.getpid():  # an earlier process of the same number, as in a container
+        return True
+    try:
+        os.kill(int(process), 0)
+    except OSError as error:
+        return isinstance(error, ProcessLookupError)
+    return False
+
+
+def _check_resumptions(events: Sequence[StoredEvent]) -> None:
+    """Raise StopRun for a run that has been begun and left in the middle too often; waiting does not count."""
+    if sum(event.data["kind"] == "resumed" for event in events) >= RESUMPTIONS:
+        times = RESUMPTIONS + 1
+        raise StopRun(f"The server ended {times} times while this question was being answered; it is not tried again.")
+
+
+def _draft_data(draft: Draft) -> dict[str, Any]:
+    """What a model is writing as the page shows it: the thought and tool of the next step, or the answer."""
+    from langchain_core.utils.json import parse_partial_json
+
+    try:
+        given = parse_partial_json(draft.arguments) if draft.arguments else {}
+    except ValueError:
+        given = {}
+    if not isinstance(given, dict):
+        given = {}
+    answer = draft.text if draft.purpose == "answer" else given.get("answer", "") if draft.tool == FINISH else ""
+    thought = "" if draft.purpose == "answer" else draft.text or given.get("thought", "")
+    shown = {"thought": str(thought)[:LONGEST_DRAFT], "tool": draft.tool, "answer": str(answer)[:LONGEST_DRAFT]}
+    return {"kind": "draft", **shown}

@@ -1,1 +1,0 @@
-"""A query in plain words, by rule from its structure."""

@@ -1,0 +1,396 @@
+"""What a planner gives: relation paths that exist in an SKB's schema, each with a probability."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kbnav.knowledge.skb import graph
+from kbnav.knowledge.skb.graph import NodeNumbers
+from kbnav.knowledge.skb.schema import schema_sha256
+from kbnav.knowledge.skb.store import SKB
+
+if TYPE_CHECKING:
+    from kbnav.runs.trace import Trace
+
+
+Way = Literal["out", "in"]
+
+
+class Hop(NamedTuple):
+    """One relation, followed from source to target (``out``) or backwards (``in``)."""
+
+    relation: str
+    way: Way = "out"
+
+    def __str__(self) -> str:
+        return self.relation if self.way == "out" else f"^{self.relation}"
+
+
+TEXT: tuple[Hop, ...] = ()
+"""The path ``text``: no relation is followed, the answer is looked for by its document (PASemiQA, section 4.1.2)."""
+
+
+@dataclass(frozen=True)
+class PlannedPath:
+    """A path from a matched node (any of its type where ``start`` is empty) to the answer.
+
+    ``types`` are the node types met, one more than hops; empty where they are not known.
+    """
+
+    hops: tuple[Hop, ...]
+    probability: float
+    start: str = ""
+    types: tuple[str, ...] = ()
+
+    @property
+    def is_text(self) -> bool:
+        """Whether this is the path ``text``."""
+        return self.hops == TEXT
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Paths, the most probable first, their probabilities summing to 1 at most; ``notes`` say what was mended."""
+
+    paths: tuple[PlannedPath, ...] = ()
+    notes: Sequence[str] = field(default=())
+
+
+class Planner(Protocol):
+    """Plans for one SKB. Calls are made from several threads at once."""
+
+    @property
+    def name(self) -> str:
+        """As in ``--planner``: ``none``, ``in-context``, ``ranker``, ``seq2seq``."""
+        ...
+
+    def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:
+        """Paths for a question in which the nodes with these ids were matched; none for the planner ``none``.
+
+        What a model was asked goes to ``trace``.
+        """
+        ...
+
+
+MOST_PATHS = 4_000
+"""Paths of one schema that are told apart; of more, those with the most edges are kept."""
+_SAMPLE = 50
+"""Edges looked at to see whether a relation is stored both ways."""
+
+
+class Edge(NamedTuple):
+    """A relation from one node type to another, and how many edges it has."""
+
+    source: str
+    relation: str
+    target: str
+    edges: int = 1
+
+
+class RelationPath(NamedTuple):
+    """Hops, and the node types met: one more than hops, or none for the path ``text``."""
+
+    hops: tuple[Hop, ...]
+    types: tuple[str, ...]
+
+    @property
+    def start(self) -> str:
+        """The type it begins at; empty for ``text``."""
+        return self.types[0] if self.types else ""
+
+    def __str__(self) -> str:
+        if not self.hops:
+            return "text"
+        steps = zip(self.hops, self.types[1:], strict=True)
+        return self.types[0] + "".join(f" --{hop}--> {kind}" for hop, kind in steps)
+
+
+TEXT_PATH = RelationPath(TEXT, ())
+
+
+class PathSchema:
+    """The edges there are between types. A relation stored both ways is followed ``out`` only: ``in`` is the same."""
+
+    def __init__(self, edges: Iterable[Edge], both_ways: Iterable[tuple[str, str, str]] = ()) -> None:
+        """``both_ways`` are the edges (source, relation, target) whose every edge is also stored the other way."""
+        self.edges = tuple(sorted(edges))
+        self._both_ways = frozenset(both_ways)
+
+    @classmethod
+    def of(cls, skb: SKB) -> PathSchema:
+        """The schema of an SKB; whether a relation is stored both ways is seen on a sample of its edges."""
+        edges = [Edge(one.source, one.relation, one.target, one.count) for one in skb.meta.tuples]
+        return cls(edges, [edge[:3] for edge in edges if _is_stored_both_ways(edge, edges, skb)])
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of the types and relations, whatever the counts: what a trained planner is bound to."""
+        return schema_sha256(edge[:3] for edge in self.edges)
+
+    @cached_property
+    def relations(self) -> tuple[str, ...]:
+        """Every relation, in alphabetical order."""
+        return tuple(sorted({edge.relation for edge in self.edges}))
+
+    @cached_property
+    def types(self) -> tuple[str, ...]:
+        """Every type that has edges, in alphabetical order."""
+        return tuple(sorted({kind for edge in self.edges for kind in (edge.source, edge.target)}))
+
+    @cached_property
+    def _steps(self) -> Mapping[str, Sequence[tuple[Hop, str, int]]]:
+        """From each type: the hop, the type it leads to, and how many edges do so."""
+        found: defaultdict[str, list[tuple[Hop, str, int]]] = defaultdict(list)
+        for source, relation, target, count in self.edges:
+            found[source].append((Hop(relation), target, count))
+            if (source, relation, target) not in self._both_ways:
+                found[target].append((Hop(relation, "in"), source, count))
+        return found
+
+    def step(self, kind: str, hop: Hop) -> list[str]:
+        """The types that a hop leads to from a type; none where the schema has no such edge."""
+        return [target for one, target, _ in self._steps.get(kind, ()) if one == self.canonical(kind, hop)]
+
+    def canonical(self, kind: str, hop: Hop) -> Hop:
+        """The hop itself, or ``out`` for the ``in`` of a relation that is stored both ways."""
+        turned = Hop(hop.relation)
+        both = hop.way == "in" and any(
+            (kind, hop.relation, target) in self._both_ways
+            for one, target, _ in self._steps.get(kind, ())
+            if one == turned
+        )
+        return turned if both else hop
+
+    def follow(self, hops: Sequence[Hop], starts: Iterable[str] = ()) -> list[RelationPath]:
+        """Every way through the types that some hops have, from any of ``starts``, or from any type at all."""
+        if not hops:
+            return [TEXT_PATH]
+        walks = [RelationPath((), (kind,)) for kind in (tuple(starts) or self.types)]
+        for hop in hops:
+            walks = [
+                RelationPath((*walk.hops, self.canonical(walk.types[-1], hop)), (*walk.types, kind))
+                for walk in walks
+                for kind in self.step(walk.types[-1], hop)
+            ]
+        return walks
+
+    def paths(self, longest: int = 2, most: int = MOST_PATHS) -> list[RelationPath]:
+        """All paths of 1 to ``longest`` hops, and ``text`` first; of each length those with the most edges first.
+
+        A path of several hops counts the edges of its rarest. ``most`` bounds them all.
+        """
+        found = [TEXT_PATH]
+        level = [(RelationPath((), (kind,)), sum(edge.edges for edge in self.edges)) for kind in self.types]
+        for _ in range(longest):
+            level = [
+                (RelationPath((*path.hops, hop), (*path.types, target)), min(edges, count))
+                for path, edges in level
+                for hop, target, count in self._steps.get(path.types[-1], ())
+            ]
+            level.sort(key=lambda pair: (-pair[1], pair[0]))
+            found += [path for path, _ in level[: max(0, most - len(found))]]
+        return found
+
+
+def _is_stored_both_ways(edge: Edge, edges: Sequence[Edge], skb: SKB) -> bool:
+    turned = Edge(edge.target, edge.relation, edge.source, edge.edges)
+    if turned not in edges:
+        return False
+    relation = skb.relation_number(edge.relation)
+    sample = skb.graph.sample(relation, skb.type_range(edge.source), skb.type_range(edge.target), _SAMPLE)
+    return all(skb.graph.has_edge(target, relation, source) for source, target in sample)
+
+
+def graph_hops(path: RelationPath | PlannedPath, skb: SKB) -> Iterator[graph.Hop]:
+    """A path as the graph follows it: relation numbers, and the node numbers of the types met."""
+    types = path.types[1:] or ("",) * len(path.hops)
+    for hop, kind in zip(path.hops, types, strict=True):
+        within = skb.type_range(kind) if kind else None
+        yield graph.Hop(skb.relation_number(hop.relation), hop.way, within)
+
+
+OPEN, BETWEEN, CLOSE = "<PATH>", "<SEP>", "</PATH>"
+NO_RELATION = "text"
+"""Stands for the path ``text``; a relation of that name cannot be told from it where it is the only hop."""
+BACKWARDS = "^"
+_PATH = re.compile(r"<\s*PATH\s*>(.*?)(?:<\s*/\s*PATH\s*>|(?=<\s*PATH\s*>)|\n|$)", re.IGNORECASE | re.DOTALL)
+_BETWEEN = re.compile(r"<\s*/?\s*SEP\s*/?\s*>", re.IGNORECASE)
+_ARROW = re.compile(r"\s+-+>\s+|\s*→\s*")
+_MARKS = " \t\r\n\"'`“”*."
+
+
+def path_text(hops: Sequence[Hop]) -> str:
+    """A path as a planner's model writes it."""
+    return f"{OPEN}{BETWEEN.join(map(str, hops)) or NO_RELATION}{CLOSE}"
+
+
+def parse_paths(reply: str) -> list[tuple[Hop, ...]]:
+    """The paths in a model's reply, each once, in their order; none where it has no ``<PATH>``.
+
+    Case and space of the marks, quotation marks, arrows for ``<SEP>`` and a missing ``</PATH>`` are put up with. The
+    names are the model's own: they may be those of no relation.
+    """
+    found: dict[tuple[Hop, ...], None] = {}
+    for inside in _PATH.findall(reply):
+        names = [name.strip(_MARKS) for name in _BETWEEN.split(inside)]
+        if len(names) == 1:
+            names = [name.strip(_MARKS) for name in _ARROW.split(inside)]
+        names = [name for name in names if name]
+        if [name.casefold() for name in names] == [NO_RELATION]:
+            found.setdefault(TEXT)
+        elif names:
+            found.setdefault(tuple(map(_hop, names)))
+    return list(found)
+
+
+def _hop(name: str) -> Hop:
+    return Hop(name.removeprefix(BACKWARDS).strip(), "in") if name.startswith(BACKWARDS) else Hop(name)
+
+
+LONGEST = 3
+"""Hops of a path that a model proposes; a longer one is dropped."""
+
+
+def checked(
+    proposed: Sequence[tuple[tuple[Hop, ...], float]], schema: PathSchema, starts: Collection[str], most: int = 10
+) -> Plan:
+    """A plan of the paths that the schema allows from the types ``starts`` (empty: from any).
+
+    Args:
+        proposed: Paths with weights of any sum; the plan's probabilities are in proportion.
+        schema: Says what is possible.
+        starts: The types of the matched nodes.
+        most: Paths that are kept.
+
+    Every path is mended by the first of these that makes it possible, which the plan's notes say; else it is dropped:
+    relations written otherwise (case, ``_`` for space) are named as the schema has them; hops are turned, the fewest;
+    a hop is put in, the one with the most edges. Where several walks through the types fit, its weight is shared.
+    """
+    shares: dict[RelationPath, float] = {}
+    notes: list[str] = []
+    for hops, weight in proposed:
+        walks, note = _mended(hops, schema, starts)
+        if note:
+            notes.append(note)
+        for walk in walks:
+            shares[walk] = shares.get(walk, 0.0) + weight / len(walks)
+    best = sorted(shares.items(), key=lambda item: -item[1])[:most]
+    total = sum(share for _, share in best)
+    return Plan(
+        tuple(PlannedPath(path.hops, share / total, path.start, path.types) for path, share in best if total > 0),
+        tuple(notes),
+    )
+
+
+def _mended(hops: Sequence[Hop], schema: PathSchema, starts: Collection[str]) -> tuple[list[RelationPath], str]:
+    """The walks a path may mean, and what was done to it."""
+    written = _said(hops)
+    if not hops:
+        return [TEXT_PATH], ""
+    if len(hops) > LONGEST:
+        return [], f"dropped {written}: {len(hops)} hops, where {LONGEST} are allowed"
+    known = {_bare(relation): relation for relation in schema.relations}
+    unknown = [
+        hop.relation for hop in hops if hop.relation not in schema.relations and _bare(hop.relation) not in known
+    ]
+    if unknown:
+        return [], f"dropped {written}: there is no relation {unknown[0]}"
+    named = [hop if hop.relation in schema.relations else Hop(known[_bare(hop.relation)], hop.way) for hop in hops]
+    for tried in _turned(named):
+        if walks := schema.follow(tried, starts):
+            return walks, "" if tuple(tried) == tuple(hops) else f"{written} became {_said(tried)}"
+    for tried in _longer(named, schema):
+        if walks := schema.follow(tried, starts):
+            return walks, f"{written} became {_said(tried)}"
+    whence = f" from {' or '.join(sorted(starts))}" if starts else ""
+    return [], f"dropped {written}: the schema has no such path{whence}"
+
+
+def _bare(relation: str) -> str:
+    return re.sub(r"[\W_]+", " ", relation.casefold()).strip()
+
+
+def _turned(hops: Sequence[Hop]) -> Iterator[tuple[Hop, ...]]:
+    """The path itself, then with one hop turned, then with two, and so on."""
+    for count in range(len(hops) + 1):
+        for places in combinations(range(len(hops)), count):
+            yield tuple(
+                Hop(hop.relation, "in" if hop.way == "out" else "out") if place in places else hop
+                for place, hop in enumerate(hops)
+            )
+
+
+def _longer(hops: Sequence[Hop], schema: PathSchema) -> Iterator[tuple[Hop, ...]]:
+    """The path with a hop put in, turned as little as can be: that of the relation with the most edges first."""
+    sizes = dict.fromkeys(schema.relations, 0)
+    for edge in schema.edges:
+        sizes[edge.relation] += edge.edges
+    for turned in _turned(hops):
+        for relation in sorted(sizes, key=lambda name: (-sizes[name], name)):
+            for place in range(len(hops) + 1):
+                for hop in (Hop(relation), Hop(relation, "in")):
+                    yield (*turned[:place], hop, *turned[place:])
+
+
+def _said(hops: Sequence[Hop]) -> str:
+    return " / ".join(map(str, hops)) or "text"
+
+
+MOST_REACHED = 10_000
+"""Nodes that are followed of each hop of a path: hubs lead to a large part of the graph."""
+
+
+def reached(skb: SKB, path: PlannedPath, nodes: Sequence[str], limit: int = MOST_REACHED) -> NodeNumbers:
+    """The nodes that a path leads to from any of some nodes, by number, each once, ascending; none for ``text``.
+
+    NodeNumbers of another type than the path's first are passed over. Raises UnknownId.
+    """
+    if path.is_text:
+        return np.zeros(0, np.int32)
+    found = np.array(sorted(_starts(skb, path, nodes)), np.int32)
+    for hop in graph_hops(path, skb):
+        found = skb.graph.expand(found, hop, limit)
+    return found
+
+
+def answers(
+    skb: SKB, plan: Plan, nodes: Sequence[str], limit: int = MOST_REACHED, *, texts: Sequence[int] = ()
+) -> list[tuple[int, float]]:
+    """The node numbers that a plan leads to with their probabilities, the best first, equal ones by number.
+
+    A path's probability is shared equally by the nodes it leads to; that of ``text`` by ``texts``, where there are any.
+    """
+    shares: npt.NDArray[np.float64] = np.zeros(len(skb.nodes))
+    for path in plan.paths:
+        found = np.array(texts, np.int32) if path.is_text else reached(skb, path, nodes, limit)
+        shares[found] += path.probability / max(1, len(found))
+    places = np.flatnonzero(shares)
+    order = places[np.argsort(-shares[places], kind="stable")]
+    return list(zip(order.tolist(), shares[order].tolist(), strict=True))
+
+
+def instances(skb: SKB, path: PlannedPath, nodes: Sequence[str]) -> Iterator[tuple[int, ...]]:
+    """Each way to follow a path from any of some nodes, as node numbers, node by node in their order; lazily.
+
+    None meets a node twice. Raises UnknownId.
+    """
+    if not path.is_text:
+        hops = list(graph_hops(path, skb))
+        for node in _starts(skb, path, nodes):
+            yield from skb.graph.paths(node, hops)
+
+
+def _starts(skb: SKB, path: PlannedPath, nodes: Sequence[str]) -> Iterator[int]:
+    for node in dict.fromkeys(nodes):
+        number = skb.number(node)
+        if not path.start or skb.type_name(number) == path.start:
+            yield number

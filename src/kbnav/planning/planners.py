@@ -1,0 +1,256 @@
+"""Planners by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import ValidationInfo, field_validator, model_validator
+
+from kbnav.encoders import Encoder
+from kbnav.errors import DataError, UsageError
+from kbnav.knowledge.skb.names import NEAREST, Variant
+from kbnav.knowledge.skb.store import SKB
+from kbnav.models.calls import ModelCalls
+from kbnav.planning import paths as mending
+from kbnav.planning.paths import TEXT, Edge, Hop, PathSchema, Plan, Planner, parse_paths, path_text
+from kbnav.prompts import prompt_hashes, render
+from kbnav.runs.trace import Trace
+from kbnav.settings.options import Options
+
+
+class NoPlanner:
+    """Plans nothing."""
+
+    name = "none"
+
+    def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:  # noqa: ARG002
+        """No paths."""
+        return Plan()
+
+
+DESCRIPTION = "planner.json"
+FORMAT = 1
+
+
+def describe(planner: str, skb: SKB, matching: Variant, **more: Any) -> dict[str, Any]:
+    """What ``planner.json`` says of any planner, and more."""
+    return {
+        "planner": planner,
+        "format": FORMAT,
+        "skb": skb.meta.name,
+        "schema": PathSchema.of(skb).sha256,
+        "matching": matching,
+        **more,
+    }
+
+
+def write_description(folder: Path, description: dict[str, Any]) -> None:
+    """Write ``planner.json``."""
+    (folder / DESCRIPTION).write_text(json.dumps(description, ensure_ascii=False), encoding="utf-8")
+
+
+def read_description(folder: Path, planner: str = "") -> dict[str, Any]:
+    """``planner.json`` of a trained planner, of this kind where one is named. Raises UsageError, DataError."""
+    path = folder / DESCRIPTION
+    try:
+        found = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UsageError(f"{folder} has no trained planner: no {DESCRIPTION}") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: {error}") from error
+    if not isinstance(found, dict) or not isinstance(found.get("format"), int):
+        raise DataError(f"{path}: not the description of a planner")
+    if found["format"] > FORMAT:
+        raise DataError(f"{path}: format {found['format']} is newer than {FORMAT}, the newest this version reads")
+    if planner and found.get("planner") != planner:
+        raise UsageError(f"{folder} holds a planner {found.get('planner')}, not {planner}")
+    return found
+
+
+def fits(folder: Path, description: dict[str, Any], skb: SKB, encoder: Encoder | None = None) -> None:
+    """Raises UsageError where a planner was trained for another schema or with another encoder, with both names."""
+    if description.get("schema") != PathSchema.of(skb).sha256:
+        raise UsageError(
+            f"{folder}: trained for the schema of {description.get('skb')}; that of {skb.meta.name} is another"
+        )
+    if encoder is not None and description.get("encoder") != encoder.name:
+        raise UsageError(
+            f"{folder}: trained with the encoder {description.get('encoder')}; {skb.meta.name} has {encoder.name}"
+        )
+
+
+def matched_otherwise(trained: str, matching: str) -> str:
+    """What must be said where a planner meets nodes matched in another way than those it learned from; else nothing.
+
+    A planner trained by name alone has met no node on a question that names none, and there learned ``text``; given
+    nodes found by meaning, it has never learned that ``text`` may be right.
+    """
+    if not trained or trained == matching:
+        return ""
+    return f"The planner was trained with matching={trained}, and these nodes are matched by {matching}."
+
+
+Name = Literal["none", "in-context", "ranker", "seq2seq"]
+NAMES: tuple[str, ...] = get_args(Name)
+
+
+def open_planner(
+    name: str,
+    skb: SKB,
+    *,
+    trained: Path | None = None,
+    calls: Callable[[], ModelCalls] | None = None,
+    matching: str = "",
+) -> Planner:
+    """A planner of an open SKB.
+
+    Args:
+        name: One of NAMES.
+        skb: What is planned for.
+        trained: Folder of a trained planner; ``ranker`` does without, by the schema's words alone.
+        calls: Opens the model that ``in-context`` asks.
+        matching: How the nodes it will be given are matched; where it learned from others, its plans say so.
+
+    Raises:
+        UsageError: An unknown name, or what the planner needs is missing or was made for another SKB.
+        DataError: The trained planner is damaged.
+    """
+    if name == "none":
+        return NoPlanner()
+    if name == "ranker":
+        from kbnav.planning.ranker import Ranker
+
+        encoder = encoder_of(skb)
+        return (
+            Ranker.load(trained, skb, encoder, trained_for(trained, matching))
+            if trained
+            else Ranker.untrained(skb, encoder)
+        )
+    if name == "in-context":
+        if calls is None:
+            raise UsageError("the planner in-context needs a model")
+        return InContext(skb, calls())
+    if name == "seq2seq":
+        from kbnav.planning.seq2seq import Seq2Seq
+
+        if trained is None:
+            raise UsageError("the planner seq2seq must be trained first: kbnav planner train --planner seq2seq")
+        return Seq2Seq.load(trained, skb, trained_for(trained, matching))
+    raise UsageError(f"no planner {name!r}; there are {', '.join(NAMES)}")
+
+
+def trained_for(folder: Path, matching: str) -> tuple[str, ...]:
+    """What must be said of a trained planner whose nodes will be matched so. Raises as ``read_description`` does."""
+    trained = read_description(folder).get("matching", "")
+    return tuple(filter(None, [matched_otherwise(trained, matching)])) if matching else ()
+
+
+def encoder_of(skb: SKB) -> Encoder:
+    """The encoder of the SKB's vectors, else minilm. Raises UsageError where there is neither."""
+    from kbnav import encoders
+
+    if skb.vectors is not None:
+        return skb.vectors.encoder
+    found = encoders.default(lambda _: None)
+    if found is None:
+        raise UsageError(f"the planner ranker needs an encoder: {skb.meta.name} has no vectors and minilm is not there")
+    return found
+
+
+class PlanOptions(Options):
+    """Options of every system with a plan."""
+
+    planner: Name = "none"
+    """What plans the relation paths."""
+    trained: str = ""
+    """Folder of a trained planner (``kbnav planner train``); given alone, it is a ``ranker``."""
+    matching: Variant = "hybrid"
+    """How the nodes that the question names are found."""
+
+    @property
+    def nearest(self) -> int:
+        """Nodes that are matched by meaning."""
+        return NEAREST
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_by_what_is_trained(cls, given: Any) -> Any:
+        return {"planner": "ranker", **given} if isinstance(given, dict) and given.get("trained") else given
+
+    @field_validator("trained")
+    @classmethod
+    def _of_one_that_learns(cls, value: str, info: ValidationInfo) -> str:
+        if value and info.data.get("planner") in ("none", "in-context"):
+            raise ValueError(f"the planner {info.data['planner']} is not trained; ranker and seq2seq are")
+        return value
+
+
+MOST_EDGES = 80
+"""Edges between types that a prompt shows, the most frequent first."""
+MOST_NODES = 20
+MOST_PATHS = 3
+"""Paths that are asked for, and kept."""
+
+
+class InContext:
+    """The planner. The model's paths count 1, 1/2, 1/3 in its order."""
+
+    name = "in-context"
+
+    def __init__(self, skb: SKB, calls: ModelCalls) -> None:
+        self._skb, self._calls = skb, calls
+        self._schema = PathSchema.of(skb)
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """SHA-256 of the prompt's file."""
+        return prompt_hashes("planner")
+
+    def plan(self, question: str, nodes: Sequence[str], trace: Trace | None = None) -> Plan:
+        """The model's paths, checked against the schema; no path where the reply has none, which the notes say.
+
+        Raises as ``ModelCalls.ask`` does.
+        """
+        numbers = [self._skb.number(node) for node in nodes]
+        starts = {self._skb.type_name(number) for number in numbers}
+        reply = self._calls.ask(self._prompt(question, numbers), trace or Trace(), purpose="relation paths")
+        proposed = [(path, 1 / rank) for rank, path in enumerate(parse_paths(reply)[:MOST_PATHS], 1)]
+        if not proposed:
+            return Plan(notes=("the model's reply has no path",))
+        return mending.checked(proposed, self._schema, starts)
+
+    def _prompt(self, question: str, nodes: Sequence[int]) -> str:
+        first, second = Hop("relation"), Hop("other relation", "in")
+        return render(
+            "planner/paths.md",
+            question=question,
+            edges=self._edges,
+            more=max(0, len(self._schema.edges) - MOST_EDGES),
+            nodes=[
+                {"name": self._skb.nodes.label(node), "kind": self._skb.type_name(node)} for node in nodes[:MOST_NODES]
+            ],
+            one=path_text([first]),
+            two=path_text([first, second]),
+            by_text=path_text(TEXT),
+            longest=mending.LONGEST,
+            most=MOST_PATHS,
+        )
+
+    @cached_property
+    def _edges(self) -> list[dict[str, Any]]:
+        shown = sorted(self._schema.edges, key=lambda edge: -edge.edges)[:MOST_EDGES]
+        return [
+            {"source": one.source, "relation": one.relation, "target": one.target, "example": self._example(one)}
+            for one in shown
+        ]
+
+    def _example(self, edge: Edge) -> tuple[str, ...]:
+        """The names of two nodes that the edge links."""
+        skb = self._skb
+        ranges = skb.type_range(edge.source), skb.type_range(edge.target)
+        found = skb.graph.sample(skb.relation_number(edge.relation), *ranges, 1)
+        return tuple(skb.nodes.label(node) for node in found[0]) if found else ()

@@ -1,0 +1,480 @@
+"""Query expansion: a query is expanded, and any retriever is asked with both (KAR, sections 3 and 5.2).
+
+``prf`` adds the documents found first; ``hyde``, ``rar`` and ``agr`` let a model write documents that would answer the
+query. ``kar`` is in ``kbnav.retrieval.kar``.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, Protocol
+
+import numpy as np
+from pydantic import Field
+
+from kbnav.answers.tables import Ranking
+from kbnav.errors import UsageError
+from kbnav.knowledge.skb.kb import SkbKB
+from kbnav.knowledge.skb.names import normalise
+from kbnav.knowledge.skb.nodes import is_empty, plain_text
+from kbnav.knowledge.skb.rendering import field_names, get_doc_info, indexed_text
+from kbnav.knowledge.skb.search import reciprocal_rank_fusion
+from kbnav.knowledge.skb.store import SKB
+from kbnav.models.calls import ModelCalls, open_calls
+from kbnav.prompts import prompt_hashes, render
+from kbnav.retrieval.base import ComposedOptions, Retriever, as_ranking, build_stage, numbers, told, without_thought
+from kbnav.retrieval.documents import VSS
+from kbnav.runs.trace import Observed, Trace
+from kbnav.settings.model import Settings
+
+Combine = Literal["join", "mean"]
+Count = Annotated[int, Field(ge=1)]
+Structures = Mapping[str, Sequence[str]]
+"""The fields that documents of each node type have (KAR, Table 9)."""
+TEMPERATURE = 0.7
+"""Of sampled documents. KAR names none; this is that of HyDE's published code."""
+SAMPLES = 3
+"""Documents written for a query (KAR, section 5.3)."""
+INITIAL = 3
+"""Documents of an initial retrieval that are used (KAR, section 5.3)."""
+_NODES = 0.5
+"""Of the ranking of nodes that an expansion was written from, beside the last ranking's 1."""
+_SAMPLED = 64
+"""Documents of a type that are looked at for its fields."""
+_FENCED = re.compile(r"[^\n`]{0,80}\s*```[\w-]*\n?((?:(?!```).)*)(?:```\s*)?", re.DOTALL)
+"""A reply that is one fence of code, with a line at most before it."""
+_LABEL = re.compile(r"\A\s*(?:[*_#\s]*)(?:answer|document|keywords|analysis)\s*:[*_]*\s*", re.IGNORECASE)
+_ITEM = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+(.+?)\s*$", re.MULTILINE)
+_NO_NAME = re.compile(r"\W*(?:none|null|n/a|no\b.*\bentit(?:y|ies)\b.*)\W*", re.IGNORECASE | re.DOTALL)
+"""What stands in the place of a name where there is none."""
+_OPENING = re.compile(r"[\[{]")
+_NAMING = ("name", "title")
+"""In the name of the field that holds a document's name."""
+_DEEPEST = 8
+_DECODER = json.JSONDecoder(strict=False)
+
+
+class ExpansionOptions(ComposedOptions):
+    """Options of every expansion."""
+
+    base: str = "vss"
+    """The system that is asked with the expanded query."""
+    repeats: Count = 1
+    """How often the query itself stands in the expanded query."""
+    combine: Combine = "join"
+    """Whether query and expansions are one text, or ``mean``: the mean of their vectors is asked (base ``vss``)."""
+
+    @property
+    def made_of(self) -> Sequence[str]:
+        """See ``ComposedOptions``."""
+        return (self.base,)
+
+
+class PRFOptions(ExpansionOptions):
+    """Options of ``prf``."""
+
+    initial: Count = INITIAL
+    """Documents of the first retrieval that are used."""
+
+
+class SampledOptions(ExpansionOptions):
+    """Options of what a model writes: ``hyde``."""
+
+    samples: Count = SAMPLES
+    """Documents that are written."""
+    temperature: float = Field(TEMPERATURE, ge=0)
+    """Of the model when it writes them; 0 for all else."""
+
+
+class FeedbackOptions(SampledOptions):
+    """Options of what a model writes with a first retrieval in view: ``rar``, ``agr``."""
+
+    initial: Count = INITIAL
+    """Documents of a first retrieval that are shown; ``agr`` shows so many for each of its drafts."""
+
+
+class Expansions(list[str]):
+    """Expansions, and ``nodes`` (numbers, best first) that are candidates of the last ranking by themselves."""
+
+    def __init__(self, texts: Iterable[str], nodes: Sequence[int] = ()) -> None:
+        super().__init__(texts)
+        self.nodes = tuple(nodes)
+
+
+class Expander(Protocol):
+    """Turns a query into texts that say more of what is looked for. Calls are made from several threads at once."""
+
+    name: str
+    prompts: Mapping[str, str]
+    """SHA-256 of each prompt file it uses; empty without a model."""
+
+    def expand(self, query: str, trace: Trace) -> Sequence[str]:
+        """The expansions, in the order they are put behind the query; none where nothing could be made of the replies.
+
+        Raises as the model's calls do.
+        """
+        ...
+
+
+class ExpandedRetriever:
+    """A retriever that is asked with the query and its expansions, in one text or with the mean of their vectors."""
+
+    def __init__(
+        self,
+        expander: Expander,
+        base: Retriever,
+        *,
+        repeats: int = 1,
+        combine: Combine = "join",
+        skb: SKB | None = None,
+    ) -> None:
+        """Expand queries to ``base``.
+
+        Args:
+            expander: makes the expansions.
+            base: is asked with them.
+            repeats: how often the query itself counts; more gives it more weight with BM25, and in the mean.
+            combine: ``mean`` embeds the query and each expansion apart and takes the mean, so that an encoder that
+                reads 256 tokens reads the beginning of every expansion and not the first alone. Of ``vss`` only.
+            skb: what is searched, where expansions may name nodes.
+
+        Raises UsageError for ``mean`` with another base.
+        """
+        if combine == "mean" and not isinstance(base, VSS):
+            raise UsageError(f"combine=mean takes the mean of vectors: it needs the base vss, not {base.name}")
+        self._expander, self._base, self._repeats = expander, base, repeats
+        self._mean = base if combine == "mean" and isinstance(base, VSS) else None
+        self._skb = skb
+
+    @property
+    def name(self) -> str:
+        """That of the expansion."""
+        return self._expander.name
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """Those of the expansion and of the retriever."""
+        return {**self._expander.prompts, **self._base.prompts}
+
+    @property
+    def stages(self) -> Sequence[Retriever]:
+        """See ``ComposedRetriever``."""
+        return (self._base,)
+
+    def retrieve(self, query: str, k: int, trace: Trace | None = None) -> Ranking:
+        """See ``Retriever``. Where there is no expansion, the query is asked as it is, and the trace says so."""
+        trace = trace or Trace()
+        expansions = self._expander.expand(query, trace)
+        for number, text in enumerate(expansions, 1):
+            trace.record("expansion", Observed(text), number=number)
+        if not expansions:
+            trace.record("expanded_query", Observed("no expansion was made: the query is asked as it is", ok=False))
+            return self._base.retrieve(query, k, trace)
+        expanded = join(query, expansions, self._repeats)
+        trace.record("expanded_query", Observed(expanded))
+        nodes = expansions.nodes if isinstance(expansions, Expansions) else ()
+        if self._mean:
+            texts = [*[query] * self._repeats, *expansions]
+            vector = np.mean([self._mean.index.embed(text) for text in texts], axis=0)
+            length = float(np.linalg.norm(vector)) or 1.0
+            found = self._mean.nearest((vector / length).astype(np.float32), max(k, len(nodes)), trace)
+        else:
+            found = self._base.retrieve(expanded, max(k, len(nodes)), trace)
+        return self._with(found, nodes, k, trace)
+
+    def _with(self, found: Ranking, nodes: Sequence[int], k: int, trace: Trace) -> Ranking:
+        """The ranking with nodes that the expansion was written from, their ranks summed, these counting half."""
+        if not nodes or self._skb is None:
+            return Ranking(found.nodes[:k])
+        fused = reciprocal_rank_fusion([numbers(self._skb, found), list(nodes)], weights=[1.0, _NODES])[:k]
+        with trace.step("candidates", nodes=len(nodes)) as seen:
+            seen.text, seen.nodes = told(self._skb, fused), [self._skb.id(node) for node, _ in fused]
+        return as_ranking(self._skb, fused)
+
+
+class PRF:
+    """Pseudo-relevance feedback: the documents of a first retrieval, whole, as the expansion; it asks no model."""
+
+    name = "prf"
+
+    def __init__(self, skb: SKB, base: Retriever, *, initial: int = INITIAL) -> None:
+        self.prompts: Mapping[str, str] = {}
+        self._skb, self._base, self._initial = skb, base, initial
+
+    def expand(self, query: str, trace: Trace) -> list[str]:
+        """See ``Expander``."""
+        found = self._base.retrieve(query, self._initial, trace)
+        return [indexed_text(self._skb, self._skb.number(node)) for node in found.ids]
+
+
+class HyDE:
+    """Samples documents that would answer the query; the model knows the SKB's document structures and no more of it.
+
+    See KAR, section 5.2, Table 6.
+    """
+
+    name = "hyde"
+
+    def __init__(
+        self, skb: SKB, calls: ModelCalls, *, samples: int = SAMPLES, temperature: float = TEMPERATURE
+    ) -> None:
+        self.prompts: Mapping[str, str] = prompt_hashes(self.name)
+        self._skb, self._structures = skb, structures(skb)
+        self._calls, self._samples, self._temperature = calls, samples, temperature
+
+    def expand(self, query: str, trace: Trace) -> list[str]:
+        """See ``Expander``."""
+        return self._write("document", query, trace)
+
+    def _write(self, step: str, query: str, trace: Trace, **values: object) -> list[str]:
+        prompt = render(f"{self.name}/{step}.md", query=query, structures=self._structures, **values)
+        purpose = "write a document" if step == "document" else step
+        return write_documents(
+            self._calls, prompt, trace, purpose=purpose, samples=self._samples, temperature=self._temperature
+        )
+
+
+class RAR(HyDE):
+    """As HyDE, with the ``initial`` documents in view that the query alone finds first (KAR, section 5.2, Table 6)."""
+
+    name = "rar"
+
+    def __init__(
+        self,
+        skb: SKB,
+        base: Retriever,
+        calls: ModelCalls,
+        *,
+        initial: int = INITIAL,
+        samples: int = SAMPLES,
+        temperature: float = TEMPERATURE,
+    ) -> None:
+        super().__init__(skb, calls, samples=samples, temperature=temperature)
+        self._base, self._initial = base, initial
+
+    def expand(self, query: str, trace: Trace) -> list[str]:
+        """See ``Expander``."""
+        return self._write("document", query, trace, documents=self._first([query], trace))
+
+    def _first(self, texts: list[str], trace: Trace) -> list[str]:
+        """The documents that the texts find first, each once."""
+        ids = [node for text in texts for node in self._base.retrieve(text, self._initial, trace).ids]
+        return [shown(self._skb, self._skb.number(node)) for node in dict.fromkeys(ids)]
+
+
+class AGR(RAR):
+    """Analyse, generate, refine: five calls of a model, two of which sample (KAR, section 5.2, Table 7).
+
+    They extract, analyse, generate, generate again, refine. Each of ``samples`` drafts finds ``initial`` documents,
+    which the second drafts are written from.
+    """
+
+    name = "agr"
+
+    def expand(self, query: str, trace: Trace) -> list[str]:
+        """See ``Expander``.
+
+        With one sample there is nothing to weigh a draft against, and it is not refined. Where nothing can be made of
+        the refined document, the expansion is the drafts it was to be made from.
+        """
+        keywords = self._ask("extract", query, trace)
+        analysis = self._ask("analyse", query, trace, keywords=keywords or query) or query
+        drafts = self._write("generate", query, trace, analysis=analysis)
+        joined = list(dict.fromkeys(join(query, [draft]) for draft in drafts))
+        found = self._first(joined or [query], trace)
+        drafts = self._write("again", query, trace, analysis=analysis, documents=found) or drafts
+        if not drafts or self._samples == 1:
+            return drafts
+        refined = self._ask("refine", query, trace, analysis=analysis, documents=_one_line_each(drafts))
+        return [refined] if refined else drafts
+
+    def _ask(self, step: str, query: str, trace: Trace, **values: object) -> str:
+        prompt = render(f"agr/{step}.md", query=query, **values)
+        return document(self._calls.ask(prompt, trace, purpose=step, needed=False))
+
+
+def _one_line_each(drafts: list[str]) -> list[str]:
+    """Drafts in a line each, as documents are shown; equal ones once."""
+    return list(dict.fromkeys(" ".join(draft.split()) for draft in drafts))
+
+
+def join(query: str, expansions: Sequence[str], repeats: int = 1) -> str:
+    """The query, as often as told, and its expansions behind it, a line each (KAR, equation 2)."""
+    return "\n".join([*[query] * repeats, *expansions])
+
+
+def write_documents(
+    calls: ModelCalls, prompt: str, trace: Trace, *, samples: int, temperature: float, purpose: str = "write a document"
+) -> list[str]:
+    """Documents sampled for one prompt; replies that failed or say nothing are left out.
+
+    At temperature 0 all samples would be the same, and one is asked for. Raises as ``ModelCalls.ask_many``.
+    """
+    numbers = range(samples if temperature else min(samples, 1))
+    prompts = [prompt] * len(numbers)
+    replies = calls.ask_many(prompts, trace, purpose=purpose, temperature=temperature, samples=numbers)
+    written = [document(reply) for reply in replies if isinstance(reply, str)]
+    return [text for text in written if text]
+
+
+def structures(skb: SKB) -> Structures:
+    """Node types with their fields, in the order in which documents have them.
+
+    Read off documents spread evenly over each type, because fields are no part of an SKB's schema: one that hardly any
+    document has may be missing. Of STaRK's SKBs they are the fields that STaRK renders, as it calls them; of others
+    those of the documents, but for those whose name begins with ``_``, which are a source's own numbers.
+    """
+    found: dict[str, Sequence[str]] = {}
+    for number, kind in enumerate(skb.type_names):
+        first, end = skb.nodes.type_start[number : number + 2]
+        places = np.unique(np.linspace(first, end - 1, min(_SAMPLED, end - first)).astype(int)).tolist()
+        found[kind] = tuple(dict.fromkeys(field for node in places for field in _fields(skb, node)))
+    return MappingProxyType(found)
+
+
+def _fields(skb: SKB, node: int) -> Sequence[str]:
+    if skb.meta.style != "plain":
+        return field_names(skb, node)
+    keys = [key for key, value in skb.documents[node].items() if not key.startswith("_") and not is_empty(value)]
+    return ["name", *(key.replace("_", " ") for key in keys)]
+
+
+def shown(skb: SKB, node: int) -> str:
+    """A node's document for a prompt, without relations, in one line."""
+    return get_doc_info(skb, node, add_rel=False, compact=True)
+
+
+@dataclass(frozen=True)
+class Entity:
+    """A thing that a query names, as a model wrote its document.
+
+    ``kind`` is a node type of the SKB, empty where the model named none that exists. ``text`` is the whole document,
+    its name first.
+    """
+
+    kind: str
+    name: str
+    text: str
+
+
+def document(reply: str) -> str:
+    """The document in a reply: without thoughts, a fence of code around the whole of it, and a label before it."""
+    said = without_thought(reply)
+    fenced = _FENCED.fullmatch(said)
+    return _LABEL.sub("", fenced[1] if fenced else said).strip()
+
+
+def entities(reply: str, kinds: Sequence[str]) -> list[Entity]:
+    """The entities in a reply, each once, in its order.
+
+    Asked for is a JSON list of ``{type: {field: value}}``. Read as well are one object of all types, a list of
+    documents under a type, objects one after the other, Python's notation, plain names in a JSON list, and a list of
+    lines ``- type: name``. Nothing is made of prose, of thoughts, or of names that say that there is none.
+    """
+    said = without_thought(reply)
+    known = {normalise(kind): kind for kind in kinds}
+    found = [entity for value in _values(said) for entity in _entities(value, "", known)]
+    if not found:
+        found = [entity for line in _ITEM.findall(said) for entity in _line(line, known)]
+    named = [entity for entity in reversed(found) if not _NO_NAME.fullmatch(entity.name)]
+    return list({(entity.kind, normalise(entity.name)): entity for entity in named}.values())[::-1]
+
+
+def _values(reply: str) -> Iterator[Any]:
+    """Every JSON list or object in a text, not those inside of another; else one in Python's notation."""
+    place, none = 0, True
+    while match := _OPENING.search(reply, place):
+        try:
+            value, place = _DECODER.raw_decode(reply, match.start())
+        except (ValueError, RecursionError):
+            place = match.end()
+            continue
+        none = False
+        yield value
+    match = _OPENING.search(reply)
+    if none and match and "\\" not in reply:  # an escape that Python does not know would warn
+        end = max(reply.rfind("]"), reply.rfind("}")) + 1
+        with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            yield ast.literal_eval(reply[match.start() : end])
+
+
+def _entities(value: Any, kind: str, known: Mapping[str, str], depth: int = 0) -> Iterator[Entity]:
+    """What one value names: a name, a document, a list of either, or an object of these by their types."""
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, str) and value.strip():
+        yield Entity(kind, value.strip(), value.strip())
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _entities(item, kind, known, depth + 1)
+    elif isinstance(value, Mapping):
+        typed = {key: known[normalise(str(key))] for key in value if normalise(str(key)) in known}
+        if not kind and (typed or all(isinstance(inner, (Mapping, list, tuple)) for inner in value.values())):
+            for key, inner in value.items():
+                if key in typed or not isinstance(inner, str):
+                    yield from _entities(inner, typed.get(key, ""), known, depth + 1)
+        else:
+            yield from _document(value, kind, known, depth)
+
+
+def _document(fields: Mapping[Any, Any], kind: str, known: Mapping[str, str], depth: int) -> Iterator[Entity]:
+    """A document by its fields, one of which may say its type; or what holds such a document.
+
+    Without a known type only a field for names makes a document of it: it may as well be a message.
+    """
+    words = {str(key): inner for key, inner in fields.items()}
+    told = known.get(normalise(str(words.get("type", ""))))
+    if told and not kind:
+        kind = told
+        del words["type"]
+    texts = {key: inner for key, inner in words.items() if isinstance(inner, str) and inner.strip()}
+    first = next(iter(texts), "") if kind else ""
+    named = next((key for key in texts if any(part in key.casefold() for part in _NAMING)), first)
+    if named:
+        rest = plain_text({key: inner for key, inner in words.items() if key != named})
+        name = texts[named].strip()
+        yield Entity(kind, name, "\n".join(part for part in (name, rest) if part))
+    else:
+        yield from _entities([inner for inner in words.values() if not isinstance(inner, str)], kind, known, depth + 1)
+
+
+def _line(line: str, known: Mapping[str, str]) -> Iterator[Entity]:
+    """A line of a list, ``type: name``; without a known type it may as well be prose."""
+    head, _, name = (part.strip(" \t*_`\"'“”") for part in line.partition(":"))
+    if name and normalise(head) in known:
+        yield Entity(known[normalise(head)], name, name)
+
+
+def build_prf(kb: SkbKB, settings: Settings, options: PRFOptions) -> Retriever:
+    """See ``PRF``."""
+    base = build_stage(options.base, kb, settings, options)
+    return _expanded(PRF(kb.skb, base, initial=options.initial), base, options)
+
+
+def build_hyde(kb: SkbKB, settings: Settings, options: SampledOptions) -> Retriever:
+    """See ``HyDE``."""
+    hyde = HyDE(kb.skb, open_calls(settings), samples=options.samples, temperature=options.temperature)
+    return _expanded(hyde, build_stage(options.base, kb, settings, options), options)
+
+
+def build_rar(kb: SkbKB, settings: Settings, options: FeedbackOptions, kind: type[RAR] = RAR) -> Retriever:
+    """See ``RAR``."""
+    base, calls = build_stage(options.base, kb, settings, options), open_calls(settings)
+    initial, samples = options.initial, options.samples
+    expander = kind(kb.skb, base, calls, initial=initial, samples=samples, temperature=options.temperature)
+    return _expanded(expander, base, options)
+
+
+def build_agr(kb: SkbKB, settings: Settings, options: FeedbackOptions) -> Retriever:
+    """See ``AGR``."""
+    return build_rar(kb, settings, options, AGR)
+
+
+def _expanded(expander: Expander, base: Retriever, options: ExpansionOptions) -> ExpandedRetriever:
+    return ExpandedRetriever(expander, base, repeats=options.repeats, combine=options.combine)

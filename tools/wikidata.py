@@ -1,0 +1,422 @@
+"""search_entities: from words to ids."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from kbnav.answers.relevance import relevance, words
+from kbnav.answers.tables import AnswerTable, Cell
+from kbnav.errors import BadArguments, TellModel, UnknownId
+from kbnav.knowledge.base import Direction, Entry, Neighborhood, Profiled, SearchKind, Statement, asked_by, is_mirror
+from kbnav.knowledge.sparql.diagnose import diagnose_empty, lost_values, says_nothing
+from kbnav.knowledge.sparql.vocabulary import INSTANCE_OF, SUBCLASS_OF, entity_ids, vocabulary_of
+from kbnav.runs.trajectory import QUERY, Call, Step
+from kbnav.tools.context import Context, Observation, Shown
+from kbnav.tools.show import (
+    class_text,
+    cut,
+    entity_name,
+    entry_text,
+    examples_text,
+    incoming_text,
+    neighborhood_text,
+    property_text,
+    ranking_text,
+    rows_text,
+    search_text,
+    statement_lines,
+    table_text,
+)
+
+
+def search_entities(context: Context, thought: str, query: str, kind: SearchKind = "any") -> Observation:
+    """Find entities and properties by name: "Marie Curie", "doctoral advisor". A whole question finds nothing.
+
+    Args:
+        thought: Why this step comes next.
+        query: A name, or one to four words.
+        kind: "property" or "item": only those. "value": statements and qualifiers with this text (a title, a role) as
+            their value.
+    """
+    limit = context.shown.entities
+    result = context.kb.search_entities(query, language=context.language, limit=limit, kind=kind)
+    return Observation(search_text(result, query, context.shown, begins=True))
+
+
+_ID = re.compile(r"\bP[1-9]\d*\b", re.IGNORECASE)
+
+_OF_ANY = frozenset({"id", "ids", "identifier", "identifiers", "code", "number", "name"})
+"""Words of an identifier's label that say nothing of which one it is."""
+_IDENTIFIERS = 10
+"""Identifiers that are shown."""
+
+
+def get_entry(context: Context, thought: str, entity_id: str, properties: str = "") -> Observation:
+    """Read the page of an entity or property: its statements with qualifiers, cut to what matters for the question.
+
+    It shows which properties an entity really has. Edges that come in are counted; of a class, what its instances have.
+
+    Args:
+        thought: Why this step comes next.
+        entity_id: Its id, such as Q42 or P31.
+        properties: Ids of properties to see whole, and nothing else: "P39 P166".
+    """
+    try:
+        entry = context.kb.get_entry(entity_id, language=context.language)
+    except UnknownId:  # a part of a knowledge base may have nothing of a thing but that others name it
+        around = _around(context, entity_id.strip().rpartition(":")[2].upper())
+        if not around:
+            raise
+        return Observation("\n".join([f"{entity_id} has no statements of its own here.", *around]))
+    wanted = [one.upper() for one in _ID.findall(properties)]
+    if wanted:
+        return Observation(_of_properties(entry, wanted, context.shown))
+    kept, usage = context.prune(entry, context.asked)
+    kept = replace(kept, identifiers=_asked_for(entry.identifiers, f"{context.asked} {thought}"))
+    lines = [entry_text(entry, kept, context.shown), *_around(context, entry.entity.id)]
+    return Observation("\n".join(lines), usage=usage)
+
+
+def _of_properties(entry: Entry, wanted: Sequence[str], shown: Shown) -> str:
+    """All statements of some properties, identifiers among them."""
+    found = [one for one in (*entry.statements, *entry.identifiers) if one.property.id in wanted]
+    absent = [one for one in wanted if all(statement.property.id != one for statement in found)]
+    lines = [entity_name(entry.entity), *statement_lines(found, shown)]
+    if absent:
+        lines.append(f"It has no statement of {', '.join(absent)}.")
+    return "\n".join(lines)
+
+
+def _around(context: Context, entity_id: str) -> list[str]:
+    """What comes in, and of a class, what its instances have; nothing where that cannot be counted soon."""
+    kb = context.kb
+    if not (context.shown.profiles and isinstance(kb, Profiled) and entity_id.startswith("Q")):
+        return []
+    try:
+        shares = kb.incoming(entity_id, language=context.language)
+        told = vocabulary_of(kb).each((INSTANCE_OF, SUBCLASS_OF))
+        classes = any(share.entity.id in told for share in shares)
+        profile = kb.class_profile(entity_id, language=context.language) if classes else None
+    except TellModel:
+        return []
+    return [line for line in (incoming_text(shares), class_text(profile, vocabulary_of(kb)) if profile else "") if line]
+
+
+def _asked_for(identifiers: Sequence[Statement], spoken: str) -> tuple[Statement, ...]:
+    """The identifiers whose labels share a word with what is spoken of, the closest first."""
+    labels = [" ".join(word for word in words(one.property.label) if word not in _OF_ANY) for one in identifiers]
+    scores = relevance(spoken, labels)
+    best = sorted(range(len(scores)), key=lambda place: -scores[place])
+    return tuple(identifiers[place] for place in best[:_IDENTIFIERS] if scores[place] > 0)
+
+
+def get_property_examples(context: Context, thought: str, property_id: str) -> Observation:
+    """See how a property is used: real statements, counts, qualifiers, units, the classes at both ends.
+
+    Use it when its name does not say which way it points or what its values are, or before a query with its qualifiers.
+
+    Args:
+        thought: Why this step comes next.
+        property_id: Its id, such as P31.
+    """
+    limit = context.shown.examples
+    examples = context.kb.get_property_examples(property_id, language=context.language, limit=limit)
+    text = examples_text(examples, property_id)
+    return Observation(f"{text}\n{profile}" if (profile := _profile(context, property_id)) else text)
+
+
+def _profile(context: Context, property_id: str) -> str:
+    if not (context.shown.profiles and isinstance(context.kb, Profiled)):
+        return ""
+    try:
+        profile = context.kb.property_profile(property_id, language=context.language)
+    except TellModel as error:  # the examples are worth showing without it
+        return f"(How it is used could not be counted: {error})"
+    return property_text(profile, property_id.rpartition(":")[2].upper(), context.shown)
+
+
+_NAMED = 20
+"""Ids of one query that are named at most."""
+_KNOWN = (INSTANCE_OF, SUBCLASS_OF)
+"""Ids that every policy knows from its prompt."""
+_COMMON_QUALIFIERS = [
+    "P580",
+    "P582",
+    "P585",
+    "P1545",
+    "P518",
+    "P642",
+    "P3831",
+    "P2868",
+    "P1810",
+    "P1365",
+    "P1366",
+    "P1480",
+]
+"""Start, end and point in time, series ordinal, applies to part, of, roles, named as, replaces, replaced by,
+sourcing circumstances: qualifiers so common that every policy knows them."""
+_NOT_IDS = re.compile(r"\b\w+:[QPL]\d+\b|\b[A-Z]{2,}\b")
+"""Ids and keywords of a query; what remains are its variables, texts and comments."""
+
+
+def execute_query(context: Context, thought: str, query: str) -> Observation:
+    """Run a SPARQL query (SELECT, ASK or CONSTRUCT) and see its rows, or the first and the last of many, and counts.
+
+    Use only ids that you have seen in a result. The usual prefixes need not be declared. Results are numbered; running
+    a query once more makes its result the last one.
+
+    Args:
+        thought: Why this step comes next.
+        query: The whole query.
+    """
+    if (before := again(context, query)) is not None:
+        return before
+    unseen, seen = _unseen(context, thought, query), run_query(context, query)
+    return replace(seen, text=unseen + seen.text)
+
+
+def run_query(context: Context, query: str, *, diagnose: bool = True) -> Observation:
+    """The rows that are shown, or why there are none; the whole table is kept in the context."""
+    try:
+        table = context.kb.execute_query(query, language=context.language)
+    except TellModel as error:
+        return Observation.of_error(error)
+    context.tables[query] = table
+    text = table_text(table, context.shown, name=_name(context))
+    if diagnose and says_nothing(query, table) and (reason := _diagnosis(context, query, table)):
+        text += f"\n{reason}"
+    if diagnose:
+        text = "\n".join([text, *lost_values(query, table)])
+    return Observation(text, rows=_rows_with_values(table), result=context.number if _has_rows(table) else 0)
+
+
+def _name(context: Context) -> str:
+    """What a result is called, where it can be named later on."""
+    return f"Result {context.number}" if context.number and context.shown.whole_rows else ""
+
+
+def again(context: Context, query: str) -> Observation | None:
+    """What is said where this query ran already and had rows: its result becomes the last one."""
+    before = _ran_before(context, query)
+    if before is None:
+        return None
+    number, step = before
+    said = f"This is result {number} again. It is the answer now, unless finish names another."
+    return Observation(said, rows=step.rows, result=number)
+
+
+def _ran_before(context: Context, query: str) -> tuple[int, Step] | None:
+    """Number and step of this query's result, if it ran and had rows; the table is kept under the new text as well."""
+    key = Call(QUERY, {"query": query}).key
+    for number, step in context.ran.items():
+        if step.rows and step.call.key == key and (table := context.tables.get(str(step.call.arguments["query"]))):
+            context.tables[query] = table
+            return number, step
+    return None
+
+
+def _has_rows(table: AnswerTable) -> bool:
+    return table.boolean is not None or bool(table.rows)
+
+
+def _rows_with_values(table: AnswerTable) -> int:
+    """Rows that say anything: one in which every variable is unbound is no answer."""
+    if table.boolean is not None:
+        return 1
+    return sum(any(cell is not None for cell in row) for row in table.rows)
+
+
+def _diagnosis(context: Context, query: str, table: AnswerTable) -> str | None:
+    """Which kind of nothing a result is."""
+
+    def holds(ask: str) -> bool:
+        return bool(context.kb.execute_query(ask, language=context.language).boolean)
+
+    def count(select: str) -> int:
+        cell = context.kb.execute_query(select, language=context.language).rows[0][0]
+        return int(cell.value) if cell is not None else 0
+
+    certain = not len(table) or table.boolean is not None
+    return diagnose_empty(query, holds, count, certain=certain, partial=is_mirror(context.kb.state()))
+
+
+def _unseen(context: Context, thought: str, query: str) -> str:
+    """Names the ids that the model has not been shown, so that an invented one is noticed.
+
+    An id whose label is what the model or the question speaks of is no invention.
+    """
+    ids = [used for used in entity_ids(query) if not re.search(rf"\b{used}\b", context.seen)]
+    known = vocabulary_of(context.kb).each((*_KNOWN, *_COMMON_QUALIFIERS))
+    ids = [used for used in ids if used not in known][:_NAMED]
+    if not ids:
+        return ""
+    names = context.kb.labels(ids, language=context.language)
+    spoken = words(f"{context.asked} {thought} {_NOT_IDS.sub(' ', query)}")
+    doubtful = [f'{used} is "{names[used]}"' for used in ids if used in names and not _fits(names[used], spoken)]
+    unknown = [f"{used} is unknown here" for used in ids if used not in names]
+    told = [*doubtful, *unknown]
+    return f"(Check the ids that you have not seen before: {'; '.join(told)}.)\n" if told else ""
+
+
+def _fits(label: str, spoken: Sequence[str]) -> bool:
+    """Whether a label shares a word with what was spoken of, whatever the word's ending."""
+    return any(relevance(label, [word])[0] for word in spoken)
+
+
+_LABELLED = 500
+"""Entities without a label so far that one call fetches labels of."""
+
+
+def show_rows(context: Context, thought: str, result: int = 0, start: int = 1, contains: str = "") -> Observation:
+    """See further rows of a result that was cut, or those only that contain a text; no query is run.
+
+    Args:
+        thought: Why this step comes next.
+        result: Its number; 0: the last one with rows.
+        start: The first row to see, from 1.
+        contains: Only rows with this text.
+    """
+    with_rows = {number: step for number, step in context.ran.items() if step.rows}
+    number = result or max(with_rows, default=0)
+    step = with_rows.get(number)
+    if step is None:
+        known = f"Results with rows: {', '.join(map(str, with_rows))}." if with_rows else "No query has had rows yet."
+        raise BadArguments(f"There is no result {result} with rows. {known}" if result else known)
+    query = step.call.query
+    table = context.tables.get(query)
+    if table is None:  # the run was killed and goes on
+        table = context.tables[query] = context.kb.execute_query(query, language=context.language)
+    ids = [table.entity(cell) for row in _wanted(table, start, contains, context.shown) for cell in row]
+    missing = [one for one in dict.fromkeys(ids) if one and one not in table.labels]
+    if missing:
+        names = asked_by(context.kb, query).labels(missing[:_LABELLED], language=context.language)
+        table = context.tables[query] = replace(table, labels={**table.labels, **names})
+    text = f"Result {number}:\n" + rows_text(table, context.shown, start=start, contains=contains)
+    nameless = len(missing) - _LABELLED
+    if nameless <= 0:
+        return Observation(text)
+    return Observation(f"{text}\nThe names of {nameless} entities are not known yet: call again to look at more.")
+
+
+def _wanted(table: AnswerTable, start: int, contains: str, shown: Shown) -> Sequence[tuple[Cell, ...]]:
+    """The rows whose labels matter: those of the page, or all where a text is looked for."""
+    return table.rows if contains else table.rows[max(0, start - 1) :][: shown.whole_rows or None]
+
+
+_FILTERED = 500
+"""Edges whose other ends are looked at for what they must have."""
+_CONDITION = re.compile(r"(?:wdt:)?(P[1-9]\d*)\s*=\s*(?:wd:)?(Q[1-9]\d*)", re.IGNORECASE)
+
+
+def search_neighbors(
+    context: Context,
+    thought: str,
+    entity_id: str,
+    query: str = "",
+    relation: str = "",
+    direction: Direction = "both",
+    having: str = "",
+    offset: int = 0,
+) -> Observation:
+    """Find what an entity is linked to, in both directions, best match first; statements that are not truthy too.
+
+    Often the fact is stated on the other entity and points to this one, where get_entry does not show it.
+
+    Args:
+        thought: Why this step comes next.
+        entity_id: Its id, such as Q42.
+        query: Words for the wanted relation or neighbour, to rank edges by.
+        relation: Id of a property, to see only its edges.
+        direction: "out" for edges that leave the entity, "in" for those that point to it.
+        having: What the other end must have: "P27=Q36".
+        offset: How many of the best edges to pass over.
+    """
+    offset = max(0, offset)
+    found = context.kb.search_neighbors(
+        entity_id,
+        relation=relation or None,
+        direction=direction,
+        query=query or context.asked,
+        language=context.language,
+        limit=_FILTERED if having else offset + context.shown.edges,
+    )
+    asked = ""
+    if having:
+        wanted = _CONDITION.fullmatch(having.strip())
+        if not wanted:
+            raise BadArguments(f'search_neighbors: having must be a property and an item, as "P27=Q36", not {having!r}')
+        found = _with(context, found, wanted[1].upper(), wanted[2].upper())
+        asked = f" with {wanted[1].upper()}={wanted[2].upper()}"
+    return Observation(neighborhood_text(found, context.shown, offset=offset, asked=asked))
+
+
+def _with(context: Context, found: Neighborhood, property_id: str, value: str) -> Neighborhood:
+    """The edges whose other end has a truthy statement."""
+    ids = list(dict.fromkeys(edge.neighbor.id for edge in found.edges if edge.neighbor.id.startswith("Q")))
+    if not ids:
+        return replace(found, edges=(), total=0, relations=())
+    listed = " ".join(f"wd:{one}" for one in ids)
+    query = f"SELECT DISTINCT ?x {{ VALUES ?x {{ {listed} }} ?x wdt:{property_id} wd:{value} }}"
+    table = context.kb.execute_query(query, language=context.language)
+    kept = {row[0].entity_id for row in table.rows if row[0] is not None}
+    edges = tuple(edge for edge in found.edges if edge.neighbor.id in kept)
+    return replace(found, edges=edges, total=len(edges), relations=())
+
+
+def vector_query(context: Context, thought: str, text: str, kind: str = "item") -> Observation:
+    """Find entities whose description is near in meaning to a text, also where they share no word with it.
+
+    Use it when a search by name finds nothing and you can describe what you look for.
+
+    Args:
+        thought: Why this step comes next, in one or two sentences.
+        text: A description of what is wanted, in a phrase or a sentence.
+        kind: "item" or "property", or the id of a class, such as Q5, for its instances; in a local knowledge base the
+            type of node.
+    """
+    ranking = context.kb.vector_query(text, kind=kind, limit=context.shown.entities, language=context.language)
+    return Observation(ranking_text(ranking))
+
+
+_PROLOGUE = re.compile(r"\s*(?:#[^\n]*\n|(?:PREFIX\s+\S+|BASE)\s+<[^>]*>)", re.IGNORECASE)
+_QUERY = 100
+"""Characters of a query by which its result is known."""
+_MOST = 6
+"""Results that are named where finish names none of them."""
+
+
+def finish(context: Context, thought: str, result: int = 0, answer: str = "", no_answer: bool = False) -> Observation:
+    """End the work: the result named is the answer, whole, also the rows that were not shown.
+
+    Call it alone, once you have seen a result that answers the whole question.
+
+    Args:
+        thought: Why it answers the question, or why nothing does; what a reader should know of it.
+        result: Its number; 0: the last one with rows.
+        answer: The answer in one to three plain sentences, in the language of the question, from that result alone.
+            Of a list that was shown whole, name all; else say how many there are.
+        no_answer: True if queries have shown that the knowledge base does not hold the answer.
+    """
+    if not result or no_answer:
+        return Observation("Finished.")
+    with_rows = {number: step for number, step in sorted(context.ran.items()) if step.rows}
+    if result not in with_rows:
+        raise BadArguments(f"There is no result {result} with rows. {_listed(with_rows)}")
+    return Observation(f"Finished: result {result} is the answer, {described(with_rows[result])}.")
+
+
+def described(step: Step) -> str:
+    """What a result is known by: its number of rows and the beginning of its query."""
+    query = str(step.call.arguments.get("query", ""))
+    while prologue := _PROLOGUE.match(query):
+        query = query[prologue.end() :]
+    return f"{step.rows} row{'s' if step.rows != 1 else ''} of `{cut(query, _QUERY)}`"
+
+
+def _listed(with_rows: Mapping[int, Step]) -> str:
+    if not with_rows:
+        return "No result has rows."
+    lines = [f"{number}: {described(with_rows[number])}" for number in list(with_rows)[-_MOST:]]
+    return "\n".join(["Results with rows:", *lines])
