@@ -236,9 +236,8 @@ def open_endpoint(settings: Settings, name: str, source: SparqlSource) -> Endpoi
     Raises UsageError for an address that is none or holds a password, CredentialsError where the contact, or a variable
     that is to hold a credential, is missing.
     """
-    from kbnav.knowledge.endpoint.access import authorization, checked_url
-    from kbnav.knowledge.endpoint.kb import EndpointKB
-    from kbnav.knowledge.endpoint.known import Address
+    from kbnav.knowledge.endpoint.data import Address
+    from kbnav.knowledge.endpoint.kb import EndpointKB, authorization, checked_url
     from kbnav.knowledge.http import open_http
     from kbnav.knowledge.probing import any_status, kept
     from kbnav.knowledge.replies import Reply, Request
@@ -280,7 +279,7 @@ def _skb(settings: Settings, queries: int) -> SkbKB:
 
 def _name_index(settings: Settings, folder: str) -> SkbKB | None:
     """The name index of an endpoint. Raises UsageError where there is none in the folder."""
-    from kbnav.knowledge.endpoint.index import INDEX
+    from kbnav.knowledge.endpoint.search import INDEX
 
     if not folder:
         return None

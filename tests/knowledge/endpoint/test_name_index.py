@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kbnav.errors import DataError, QueryTimeout, UsageError
-from kbnav.knowledge.endpoint.index import INDEX, NODES, STATE, Paging, build, collect
+from kbnav.knowledge.endpoint.search import INDEX, NODES, STATE, Paging, build, collect
 from kbnav.knowledge.open import open_kb
 from kbnav.settings.model import Settings
 from tests.apps.parts import Cli

@@ -39,7 +39,7 @@ def index(
     from rich.console import Console
 
     from kbnav import encoders
-    from kbnav.knowledge.endpoint.index import PAGES, Paging, build, collect
+    from kbnav.knowledge.endpoint.search import PAGES, Paging, build, collect
     from kbnav.knowledge.open import open_endpoint
     from kbnav.settings.model import SparqlSource
 
