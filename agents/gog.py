@@ -23,7 +23,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.runs.trajectory import Call, Step, Turn
 from kbnav.settings.model import Settings
-from kbnav.settings.options import read_options
+from kbnav.settings.systems import read_options
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.skb import find_relations, finish, search_entities

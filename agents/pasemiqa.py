@@ -18,7 +18,7 @@ from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.skb.kb import SkbKB, as_skb
 from kbnav.planning.paths import Planner
 from kbnav.settings.model import OFFLINE, Budget, Settings
-from kbnav.settings.options import read_options
+from kbnav.settings.systems import read_options
 from kbnav.tools.context import Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.skb import find_relations, finish

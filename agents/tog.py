@@ -48,7 +48,7 @@ from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.prompts import render
 from kbnav.runs.trajectory import FINISH, Fact, Step, Usage
 from kbnav.settings.model import Budget, Settings
-from kbnav.settings.options import read_options
+from kbnav.settings.systems import read_options
 from kbnav.tools.context import Context, Shown
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.skb import finish, search_entities

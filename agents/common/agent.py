@@ -19,7 +19,7 @@ from kbnav.prompts import prompt_hashes
 from kbnav.runs.trajectory import FINISH
 from kbnav.settings import systems
 from kbnav.settings.model import Settings
-from kbnav.settings.options import GIVEN
+from kbnav.settings.systems import GIVEN
 from kbnav.tools.context import Context, Notes, Pruner, Shown, read_notes
 from kbnav.tools.prune import prune_by_ranking
 from kbnav.tools.toolbox import SHOW_ROWS, Toolbox
@@ -122,9 +122,9 @@ def completed(settings: Settings, build: Callable[[Settings], Agent], built: Age
     """
     agent = replace(built or build(settings), notes=read_notes(settings.notes))
     if settings.budget.dollars:
-        needed_price(settings, "--max-dollars")
+        needed_price(settings, "budget.dollars")
     if settings.checks.by == "model" and agent.critic is None:
-        raise UsageError(f"{agent.name} with {agent.model} has no check by the model: take --verify rules, or off")
+        raise UsageError(f"{agent.name} with {agent.model} has no check by the model: set checks.by to rules, or off")
     if not settings.escalate:
         return agent
     stronger = settings.asking(settings.escalate).model_copy(update={"escalate": ""})
