@@ -13,8 +13,7 @@ from kbnav.agents.common.demonstrations import Demonstrations
 from kbnav.agents.common.state import Ending, Policy, State
 from kbnav.agents.machine import Machine, RunContext
 from kbnav.errors import UsageError
-from kbnav.knowledge.base import KnowledgeBase
-from kbnav.knowledge.service.metering import Meter, metered
+from kbnav.knowledge.base import KnowledgeBase, Meter, metered
 from kbnav.models.prices import needed_price, price_of
 from kbnav.prompts import prompt_hashes
 from kbnav.runs.trajectory import FINISH
