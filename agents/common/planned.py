@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from kbnav.agents.common.state import Policy, Reply, State
 from kbnav.agents.common.walking import call_for
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.matching import NEAREST, MatchedNode, NodeMatcher, Variant, unmatched_names
-from kbnav.knowledge.skb.names import normalise
+from kbnav.knowledge.skb.names import NEAREST, MatchedNode, NodeMatcher, Variant, normalise, unmatched_names
 from kbnav.planning.paths import Plan, PlannedPath, Planner
 from kbnav.planning.planners import PlanOptions, open_planner
 from kbnav.runs.trace import Trace
@@ -143,9 +142,9 @@ def _otherwise(nodes: Sequence[MatchedNode]) -> list[str]:
     for node in nodes:
         first.setdefault(node.end, node)
     return [
-        f"“{node.text}” is taken for {node.name} ({node.id})."
+        f"“{node.text}” is taken for {node.label} ({node.id})."
         for node in first.values()
-        if node.text and normalise(node.text) != normalise(node.name)
+        if node.text and normalise(node.text) != normalise(node.label)
     ]
 
 

@@ -27,7 +27,7 @@ from kbnav.apps.web.server import small_app
 from kbnav.apps.web.service import open_service
 from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.human_evaluation import open_collection, open_judging
-from kbnav.evaluation.monitoring import Following
+from kbnav.evaluation.monitoring import Monitor
 from kbnav.settings.model import Settings
 from tests.apps.web.parts import Served, Server, web_settings
 from tests.attack.test_doors import TOKENS
@@ -54,7 +54,7 @@ def serving(kind: str, settings: Settings, folder: Path) -> Iterator[str]:
             yield server.url
     elif kind == "view":
         (folder / "runs").mkdir()
-        with Served(small_app(settings, [view], following=Following(folder / "runs")), socket=True) as server:
+        with Served(small_app(settings, [view], following=Monitor(folder / "runs")), socket=True) as server:
             yield server.url
     elif kind == "judge":
         (folder / "made.jsonl").write_text(json.dumps({"id": "1", "question": TOLD}) + "\n")

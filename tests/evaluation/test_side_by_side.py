@@ -13,7 +13,6 @@ from kbnav.errors import UsageError
 from kbnav.evaluation.datasets import load_file
 from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo, read_saved_run
 from kbnav.evaluation.report.text import (
-    by_key,
     grouped,
     groups_markdown,
     systems_by_dataset,
@@ -95,7 +94,7 @@ def test_systems_stand_by_datasets_with_what_a_point_costs(runs):
 )
 def test_questions_by_what_they_are(runs, tmp_path, key, expected):
     found = read(runs[:2])
-    groups = by_key(found, load_file("jsonl", tmp_path / "made.jsonl"), key)
+    groups = grouped(found, load_file("jsonl", tmp_path / "made.jsonl"), key).groups
     assert [(one.value, one.questions, *one.means.values()) for one in groups] == expected
     shown = groups_markdown(grouped(found, load_file("jsonl", tmp_path / "made.jsonl"), key))
     assert shown.splitlines()[0] == f"| {key} | Questions | a MRR | b MRR |"
@@ -114,17 +113,17 @@ def test_the_type_of_an_answer_is_seen_from_its_gold(tmp_path, answers, kind):
     (tmp_path / "q.jsonl").write_text(json.dumps({"id": "1", "question": "?", "answers": answers}))
     dataset = load_file("jsonl", tmp_path / "q.jsonl")
     found = read([saved(tmp_path / "r", "one", tmp_path / "q.jsonl", {"1": "x"})])
-    assert [one.value for one in by_key(found, dataset, "answer_type")] == [kind]
+    assert [one.value for one in grouped(found, dataset, "answer_type").groups] == [kind]
 
 
 def test_the_command_prints_both_and_says_what_is_wrong(runs, tmp_path, monkeypatch, capsys):
     kbnav = Cli(monkeypatch, capsys)
     monkeypatch.chdir(tmp_path)
-    code, out, _ = kbnav("eval", "table", "a", "b", "c")
+    code, out, _ = kbnav("eval", "report", "--table", "a", "b", "c")
     assert (code, out.splitlines()[2].startswith("| one (m) | ")) == (0, True)
-    code, out, _ = kbnav("eval", "table", "a", "b", "--by", "hops", "--dataset", "made.jsonl")
+    code, out, _ = kbnav("eval", "report", "--table", "a", "b", "--by", "hops", "--dataset", "made.jsonl")
     assert (code, out.splitlines()[2]) == (0, "| 2 | 2 | 50.0 | 100.0 |")
-    code, out, _ = kbnav("eval", "table", "a", "--by", "hops", "--dataset", "made.jsonl", "--json")
+    code, out, _ = kbnav("eval", "report", "--table", "a", "--by", "hops", "--dataset", "made.jsonl", "--json")
     assert json.loads(out)[0] == {"value": "2", "questions": 2, "means": {"a": 0.5}}
     for arguments, message in (
         (
@@ -137,7 +136,7 @@ def test_the_command_prints_both_and_says_what_is_wrong(runs, tmp_path, monkeypa
         ),
         (["a", "--dataset", "made.jsonl"], "--dataset goes with --by"),
     ):
-        code, out, error = kbnav("eval", "table", *arguments)
+        code, out, error = kbnav("eval", "report", "--table", *arguments)
         assert (code, out) == (2, "")
         assert message in error
 

@@ -309,3 +309,19 @@ class Ranking:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+
+# What could begin a link, an image, code, emphasis or HTML, or end the cell.
+_ACTIVE = re.compile(r"([\\`*\[\]<>|])")
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table; cells are plain text on one line, whatever they hold."""
+    lines = [[markdown_text(cell) for cell in line] for line in (header, *rows)]
+    lines.insert(1, ["---"] * len(header))
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def markdown_text(value: object) -> str:
+    """The value as one line of text in which nothing is markup."""
+    return _ACTIVE.sub(r"\\\1", " ".join(str(value).split()))

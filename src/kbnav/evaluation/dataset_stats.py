@@ -18,9 +18,9 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
 
+from kbnav.answers.tables import markdown_table
 from kbnav.errors import QuerySyntaxError, UsageError
 from kbnav.evaluation.datasets import Dataset, Question
-from kbnav.evaluation.markdown import table
 from kbnav.knowledge.sparql.syntax import (
     Bind,
     Element,
@@ -449,7 +449,7 @@ def words_markdown(statistics: Sequence[WordStatistics]) -> str:
     """Words of texts as a Markdown table, a row a text (STaRK, Table 4)."""
     head = ("Text", "Words", "Distinct", "Entropy (bits)", "Type-token ratio")
     rows = [(s.name, s.words, s.distinct, f"{s.entropy:.2f}", f"{s.type_token_ratio:.3f}") for s in statistics]
-    return table(head, rows)
+    return markdown_table(head, rows)
 
 
 def _answers_table(statistics: Sequence[DatasetStatistics]) -> str:
@@ -461,11 +461,11 @@ def _answers_table(statistics: Sequence[DatasetStatistics]) -> str:
         counts = (m.questions, f"{m.share:.1%}", f"{m.over_20:.1%}", f"{m.over_30:.1%}") if m else ("–",) * 4
         splits = " / ".join(f"{share:.2f}" for share in s.splits.values()) or "–"
         rows.append((s.name, *counts, splits, f"{c.ratio:.2f} ({c.share:.0%} relational)" if c else "–"))
-    return table(head, rows) if rows else ""
+    return markdown_table(head, rows) if rows else ""
 
 
 def _words_table(statistics: Sequence[DatasetStatistics]) -> str:
-    return table(
+    return markdown_table(
         (
             "Dataset",
             "Questions",
@@ -496,7 +496,7 @@ def _queries_table(statistics: Sequence[DatasetStatistics]) -> str:
     queries = [(item, item.queries) for item in statistics if item.queries]
     if not queries:
         return ""
-    return table(
+    return markdown_table(
         (
             "Dataset",
             "Queries",
@@ -659,4 +659,4 @@ def conversations_markdown(found: ConversationLengths) -> str:
     lines = [(name, count, f"{count / total:.1%}") for name, count in (*rows, *groups)]
     left_out = f"{found.unanswered:,} without a response and {found.without_query:,} without SPARQL are left out"
     head = f"{found.conversations:,} conversations; {left_out}.\n\n"
-    return head + table(("Responses", "Conversations", "Share"), lines)
+    return head + markdown_table(("Responses", "Conversations", "Share"), lines)

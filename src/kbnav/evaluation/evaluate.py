@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import fmean
 from types import MappingProxyType
@@ -49,8 +50,8 @@ from kbnav.runs.journal import OpenJournal, json_line, write_whole
 from kbnav.runs.trajectory import Usage, to_json, versions
 from kbnav.settings import systems
 from kbnav.settings.model import OFFLINE, Settings
-from kbnav.settings.options import FromGold
-from kbnav.settings.systems import kb_kind, usual_agent
+from kbnav.settings.plugins import missing
+from kbnav.settings.systems import FromGold, kb_kind, usual_agent
 
 _log = logging.getLogger(__name__)
 _OWN_TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -178,6 +179,8 @@ def evaluate(
             return "interrupted"
         _, answers = read_gold(folder / GOLD)
         golden.refuse_unfit(list(answers.values()), kb_kind(kb), ranks_only=system.ranks_only)
+        if any(one.table is not None for one in answers.values()) and not find_spec("scipy"):
+            raise missing("scoring tables", "scipy", extra="eval")
         if named := sum(map(names_only, questions)):
             what = f"{named} of {len(questions)} questions have names as stored answers"
             _log.warning("%s: kbnav eval score %s --by labels compares names", what, folder)

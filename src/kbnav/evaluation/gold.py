@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kbnav.answers.tables import AnswerTable
 from kbnav.errors import FATAL, DataError, QuerySyntaxError, StopRun, TellModel, UsageError
 from kbnav.evaluation.datasets import Dataset, Question
 from kbnav.evaluation.records import GoldAnswer, GoldInfo, read_gold
@@ -16,8 +17,7 @@ from kbnav.evaluation.runner import Patience, kb_state, side_by_side
 from kbnav.knowledge.base import KnowledgeBase
 from kbnav.knowledge.sparql.vocabulary import entity_ids
 from kbnav.runs.journal import OpenJournal, open_journal
-from kbnav.settings.options import GIVEN, FromGold
-from kbnav.settings.systems import KBKind, kb_kind
+from kbnav.settings.systems import GIVEN, FromGold, KBKind, kb_kind
 
 Listener = Callable[[int, int], None]
 """Gets how many gold answers there are, and of how many."""
@@ -161,20 +161,36 @@ def _without_asking(question: Question, stored: bool, language: str, kb: Knowled
     return None
 
 
-def _ask(question: Question, kb: KnowledgeBase, language: str) -> tuple[GoldAnswer, bool]:
-    """Run a gold query; the second value says whether the service, and not the query, was at fault."""
-    ordered = bool(question.meta.get("ordered"))
-    text = question.text(language)
-    answer = GoldAnswer(question.id, text, "query", question.query, recorded=_now(), ordered=ordered)
+def run_query(query: str, kb: KnowledgeBase, language: str = "en") -> tuple[AnswerTable | None, str, bool]:
+    """The result of a query, or None and why it failed; and whether the service, and not the query, was at fault.
+
+    Raises what makes going on useless.
+    """
     try:
-        table = kb.execute_query(question.query, language=language)
+        return kb.execute_query(query, language=language), "", False
     except TellModel as error:
-        return replace(answer, error=f"{type(error).__name__}: {error}"), False
+        return None, f"{type(error).__name__}: {error}", False
     except FATAL:
         raise
     except StopRun as error:
-        return replace(answer, error=f"{type(error).__name__}: {error}"), True
-    return replace(answer, table=replace(table, labels={})), False
+        return None, f"{type(error).__name__}: {error}", True
+
+
+def _ask(question: Question, kb: KnowledgeBase, language: str) -> tuple[GoldAnswer, bool]:
+    """Run a gold query; the second value says whether the service, and not the query, was at fault."""
+    now = _now()
+    table, error, down = run_query(question.query, kb, language)
+    answer = GoldAnswer(
+        question.id,
+        question.text(language),
+        "query",
+        question.query,
+        table=None if table is None else replace(table, labels={}),
+        recorded=now,
+        error=error,
+        ordered=bool(question.meta.get("ordered")),
+    )
+    return answer, down
 
 
 def _now() -> str:

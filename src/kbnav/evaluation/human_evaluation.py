@@ -15,9 +15,9 @@ from pathlib import Path
 from statistics import fmean, quantiles
 from typing import Any, NamedTuple
 
+from kbnav.answers.tables import markdown_table
 from kbnav.errors import BadArguments, UsageError
 from kbnav.evaluation.datasets import Dataset, Question
-from kbnav.evaluation.markdown import table
 from kbnav.knowledge.base import Value
 from kbnav.knowledge.skb.exploring import Explorer
 from kbnav.runs.journal import Journal, open_journal, read_journal
@@ -87,7 +87,7 @@ def ratings_markdown(rows: Sequence[Rates]) -> str:
         + [f"{100 * rate.positive:.1f} / {100 * rate.non_negative:.1f}" for rate in row.rates.values()]
         for row in rows
     ]
-    return table(head, cells)
+    return markdown_table(head, cells)
 
 
 class Judging:
@@ -235,9 +235,9 @@ def _own(dataset: Dataset, texts: Sequence[str], others: Sequence[str]) -> Own:
 
 def pairs_markdown(found: Compared) -> str:
     """Table 6, and below it which words only one of the sets has."""
-    pairs = table(["Kind", "By people", "Made"], [[one.kind, one.human, one.made] for one in found.pairs])
+    pairs = markdown_table(["Kind", "By people", "Made"], [[one.kind, one.human, one.made] for one in found.pairs])
     own = [[one.dataset, one.words, f"{100 * one.share:.1f}", ", ".join(one.commonest)] for one in found.own]
-    return pairs + "\n" + table(["Dataset", "Words of its own", "% of its words", "As in"], own)
+    return pairs + "\n" + markdown_table(["Dataset", "Words of its own", "% of its words", "As in"], own)
 
 
 CANDIDATES = 20

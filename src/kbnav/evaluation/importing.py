@@ -1,4 +1,7 @@
-"""Answers that another program recorded, as a run that can be scored and compared."""
+"""Answers that another program recorded, as a run that can be scored and compared.
+
+They are a table of question and query, or of question and answers; or what SPINACH's authors publish.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbnav.answers.tables import AnswerTable, Ranking
-from kbnav.errors import FATAL, StopRun, TellModel, UsageError
+from kbnav.errors import UsageError
 from kbnav.evaluation import gold as golden
 from kbnav.evaluation.datasets import Dataset, Question
-from kbnav.evaluation.datasets.formats import cell_values, plain_answers, plain_table, table_records
+from kbnav.evaluation.datasets.formats import cell_values, plain_answers, plain_table, stored_answer, table_records
 from kbnav.evaluation.datasets.records import File, Record
 from kbnav.evaluation.records import GOLD, QUESTIONS, GoldAnswer, GoldInfo, QuestionRecord, RunInfo
 from kbnav.evaluation.runner import Patience, begin_run, kb_state, side_by_side
@@ -27,88 +30,7 @@ _TOOLS: Mapping[str, tuple[str, str]] = {
     "stop": (FINISH, ""),
 }
 """Tool and argument for each action of a SPINACH recording."""
-
-
-def import_spinach(predictions: Path, dataset: Dataset, out: Path, *, trajectories: Path | None = None) -> RunInfo:
-    """A run from the recordings that the SPINACH authors publish, scored against the gold answers in them.
-
-    ``predictions``: a list of ``question``, ``predicted_sparql``, ``predicted_answer_tuple``, ``gold_sparql`` and
-    ``gold_answer_tuple``; ``trajectories``: a list of ``question``, ``engine`` and ``actions``. Questions are found in
-    the dataset by their English text; those of the dataset without a prediction belong to the run, unanswered.
-    Raises UsageError, DataError.
-    """
-    recorded = _by_question(predictions)
-    acted = _by_question(trajectories) if trajectories else {}
-    by_text = {question.text(): question for question in dataset.questions}
-    unknown = [text for text in recorded if text not in by_text]
-    if unknown:
-        raise recorded[unknown[0]].error(f"{dataset.name} has no question {unknown[0]!r}")
-    models = {record.text("engine") for record in acted.values()}
-    info = RunInfo(
-        system="spinach-published",
-        model=", ".join(sorted(models)),
-        dataset=dataset.name,
-        dataset_sha256=dataset.sha256,
-        questions=tuple(question.id for question in dataset.questions),
-        language="en",
-        origin=predictions.name,
-    )
-    begin_run(out, info)
-    with open_journal(out / GOLD) as gold, open_journal(out / QUESTIONS) as questions:
-        if (out / QUESTIONS).stat().st_size or (out / GOLD).stat().st_size:
-            raise UsageError(f"{out} holds questions already; choose another folder")
-        gold.append(GoldInfo(dataset.name, dataset.sha256))
-        for text, question in by_text.items():
-            record = recorded.get(text)
-            if record is None:
-                gold.append(GoldAnswer(question.id, text, "stored", question.query, question.answers))
-                continue
-            answer = _answer(record, "gold_answer_tuple")
-            gold.append(GoldAnswer(question.id, text, "stored", record.text("gold_sparql"), answer))
-            questions.append(QuestionRecord(question.id, _run(record, acted.get(text), info)))
-    return info
-
-
-def _by_question(path: Path) -> dict[str, Record]:
-    file = File.open(path)
-    return {record.text("question"): record for record in file.records(file.json())}
-
-
-def _answer(record: Record, name: str) -> AnswerTable | None:
-    value = record.get(name, list, bool, type(None))
-    if value is None:
-        return None
-    return AnswerTable(boolean=value) if isinstance(value, bool) else record.rows(value)
-
-
-def _run(record: Record, acted: Record | None, info: RunInfo) -> Run:
-    table = _answer(record, "predicted_answer_tuple")
-    query = record.value.get("predicted_sparql") or ""
-    steps = tuple(_steps(acted)) if acted else ()
-    stopped = bool(steps) and steps[-1].call.tool == FINISH
-    outcome = Outcome(
-        "no answer" if table is None else "answered" if stopped or not steps else "best effort",
-        "finish" if stopped or not steps else "step budget",
-        query=str(query),
-        table=table,
-    )
-    return Run("", record.text("question"), info.system, info.model, "en", steps, (), outcome)
-
-
-def _steps(record: Record) -> Iterator[Step]:
-    queries = record.get("generated_sparqls", list)
-    results = {item["sparql"].strip(): item.get("execution_result") for item in queries}
-    for number, action in enumerate(record.get("actions", list), 1):
-        tool, argument = _TOOLS.get(action["action_name"], (str(action["action_name"]), "argument"))
-        arguments = {argument: action["action_argument"]} if argument else {}
-        call = Call(tool, arguments, action.get("thought") or "", f"call-{number}", number)
-        result = results.get((action["action_argument"] or "").strip()) if tool == QUERY else None
-        rows = None if result is None else 1 if isinstance(result, bool) else len(result)
-        yield Step(number, call, action.get("observation") or "", tool != QUERY or rows is not None, rows)
-
-
-_GIVEN = ("sparql", "answers", "nodes")
-NAMES = {
+_COLUMNS = {
     "id": ("id", "question_id", "qid", "uid"),
     "question": ("question", "utterance"),
     "sparql": ("sparql", "predicted_sparql"),
@@ -120,11 +42,11 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Imported:
-    """What came of a table of predictions."""
+    """What came of predictions."""
 
     info: RunInfo
     predicted: int
-    failed: int
+    failed: int = 0
     """Queries that the knowledge base refused or did not answer in time; they score 0."""
 
 
@@ -148,36 +70,29 @@ def import_table(
 
     Raises UsageError, DataError, and StopRun where the knowledge base is down.
     """
-    found = _by_question_predictions(predictions, dataset)
+    found = _read_predictions(predictions, dataset)
     if kb is None and any(map(_query, found.values())):
         raise UsageError(f"{predictions} has queries: name by --kb what they are asked of")
-    info = RunInfo(
-        system=system,
-        model="",
-        dataset=dataset.name,
-        dataset_sha256=dataset.sha256,
-        questions=tuple(question.id for question in dataset.questions),
-        language=language,
-        gold_sha256=golden.file_sha256(golden.gold_file(gold, dataset.name)) if gold else "",
-        kb=kb_state(kb) if kb else {},
-        origin=predictions.name,
-    )
-    if (out / QUESTIONS).exists() and (out / QUESTIONS).stat().st_size:
-        raise UsageError(f"{out} holds questions already; choose another folder")
+    frozen = golden.gold_file(gold, dataset.name) if gold else None
+    info = _info(system, "", dataset, predictions, language, golden.file_sha256(frozen) if frozen else "", kb)
+    _refuse_used(out)
     questions = [question for question in dataset.questions if question.id in found]
     stated = {one.id: _stated(found[one.id], ranked=bool(one.nodes)) for one in questions if not _query(found[one.id])}
-    _write_gold(dataset, out, gold, kb, language, jobs)
+    _write_gold(dataset, out, frozen, kb, language, jobs)
     begin_run(out, info)
 
     def outcome_of(question: Question) -> tuple[Outcome, bool]:
         if kb is None or question.id in stated:
             return stated[question.id], False
-        return _executed(_query(found[question.id]), kb)
+        query = _query(found[question.id])
+        table, error, down = golden.run_query(query, kb)
+        if table is None:
+            return Outcome("failed", "error", query=query, note=error), down
+        return Outcome("answered", "finish", query=query, table=table), False
 
     failed, patience = 0, Patience()
     with open_journal(out / QUESTIONS) as journal:
-        work = side_by_side(questions, outcome_of, jobs=jobs, stopped=lambda: False)
-        for question, future in work:
+        for question, future in side_by_side(questions, outcome_of, jobs=jobs):
             outcome, down = future.result()
             patience.count(outcome.note if down else "")
             error = "QueryFailed" if outcome.status == "failed" else ""
@@ -195,11 +110,38 @@ def is_table(predictions: Path) -> bool:
     return not (isinstance(records, list) and records and "predicted_answer_tuple" in (records[0] or {}))
 
 
+def _info(
+    system: str,
+    model: str,
+    dataset: Dataset,
+    predictions: Path,
+    language: str = "en",
+    gold_sha256: str = "",
+    kb: KnowledgeBase | None = None,
+) -> RunInfo:
+    return RunInfo(
+        system=system,
+        model=model,
+        dataset=dataset.name,
+        dataset_sha256=dataset.sha256,
+        questions=tuple(question.id for question in dataset.questions),
+        language=language,
+        gold_sha256=gold_sha256,
+        kb=kb_state(kb) if kb else {},
+        origin=predictions.name,
+    )
+
+
+def _refuse_used(out: Path) -> None:
+    if (out / QUESTIONS).exists() and (out / QUESTIONS).stat().st_size:
+        raise UsageError(f"{out} holds questions already; choose another folder")
+
+
 def _suffix(path: Path) -> str:
     return Path(path.stem).suffix.lower() if path.suffix.lower() == ".gz" else path.suffix.lower()
 
 
-def _by_question_predictions(path: Path, dataset: Dataset) -> dict[str, Record]:
+def _read_predictions(path: Path, dataset: Dataset) -> dict[str, Record]:
     """The predictions by the id of their question. Raises UsageError, DataError."""
     file, suffix = File.open(path), _suffix(path)
     if suffix in (".csv", ".tsv"):
@@ -216,8 +158,8 @@ def _by_question_predictions(path: Path, dataset: Dataset) -> dict[str, Record]:
     texts = {" ".join(text.split()): one.id for one in dataset.questions for text in one.texts.values()}
     found: dict[str, Record] = {}
     for record in records:
-        if not any(_value(record, name) is not None for name in _GIVEN):
-            raise record.error(f"a prediction has one of {', '.join(_GIVEN)}; it has {', '.join(record.value)}")
+        if all(_value(record, name) is None for name in ("sparql", "answers", "nodes")):
+            raise record.error(f"a prediction has one of sparql, answers, nodes; it has {', '.join(record.value)}")
         name, text = str(_value(record, "id") or "").strip(), " ".join(str(_value(record, "question") or "").split())
         place = name if name in ids else texts.get(text, "")
         if not place:
@@ -228,25 +170,16 @@ def _by_question_predictions(path: Path, dataset: Dataset) -> dict[str, Record]:
     return found
 
 
+def _column(record: Record, name: str) -> str:
+    return next((one for one in _COLUMNS[name] if record.value.get(one) is not None), "")
+
+
 def _value(record: Record, name: str) -> object:
-    return next((record.value[one] for one in NAMES[name] if record.value.get(one) is not None), None)
+    return record.value.get(_column(record, name))
 
 
 def _query(record: Record) -> str:
     return str(_value(record, "sparql") or "").strip()
-
-
-def _executed(query: str, kb: KnowledgeBase) -> tuple[Outcome, bool]:
-    """What a query gives; the second value says whether the service, and not the query, was at fault."""
-    try:
-        table = kb.execute_query(query)
-    except TellModel as error:
-        return Outcome("failed", "error", query=query, note=f"{type(error).__name__}: {error}"), False
-    except FATAL:
-        raise
-    except StopRun as error:
-        return Outcome("failed", "error", query=query, note=f"{type(error).__name__}: {error}"), True
-    return Outcome("answered", "finish", query=query, table=table), False
 
 
 def _stated(record: Record, *, ranked: bool) -> Outcome:
@@ -256,12 +189,10 @@ def _stated(record: Record, *, ranked: bool) -> Outcome:
         scored = ((str(node), -float(place)) for place, node in enumerate(dict.fromkeys(nodes)))
         return Outcome("answered", "finish", ranking=Ranking.from_scores(scored))
     answers = _value(record, "answers")
-    if isinstance(answers, bool) or (isinstance(answers, str) and answers.strip().lower() in ("true", "false")):
-        return Outcome("answered", "finish", table=AnswerTable(boolean=str(answers).strip().lower() == "true"))
-    if isinstance(answers, dict):
-        return Outcome("answered", "finish", table=record.table(answers))
-    if isinstance(answers, list) and answers and isinstance(answers[0], dict):
-        return Outcome("answered", "finish", table=record.rows(answers))
+    if isinstance(answers, str) and answers.strip().lower() in ("true", "false"):
+        answers = answers.strip().lower() == "true"
+    if isinstance(answers, (bool, dict)) or (isinstance(answers, list) and answers and isinstance(answers[0], dict)):
+        return Outcome("answered", "finish", table=stored_answer(record, answers))
     plain = _values(record, "answers")
     if not plain:
         return Outcome("no answer", "finish", table=AnswerTable(("answer",), ()))
@@ -269,30 +200,95 @@ def _stated(record: Record, *, ranked: bool) -> Outcome:
 
 
 def _values(record: Record, name: str) -> Sequence[str | int | float]:
-    column = next((one for one in NAMES[name] if record.value.get(one) is not None), "")
-    given = record.value.get(column)
+    column, given = _column(record, name), _value(record, name)
     if isinstance(given, list):
         return plain_answers(record, given) or ()
     return cell_values(record, column) if column else ()
 
 
 def _write_gold(
-    dataset: Dataset, out: Path, gold: Path | None, kb: KnowledgeBase | None, language: str, jobs: int
+    dataset: Dataset, out: Path, frozen: Path | None, kb: KnowledgeBase | None, language: str, jobs: int
 ) -> None:
     """The gold answers of every question into the folder of the run. Raises UsageError where some need a KB."""
-    if gold:
-        head, answers = golden.take_gold(dataset, dataset.questions, golden.gold_file(gold, dataset.name))
-        with open_journal(out / GOLD) as journal:
-            journal.append(head)
-            for answer in answers.values():
-                journal.append(answer)
-    elif kb:
+    if kb and not frozen:
         golden.collect_gold(dataset, dataset.questions, kb, out / GOLD, stored=True, language=language, jobs=jobs)
+        return
+    if frozen:
+        head, answers = golden.take_gold(dataset, dataset.questions, frozen)
     else:
-        asking = [one.id for one in dataset.questions if not one.nodes and one.answers is None and one.query.strip()]
+        head = GoldInfo(dataset.name, dataset.sha256)
+        answers = {
+            one.id: GoldAnswer(one.id, one.text(language), "stored", one.query, one.answers, one.nodes)
+            for one in dataset.questions
+        }
+        asking = [one.id for one in answers.values() if not one.known and one.query.strip()]
         if asking:
             raise UsageError(f"the gold of {asking[0]} is a query: give --gold, or --kb to run it on")
-        with open_journal(out / GOLD) as journal:
-            journal.append(GoldInfo(dataset.name, dataset.sha256))
-            for one in dataset.questions:
-                journal.append(GoldAnswer(one.id, one.text(language), "stored", one.query, one.answers, one.nodes))
+    with open_journal(out / GOLD) as journal:
+        for line in (head, *answers.values()):
+            journal.append(line)
+
+
+def import_spinach(predictions: Path, dataset: Dataset, out: Path, *, trajectories: Path | None = None) -> RunInfo:
+    """A run from the recordings that the SPINACH authors publish, scored against the gold answers in them.
+
+    ``predictions``: a list of ``question``, ``predicted_sparql``, ``predicted_answer_tuple``, ``gold_sparql`` and
+    ``gold_answer_tuple``; ``trajectories``: a list of ``question``, ``engine`` and ``actions``. Questions are found in
+    the dataset by their English text; those of the dataset without a prediction belong to the run, unanswered.
+    Raises UsageError, DataError.
+    """
+
+    def by_question(path: Path) -> dict[str, Record]:
+        file = File.open(path)
+        return {record.text("question"): record for record in file.records(file.json())}
+
+    recorded = by_question(predictions)
+    acted = by_question(trajectories) if trajectories else {}
+    by_text = {question.text(): question for question in dataset.questions}
+    unknown = [text for text in recorded if text not in by_text]
+    if unknown:
+        raise recorded[unknown[0]].error(f"{dataset.name} has no question {unknown[0]!r}")
+    models = {record.text("engine") for record in acted.values()}
+    info = _info("spinach-published", ", ".join(sorted(models)), dataset, predictions)
+    _refuse_used(out)
+    begin_run(out, info)
+    with open_journal(out / GOLD) as gold, open_journal(out / QUESTIONS) as questions:
+        gold.append(GoldInfo(dataset.name, dataset.sha256))
+        for text, question in by_text.items():
+            record = recorded.get(text)
+            if record is None:
+                gold.append(GoldAnswer(question.id, text, "stored", question.query, question.answers))
+                continue
+            answer = _recorded_answer(record, "gold_answer_tuple")
+            gold.append(GoldAnswer(question.id, text, "stored", record.text("gold_sparql"), answer))
+            questions.append(QuestionRecord(question.id, _recorded_run(record, acted.get(text), info)))
+    return info
+
+
+def _recorded_answer(record: Record, name: str) -> AnswerTable | None:
+    return stored_answer(record, record.get(name, list, bool, type(None)))
+
+
+def _recorded_run(record: Record, acted: Record | None, info: RunInfo) -> Run:
+    table = _recorded_answer(record, "predicted_answer_tuple")
+    steps = tuple(_recorded_steps(acted)) if acted else ()
+    stopped = not steps or steps[-1].call.tool == FINISH
+    outcome = Outcome(
+        "no answer" if table is None else "answered" if stopped else "best effort",
+        "finish" if stopped else "step budget",
+        query=str(record.value.get("predicted_sparql") or ""),
+        table=table,
+    )
+    return Run("", record.text("question"), info.system, info.model, "en", steps, (), outcome)
+
+
+def _recorded_steps(record: Record) -> Iterator[Step]:
+    queries = record.get("generated_sparqls", list)
+    results = {item["sparql"].strip(): item.get("execution_result") for item in queries}
+    for number, action in enumerate(record.get("actions", list), 1):
+        tool, argument = _TOOLS.get(action["action_name"], (str(action["action_name"]), "argument"))
+        arguments = {argument: action["action_argument"]} if argument else {}
+        call = Call(tool, arguments, action.get("thought") or "", f"call-{number}", number)
+        result = results.get((action["action_argument"] or "").strip()) if tool == QUERY else None
+        rows = None if result is None else 1 if isinstance(result, bool) else len(result)
+        yield Step(number, call, action.get("observation") or "", tool != QUERY or rows is not None, rows)

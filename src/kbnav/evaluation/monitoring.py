@@ -1,4 +1,4 @@
-"""Following runs while they go on: what was appended to their records is read once, a line for each question."""
+"""Watching runs while they go on: what was appended to their records is read once, a line for each question."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
-from kbnav.errors import DataError, UsageError
+from kbnav.errors import UsageError
 from kbnav.evaluation.records import (
     GOLD,
     INFO,
@@ -24,10 +22,11 @@ from kbnav.evaluation.records import (
     read_info,
 )
 from kbnav.evaluation.runner import under_way
-from kbnav.evaluation.scoring import main_metric, score_run
+from kbnav.evaluation.scoring import main_values
+from kbnav.runs.journal import read_record
 
 DEEPEST = 3
-"""Folders below the one that is followed in which runs are looked for."""
+"""Folders below the one that is watched in which runs are looked for."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Sample:
     seconds: float
 
 
-class Followed:
+class MonitoredRun:
     """One run; threads may share it."""
 
     def __init__(self, folder: Path) -> None:
@@ -60,8 +59,7 @@ class Followed:
         self._at = self.version = 0
         self._gold: dict[str, GoldAnswer] = {}
         self._gold_info: GoldInfo | None = None
-        self._samples: dict[str, Sample] = {}
-        self._changed: dict[str, int] = {}
+        self._samples: dict[str, tuple[Sample, int]] = {}
         self._places: dict[str, tuple[int, int]] = {}
 
     @property
@@ -81,15 +79,14 @@ class Followed:
         """What was answered, or answered again, behind a version; all by default. Raises UsageError, DataError."""
         with self._lock:
             self._read()
-            return [one for name, one in self._samples.items() if self._changed[name] > after]
+            return [one for one, version in self._samples.values() if version > after]
 
     def sample(self, name: str) -> tuple[QuestionRecord | None, GoldAnswer | None]:
         """The whole record of one question, and its gold answer. Raises UsageError, DataError."""
         with self._lock:
             self._read()
             place = self._places.get(name)
-        record = _record(self._bytes(*place)) if place else None
-        return record, self._gold.get(name)
+        return self._record(self._bytes(*place)) if place else None, self._gold.get(name)
 
     def _read(self) -> None:
         """Read on from where it was read to; a file that became shorter is read anew."""
@@ -104,10 +101,9 @@ class Followed:
         info = self.info
         data = self._bytes(self._at, size - self._at)
         for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
-            record = _record(line)
+            record = self._record(line)
             self.version += 1
-            self._samples[record.id] = self._sample(info, record)
-            self._changed[record.id] = self.version
+            self._samples[record.id] = self._sample(info, record), self.version
             self._places[record.id] = (self._at, len(line))
             self._at += len(line)
 
@@ -116,34 +112,31 @@ class Followed:
             file.seek(start)
             return file.read(count)
 
+    def _record(self, line: bytes) -> QuestionRecord:
+        record: QuestionRecord = read_record(line, QuestionRecord, str(self.folder / QUESTIONS))
+        return record
+
     def _sample(self, info: RunInfo, record: QuestionRecord) -> Sample:
-        run = record.run
-        usage, path = run.whole_usage, run.path
+        run, gold, score = record.run, self._gold.get(record.id), None
+        if gold and gold.known and self._gold_info:
+            alone = replace(info, questions=(record.id,))
+            self.metric, values = main_values(SavedRun(alone, self._gold_info, {record.id: gold}, {record.id: record}))
+            score = values[record.id]
         return Sample(
             record.id,
             run.question,
             run.outcome.status,
             record.error,
-            self._score(info, record),
-            len(run.steps),
-            path[-1].call.tool if path else "",
-            usage.prompt + usage.completion,
-            run.whole_cost,
-            run.whole_seconds,
+            score,
+            steps=len(run.steps),
+            tool=run.path[-1].call.tool if run.path else "",
+            tokens=run.whole_usage.prompt + run.whole_usage.completion,
+            cost=run.whole_cost,
+            seconds=run.whole_seconds,
         )
 
-    def _score(self, info: RunInfo, record: QuestionRecord) -> float | None:
-        """By the metric that runs are told apart by."""
-        gold = self._gold.get(record.id)
-        if gold is None or not gold.known or self._gold_info is None:
-            return None
-        alone = replace(info, questions=(record.id,))
-        scores = score_run(SavedRun(alone, self._gold_info, {record.id: gold}, {record.id: record}))
-        self.metric = main_metric(scores.metrics)
-        return scores.questions[0].values[self.metric]
 
-
-class Following:
+class Monitor:
     """The runs below a folder, or that of the folder itself, by their paths there."""
 
     def __init__(self, folder: Path) -> None:
@@ -151,13 +144,13 @@ class Following:
         if not folder.is_dir():
             raise UsageError(f"{folder}: no such folder")
         self.folder = folder
-        self._known: dict[str, Followed] = {}
+        self._known: dict[str, MonitoredRun] = {}
 
-    def runs(self) -> Mapping[str, Followed]:
+    def runs(self) -> Mapping[str, MonitoredRun]:
         """Those that are there now; a run that begins later is seen once it has begun."""
-        found = {name: self._known.get(name) or Followed(path) for name, path in sorted(self._find(self.folder, 0))}
-        self._known = found
-        return found
+        found = sorted(self._find(self.folder, 0))
+        self._known = {name: self._known.get(name) or MonitoredRun(path) for name, path in found}
+        return self._known
 
     def _find(self, folder: Path, depth: int) -> Iterator[tuple[str, Path]]:
         if (folder / INFO).is_file():
@@ -166,13 +159,3 @@ class Following:
             for path in folder.iterdir():
                 if path.is_dir() and not path.name.startswith("."):
                     yield from self._find(path, depth + 1)
-
-
-def _record(line: bytes) -> QuestionRecord:
-    try:
-        return _ADAPTER.validate_json(line)
-    except ValueError as error:
-        raise DataError(f"a record cannot be read: {error}") from error
-
-
-_ADAPTER: TypeAdapter[QuestionRecord] = TypeAdapter(QuestionRecord)

@@ -8,7 +8,6 @@
     scores.json       written by ``kbnav eval score``; always the same for the same three files above
     live.json         the questions under way, only while the run goes on
     labels.json       English labels of the ids in answers, where the run was scored by labels
-    copy.json         what the run's queries give on a changed copy of the data, where it was checked on one
 """
 
 from __future__ import annotations
@@ -24,12 +23,11 @@ from kbnav.answers.tables import AnswerTable
 from kbnav.errors import DataError, UsageError
 from kbnav.runs.journal import read_file, read_journal
 from kbnav.runs.trajectory import Run
-from kbnav.settings.options import GIVEN, FromGold
+from kbnav.settings.systems import GIVEN, FromGold
 
 FORMAT = 1
 INFO, GOLD, QUESTIONS, SCORES = "run.json", "gold.jsonl", "questions.jsonl", "scores.json"
 LABELS = "labels.json"
-COPY = "copy.json"
 
 
 @dataclass(frozen=True)
@@ -136,8 +134,6 @@ class SavedRun:
     code does, see ``stark_compat``."""
     by: Literal["ids", "labels"] = "ids"
     """``labels``: the tables hold normalised labels, see ``by_labels``."""
-    on_copy: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """By question the most that each metric may be, where the queries were checked on a copy, see ``on_copy``."""
 
 
 def read_saved_run(folder: Path) -> SavedRun:

@@ -12,14 +12,14 @@ from pydantic import ValidationInfo, field_validator, model_validator
 
 from kbnav.encoders import Encoder
 from kbnav.errors import DataError, UsageError
-from kbnav.knowledge.skb.matching import NEAREST, Variant
+from kbnav.knowledge.skb.names import NEAREST, Variant
 from kbnav.knowledge.skb.store import SKB
 from kbnav.models.calls import ModelCalls
 from kbnav.planning import paths as mending
 from kbnav.planning.paths import TEXT, Edge, Hop, PathSchema, Plan, Planner, parse_paths, path_text
 from kbnav.prompts import prompt_hashes, render
 from kbnav.runs.trace import Trace
-from kbnav.settings.options import Options
+from kbnav.settings.systems import Options
 
 
 class NoPlanner:

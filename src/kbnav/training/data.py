@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from kbnav.encoders.trained import Question, kept
 from kbnav.errors import UsageError
-from kbnav.evaluation.metrics.ranking import STARK_METRICS, ranking_scores, ranks_in_scores
+from kbnav.evaluation.metrics.ranking import STARK_METRICS, ranking_scores, ranks_in_lists
 from kbnav.knowledge.skb.kb import SkbKB
-from kbnav.knowledge.skb.matching import NodeMatcher
+from kbnav.knowledge.skb.names import NodeMatcher
 from kbnav.knowledge.skb.rendering import indexed_text
 from kbnav.knowledge.skb.store import SKB
 from kbnav.planning.paths import PlannedPath, reached
@@ -275,17 +275,16 @@ def read_lists(plain: Sequence[Mapping[str, Any]], examples: Sequence[Example]) 
 
 
 def means(lists: Sequence[Listed], scores: Sequence[Scores]) -> dict[str, float]:
-    """STaRK's metrics over questions, by the scores of their candidates; an answer that is none was not found."""
-    width = max(len(one.nodes) for one in lists)
-    most = max(len(one.example.answers) for one in lists)
-    table = np.full((len(lists), width + most), -np.inf)
-    answers = []
-    for row, (one, given) in enumerate(zip(lists, scores, strict=True)):
-        table[row, : len(given)] = given
-        places = np.flatnonzero(one.right).tolist()
-        missed = len(one.example.answers) - len(places)
-        answers.append({*places, *range(width, width + missed)})
-    return ranking_scores(ranks_in_scores(table, answers), STARK_METRICS).means()
+    """STaRK's metrics over questions, by the scores of their candidates; an answer that is none was not found.
+
+    An answer comes after every other candidate of equal score, so that scoring all alike gains nothing.
+    """
+    ranked = []
+    for one, given in zip(lists, scores, strict=True):
+        order = sorted(zip(-np.asarray(given), one.right, one.nodes, strict=True))
+        ranked.append([str(node) for _, _, node in order])
+    answers = [[str(node) for node in one.example.answers] for one in lists]
+    return ranking_scores(ranks_in_lists(ranked, answers), STARK_METRICS).means()
 
 
 class Row(NamedTuple):

@@ -15,7 +15,7 @@ from kbnav.answers.tables import Ranking
 from kbnav.apps.web.routes.evaluation import view_router as router
 from kbnav.apps.web.server import small_app
 from kbnav.errors import ServiceError
-from kbnav.evaluation.monitoring import Followed, Following
+from kbnav.evaluation.monitoring import Monitor, MonitoredRun
 from kbnav.evaluation.runner import LIVE, StepListener, System, run_questions, under_way
 from kbnav.runs.trajectory import Attempt, Call, Step
 from tests.apps.web.parts import Served, browse, until, web_settings
@@ -74,7 +74,7 @@ def watched(tmp_path: Path) -> Iterator[tuple[str, Held, threading.Thread]]:
     runs.mkdir()
     answers = {name: Ranking.from_scores([(nodes[0], 1.0)]) for name, nodes in GOLD.items()}
     saved_folder(runs / "ended", GOLD, answers, system="right")
-    app = small_app(web_settings(tmp_path), [router], following=Following(runs))
+    app = small_app(web_settings(tmp_path), [router], following=Monitor(runs))
     with going(runs / "deep" / "er", held) as thread, Served(app) as server:
         yield server.url, held, thread
 
@@ -142,7 +142,7 @@ def test_what_is_not_there_is_told(watched):
 
 def test_a_record_is_read_once_and_what_is_asked_again_replaces_it(tmp_path: Path):
     folder = saved_folder(tmp_path / "run", GOLD, {"one": ServiceError("down")})
-    followed = Followed(folder)
+    followed = MonitoredRun(folder)
     assert [(one.id, one.error, one.score) for one in followed.samples()] == [("one", "ServiceError", 0.0)]
     line = (folder / "questions.jsonl").read_bytes()
     fixed = saved_folder(tmp_path / "again", GOLD, {"one": Ranking.from_scores([("n1", 1.0)])})

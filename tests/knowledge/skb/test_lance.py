@@ -14,22 +14,18 @@ import numpy as np
 import pytest
 
 from kbnav.errors import DataError, UnknownId, UsageError
-from kbnav.knowledge.bundled import bundled_skb
+from kbnav.knowledge.open import bundled_skb
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB
 from kbnav.knowledge.skb.lance import build as lance_building
 from kbnav.knowledge.skb.lance.build import build as lance_build
-from kbnav.knowledge.skb.lance.build import write
-from kbnav.knowledge.skb.lance.prune import prune
-from kbnav.knowledge.skb.lance.storage import connect
-from kbnav.knowledge.skb.lance.store import LanceStore
-from kbnav.knowledge.skb.lance.tables import read_builds
-from kbnav.knowledge.skb.lance.text import counted_length
-from kbnav.knowledge.skb.lance.update import update as lance_update
+from kbnav.knowledge.skb.lance.build import prune, write
+from kbnav.knowledge.skb.lance.build import update as lance_update
+from kbnav.knowledge.skb.lance.store import LanceStore, counted_length
+from kbnav.knowledge.skb.lance.tables import connect, read_builds
 from kbnav.knowledge.skb.maintenance import check, info, update
-from kbnav.knowledge.skb.opening import open_store
-from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.store import SKB, open_store
 from kbnav.settings import systems
 from kbnav.settings.model import Settings
 

@@ -22,7 +22,7 @@ from kbnav.apps.web.results import Row, cell_data
 from kbnav.errors import CredentialsError, DataError, NotAnswering, NotOffered, ServiceError, StopRun, UsageError
 from kbnav.knowledge.base import KnowledgeBase, is_mirror
 from kbnav.knowledge.open import is_elsewhere, open_kb, short_names
-from kbnav.knowledge.skb.damage import reading
+from kbnav.knowledge.skb.files import reading
 from kbnav.models.chat import check_key
 from kbnav.retrieval.base import Retriever
 from kbnav.settings import systems

@@ -1,27 +1,64 @@
-"""Datasets by name, or from a file in a named format."""
+"""Datasets by name, or from a file in a named format; ``catalogue.toml`` has those that are known."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import tomllib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kbnav.errors import UsageError
-from kbnav.evaluation.datasets import formats as composed
-from kbnav.evaluation.datasets import formats as own
-from kbnav.evaluation.datasets import formats as stark
-from kbnav.evaluation.datasets import formats as text2sparql
-from kbnav.evaluation.datasets import formats as wikidata
-from kbnav.evaluation.datasets.formats import HUMAN, KBS
+from kbnav.evaluation.datasets import formats
+from kbnav.evaluation.datasets.formats import FORMATS, HUMAN, KBS
 from kbnav.evaluation.datasets.records import Dataset, File, Question, Source
 from kbnav.runs.trajectory import to_json
 from kbnav.settings.plugins import did_you_mean, named, points
 
-_HOST = "https://raw.githubusercontent.com"
+_log = logging.getLogger(__name__)
+GROUP = "kbnav.datasets"
+"""The group of entry points by which other packages add datasets."""
+ALIASES: Mapping[str, str] = MappingProxyType({"qald-7": "qald-7-train", "qald-9-plus": "qald-9-plus-train"})
+"""Earlier names, and what they stand for: a split should be known by its name."""
+_KNOWN: dict[str, Any] = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8"))
+_STARK = re.compile(f"stark-({'|'.join(KBS)})-(.+)")
+_STARK_LICENCE = (
+    "CC BY 4.0",
+    "Wu et al. (2024). STaRK: Benchmarking LLM Retrieval on Textual and Relational Knowledge Bases. NeurIPS 2024.",
+)
+_STARK_URL = "https://raw.githubusercontent.com/snap-stanford/stark"
+_STARK_COMMIT = "dfafa99abb53ff2f2aa021848a818456f726f592"
+_STARK_HUMAN = {
+    "amazon": ("ed6bf41ca86970386347a9aafb3a5c308ecfad1b", "stark_qa_human_written_eval.csv"),
+    "mag": ("9ad603b48e89c62c5b7dbb54f9927373fe40cb36", HUMAN),
+    "prime": ("9ad603b48e89c62c5b7dbb54f9927373fe40cb36", HUMAN),
+}
+_STARK_PATHS = {
+    **{split: f"stark/{{0}}_{split}.jsonl" for split in ("train", "val", "test")},
+    "test-0.1": "{0}/split/test-0.1.index or test.index",
+    "human": f"{{0}}/stark_qa/{HUMAN}",
+}
+
+SOURCES: Mapping[str, Source] = MappingProxyType(
+    {name: Source(one["title"], one["licence"], one["citation"]) for name, one in _KNOWN["formats"].items()}
+    | {f"stark-{kb}": Source(f"STaRK-{kb.capitalize() if kb != 'mag' else 'MAG'}", *_STARK_LICENCE) for kb in KBS}
+    | dict.fromkeys(("jsonl", "table"), Source("own questions", "not stated", "not stated"))
+)
+"""Title, licence and citation by format."""
+PAGES: Mapping[str, str] = MappingProxyType(
+    {name: one["page"] for name, one in _KNOWN["formats"].items() if "page" in one}
+)
+"""By format, where a person finds what is published as an archive, behind a form, or under a changing address."""
+NAMES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {name: (one["format"], one["path"]) for name, one in _KNOWN["datasets"].items()}
+    | {f"stark-{kb}-{part}": (f"stark-{kb}", path.format(kb)) for part, path in _STARK_PATHS.items() for kb in KBS}
+)
+"""Format and file, within a folder of benchmarks, of each dataset known by name; ``.gz`` may follow the file's name.
+
+STaRK's are read from the folder as it is published where that is there, see ``load_stark``."""
 
 
 class Remote(NamedTuple):
@@ -36,153 +73,24 @@ class Remote(NamedTuple):
     """Empty where it is not known before; what comes is then kept, and its digest noted."""
 
 
-def _of(repository: str, commit: str, file: str, path: str, size: int = 0, sha256: str = "") -> Remote:
-    return Remote(f"{_HOST}/{repository}/{commit}/{file}", path, size, sha256)
-
-
-def _spinach(file: str, path: str, commit: str, size: int = 0, sha256: str = "") -> Remote:
-    return _of("stanford-oval/spinach", commit, file, path, size, sha256)
-
-
-_SPINACH = "2142ebce539146c688b4f0f927fa42641fa11572"
-_QALD_9 = "42a833e30d75898d1d3852f58177a453d72919d5"
-_WEB = "394ebfe904f584b75ad908228ff1bdf3c0a8ac69"
-_RUBQ = "85c981acacb1842337294b9130efeb6fcee8ccda"
-_QALD_10 = _of(
-    "KGQA/QALD-10",
-    "def69748d4baa8f2cfb4be2ac7455d0cd1932a26",
-    "data/qald_10/qald_10.json",
-    "qald-10/qald_10.json",
-    973912,
-    "55720cbc9effb250f4b814a9c27ce5f5d61d863d5943bc8aa93773f6f761c6cc",
-)
-_STARK = "dfafa99abb53ff2f2aa021848a818456f726f592"
-_STARK_HUMAN = {
-    "amazon": ("ed6bf41ca86970386347a9aafb3a5c308ecfad1b", "stark_qa_human_written_eval.csv"),
-    "mag": ("9ad603b48e89c62c5b7dbb54f9927373fe40cb36", HUMAN),
-    "prime": ("9ad603b48e89c62c5b7dbb54f9927373fe40cb36", HUMAN),
-}
-
-
-def _stark(kb: str) -> tuple[Remote, ...]:
+def _stark_files(kb: str) -> tuple[Remote, ...]:
     """All questions of one SKB: a part of them in STaRK's folder would hide other files of the rest."""
-    there = "data/primekg" if kb == "prime" else f"data/{kb}"
     commit, human = _STARK_HUMAN[kb]
-    files = [
-        ("stark_qa/stark_qa.csv", _STARK),
-        *((f"split/{split}.index", _STARK) for split in ("train", "val", "test")),
-    ]
-    return tuple(
-        _of("snap-stanford/stark", at, f"{there}/{file}", f"stark/qa/{kb}/{file}")
-        for file, at in [*files, (f"stark_qa/{human}", commit)]
-    )
+    files = {"stark_qa/stark_qa.csv": _STARK_COMMIT, f"stark_qa/{human}": commit}
+    files |= {f"split/{split}.index": _STARK_COMMIT for split in ("train", "val", "test")}
+    there = "data/primekg" if kb == "prime" else f"data/{kb}"
+    return tuple(Remote(f"{_STARK_URL}/{at}/{there}/{file}", f"stark/qa/{kb}/{file}") for file, at in files.items())
 
 
 ORIGINS: Mapping[str, tuple[Remote, ...]] = MappingProxyType(
     {
-        "spinach-dev": (
-            _spinach(
-                "spinach_dataset/dev.json",
-                "spinach/dev.json",
-                _SPINACH,
-                138246,
-                "e4a590e05b0fc00e7dddc1ac0a6253f134d8eb52d9ab5930ad4add3096e2ef86",
-            ),
-        ),
-        "spinach-test": (_spinach("spinach_dataset/test.json", "spinach/test.json", _SPINACH),),
-        "qald-7-train": (
-            _of(
-                "ag-sc/QALD",
-                "8665bae11b74a3919b201925496f084647b875ac",
-                "7/data/qald-7-train-en-wikidata.json",
-                "qald-7/qald-7-train-en-wikidata.json",
-            ),
-        ),
-        "qald-7-test": (
-            _of(
-                "ag-sc/QALD",
-                "429e7f00723a7c11881a24d34e54618dbbf16ec7",
-                "7/data/qald-7-test-en-wikidata.json",
-                "qald-7/qald-7-test-en-wikidata.json",
-            ),
-        ),
-        "qald-9-plus-train": (
-            _spinach(
-                "datasets/qald_9_plus/en/train.json",
-                "qald-9-plus/train.json",
-                _QALD_9,
-                111365,
-                "647da889372222f2388850c845c109286685adcf070d1d1cb0a78ca1aa069ad8",
-            ),
-        ),
-        "qald-9-plus-test": (_spinach("datasets/qald_9_plus/en/test.json", "qald-9-plus/test.json", _QALD_9),),
-        "qald-10": (_QALD_10,),
-        "qald-10-tog": (
-            _QALD_10,
-            _of(
-                "IDEA-FinAI/ToG",
-                "709b21055f153e798a4e7e9d0cb482bc2dc100a6",
-                "data/qald_10-en.json",
-                "qald-10/qald_10-en.json",
-            ),
-        ),
-        "wikiwebquestions-dev": (_spinach("datasets/wikiwebquestions/dev.json", "wikiwebquestions/dev.json", _WEB),),
-        "wikiwebquestions-test": (_spinach("datasets/wikiwebquestions/test.json", "wikiwebquestions/test.json", _WEB),),
-        "ck25": (
-            _of(
-                "eccenca/ck25-dataset",
-                "09e74fe12747c09eaab6e64b6e2511d813422923",
-                "questions.yml",
-                "text2sparql/questions_ck25.yaml",
-            ),
-        ),
-        "rubq-1-test": (_of("vladislavneon/RuBQ", _RUBQ, "RuBQ_1.0/RuBQ_1.0_test.json", "rubq-1/RuBQ_1.0_test.json"),),
-        "rubq-2-dev": (
-            _of(
-                "vladislavneon/RuBQ",
-                _RUBQ,
-                "RuBQ_2.0/RuBQ_2.0_dev.json",
-                "rubq-2/RuBQ_2.0_dev.json",
-                1232673,
-                "6cd20dcfad3404736691c5dcee271d19f579b6c5755a1aad4c4de644bc9dfd05",
-            ),
-        ),
-        "tempqa-wd-dev": (
-            _of(
-                "IBM/tempqa-wd",
-                "9b19700e3cde35173047893a7a2ee7cef1c6e910",
-                "data/dev.json",
-                "tempqa-wd/dev.json",
-                327042,
-                "15982a70b6e74a83b72aa06b5b7ae796acff782f244fe8ad9f77cc6d83b6ffbf",
-            ),
-        ),
-        "simplequestions-wd-valid": (
-            _of(
-                "askplatypus/wikidata-simplequestions",
-                "d58754c481fb4c084bf4f7e73c82a78be1fa9c08",
-                "annotated_wd_data_valid_answerable.txt",
-                "simplequestions-wd/annotated_wd_data_valid_answerable.txt",
-                173187,
-                "1dffa967f15f2cb73ba7a50d3545f9585ef76b8722322e569cf54c9f9a1a9a48",
-            ),
-        ),
-        **{f"stark-{kb}-{split}": _stark(kb) for kb in KBS for split in ("train", "val", "test", "test-0.1", "human")},
+        name: tuple(Remote(**{"path": one["path"], **file}) for file in one["files"])
+        for name, one in _KNOWN["datasets"].items()
+        if "files" in one
     }
+    | {f"stark-{kb}-{part}": _stark_files(kb) for kb in KBS for part in _STARK_PATHS}
 )
 """The files of each dataset that can be downloaded one by one."""
-
-PAGES: Mapping[str, str] = MappingProxyType(
-    {
-        "wikiwebquestions": "https://github.com/stanford-oval/wikidata-emnlp23",
-        "lc-quad-2": "http://lc-quad.sda.tech/",
-        "complexwebquestions": "https://www.tau-nlp.sites.tau.ac.il/compwebq",
-        "grailqa": "https://dki-lab.github.io/GrailQA/",
-        "kqa-pro": "https://github.com/shijx12/KQAPro_Baselines",
-        "mcwq": "the data of its paper (TACL 2022)",
-    }
-)
-"""By format, where a person finds what is published as an archive, behind a form, or under a changing address."""
 
 
 def how_to_get(name: str, form: str) -> str:
@@ -192,207 +100,25 @@ def how_to_get(name: str, form: str) -> str:
     return f"download it by hand, from {PAGES.get(form, 'its publisher')}, and put it there"
 
 
-_STARK_sources = (
-    "CC BY 4.0",
-    "Wu et al. (2024). STaRK: Benchmarking LLM Retrieval on Textual and Relational Knowledge Bases. NeurIPS 2024.",
-)
-
-_OWN = Source("own questions", "not stated", "not stated")
-
-SOURCES: Mapping[str, Source] = MappingProxyType(
-    {
-        "spinach": Source(
-            "SPINACH",
-            "CC BY-SA 4.0",
-            "Liu et al. (2024). SPINACH: SPARQL-Based Information Navigation for Challenging Real-World Questions. "
-            "Findings of EMNLP 2024.",
-        ),
-        "qald-7": Source(
-            "QALD-7, task 4",
-            "MIT",
-            "Usbeck et al. (2017). 7th Open Challenge on Question Answering over Linked Data (QALD-7). "
-            "Semantic Web Challenges, ESWC 2017.",
-        ),
-        "qald-9-plus": Source(
-            "QALD-9-plus",
-            "CC BY 4.0",
-            "Perevalov et al. (2022). QALD-9-plus: A Multilingual Dataset for Question Answering over DBpedia and "
-            "Wikidata Translated by Native Speakers. ICSC 2022.",
-        ),
-        "qald-10": Source(
-            "QALD-10",
-            "MIT",
-            "Usbeck et al. (2023). QALD-10: The 10th challenge on question answering over linked data. "
-            "Semantic Web Journal.",
-        ),
-        "wikiwebquestions": Source(
-            "WikiWebQuestions",
-            "as given by its authors",
-            "Xu et al. (2023). Fine-tuned LLMs Know More, Hallucinate Less with Few-Shot Sequence-to-Sequence Semantic "
-            "Parsing over Wikidata. EMNLP 2023.",
-        ),
-        "lc-quad-2": Source(
-            "LC-QuAD 2.0",
-            "CC BY 4.0",
-            "Dubey et al. (2019). LC-QuAD 2.0: A Large Dataset for Complex Question Answering over Wikidata and "
-            "DBpedia. ISWC 2019.",
-        ),
-        "rubq-1": Source(
-            "RuBQ 1.0",
-            "CC BY-SA 4.0",
-            "Korablinov and Braslavski (2020). RuBQ: A Russian Dataset for Question Answering over Wikidata. "
-            "ISWC 2020.",
-        ),
-        "rubq-2": Source(
-            "RuBQ 2.0",
-            "CC BY-SA 4.0",
-            "Rybin et al. (2021). RuBQ 2.0: An Innovated Russian Question Answering Dataset. ESWC 2021.",
-        ),
-        "tempqa-wd": Source(
-            "TempQA-WD",
-            "CC0 1.0",
-            "Neelam et al. (2022). A Benchmark for Generalizable and Interpretable Temporal Question Answering over "
-            "Knowledge Bases. arXiv:2201.05793.",
-        ),
-        "simplequestions-wd": Source(
-            "SimpleQuestions over Wikidata",
-            "CC BY 3.0",
-            "Diefenbach et al. (2017). Question Answering Benchmarks for Wikidata. ISWC 2017 Posters & Demonstrations.",
-        ),
-        "complexwebquestions": Source(
-            "ComplexWebQuestions 1.1, over Freebase",
-            "as given by its authors",
-            "Talmor and Berant (2018). The Web as a Knowledge-Base for Answering Complex Questions. NAACL 2018.",
-        ),
-        "grailqa": Source(
-            "GrailQA 1.0, over Freebase",
-            "CC BY-SA 4.0",
-            "Gu et al. (2021). Beyond I.I.D.: Three Levels of Generalization for Question Answering on Knowledge "
-            "Bases. WWW 2021.",
-        ),
-        "kqa-pro": Source(
-            "KQA Pro 1.0, over a part of Wikidata of its own",
-            "as given by its authors",
-            "Cao et al. (2022). KQA Pro: A Dataset with Explicit Compositional Programs for Complex Question Answering "
-            "over Knowledge Base. ACL 2022.",
-        ),
-        "mcwq": Source(
-            "MCWQ, first published as CWQ",
-            "CC BY 4.0",
-            "Cui et al. (2022). Compositional Generalization in Multilingual Semantic Parsing over Wikidata. "
-            "TACL 2022.",
-        ),
-        "stark-amazon": Source("STaRK-Amazon", *_STARK_sources),
-        "stark-mag": Source("STaRK-MAG", *_STARK_sources),
-        "stark-prime": Source("STaRK-Prime", *_STARK_sources),
-        "text2sparql": Source(
-            "TEXT2SPARQL",
-            "CC BY 4.0 (CK25)",
-            "Tramp et al. (2025). First International TEXT2SPARQL Challenge, co-located with Text2KG at ESWC 2025. "
-            "CK25: eccenca GmbH.",
-        ),
-        "jsonl": _OWN,
-        "table": _OWN,
-    }
-)
-
-
-_log = logging.getLogger(__name__)
-
-GROUP = "kbnav.datasets"
-"""The group of entry points by which other packages add datasets."""
-Reader = Callable[[File], Iterator[Question]]
-
-FORMATS: Mapping[str, Reader] = MappingProxyType(
-    {
-        "spinach": wikidata.read_spinach,
-        "qald-7": wikidata.read_qald,
-        "qald-9-plus": wikidata.read_qald,
-        "qald-10": wikidata.read_qald,
-        "wikiwebquestions": wikidata.read_wikiwebquestions,
-        "lc-quad-2": wikidata.read_lcquad2,
-        "rubq-1": wikidata.read_rubq,
-        "rubq-2": wikidata.read_rubq,
-        "tempqa-wd": wikidata.read_tempqa,
-        "simplequestions-wd": wikidata.read_simplequestions,
-        "complexwebquestions": composed.read_complexwebquestions,
-        "grailqa": composed.read_grailqa,
-        "kqa-pro": composed.read_kqa_pro,
-        "mcwq": composed.read_mcwq,
-        "stark-amazon": stark.read_stark,
-        "stark-mag": stark.read_stark,
-        "stark-prime": stark.read_stark,
-        "text2sparql": text2sparql.read_text2sparql,
-        "jsonl": own.read_jsonl,
-        "table": own.read_table,
-    }
-)
-"""Reader of each dataset's file; SOURCES has the same keys."""
-
-NAMES: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "spinach-dev": ("spinach", "spinach/dev.json"),
-        "spinach-test": ("spinach", "spinach/test.json"),
-        "qald-7-train": ("qald-7", "qald-7/qald-7-train-en-wikidata.json"),
-        "qald-7-test": ("qald-7", "qald-7/qald-7-test-en-wikidata.json"),
-        "qald-9-plus-train": ("qald-9-plus", "qald-9-plus/train.json"),
-        "qald-9-plus-test": ("qald-9-plus", "qald-9-plus/test.json"),
-        "qald-10": ("qald-10", "qald-10/qald_10.json"),
-        "qald-10-tog": ("qald-10", "qald-10/qald_10-en.json"),
-        "wikiwebquestions-dev": ("wikiwebquestions", "wikiwebquestions/dev.jsonl"),
-        "wikiwebquestions-test": ("wikiwebquestions", "wikiwebquestions/test.jsonl"),
-        "wikiwebquestions-train": ("wikiwebquestions", "wikiwebquestions/train.jsonl"),
-        "lc-quad-2-train": ("lc-quad-2", "lc-quad-2/train.json"),
-        "lc-quad-2-test": ("lc-quad-2", "lc-quad-2/test.json"),
-        "ck25": ("text2sparql", "text2sparql/questions_ck25.yaml"),
-        "rubq-1-test": ("rubq-1", "rubq-1/RuBQ_1.0_test.json"),
-        "rubq-2-dev": ("rubq-2", "rubq-2/RuBQ_2.0_dev.json"),
-        "tempqa-wd-dev": ("tempqa-wd", "tempqa-wd/dev.json"),
-        "simplequestions-wd-valid": ("simplequestions-wd", "simplequestions-wd/annotated_wd_data_valid_answerable.txt"),
-        **{
-            f"complexwebquestions-{split}": ("complexwebquestions", f"cwq/ComplexWebQuestions_{split}.json")
-            for split in ("train", "dev", "test")
-        },
-        **{f"grailqa-{split}": ("grailqa", f"grailqa/grailqa_v1.0_{split}.json") for split in ("train", "dev")},
-        **{f"kqa-pro-{split}": ("kqa-pro", f"kqa-pro/{split}.json") for split in ("train", "val", "test")},
-        "mcwq": ("mcwq", "mcwq/dataset.json"),
-        "mcwq-gold-test": ("mcwq", "mcwq/gold_test.json"),
-        **{
-            f"stark-{kb}-{split}": (f"stark-{kb}", f"stark/{kb}_{split}.jsonl")
-            for kb in stark.KBS
-            for split in ("train", "val", "test")
-        },
-        **{f"stark-{kb}-test-0.1": (f"stark-{kb}", f"{kb}/split/test-0.1.index or test.index") for kb in stark.KBS},
-        **{f"stark-{kb}-human": (f"stark-{kb}", f"{kb}/stark_qa/{stark.HUMAN}") for kb in stark.KBS},
-    }
-)
-"""Format and file, within a folder of benchmarks, of each dataset known by name; ``.gz`` may follow the file's name.
-
-STaRK's are read from the folder as it is published where that is there, see ``load_stark``."""
-ALIASES: Mapping[str, str] = MappingProxyType({"qald-7": "qald-7-train", "qald-9-plus": "qald-9-plus-train"})
-"""Names of before, and what they stand for: a split should be told by its name."""
-_STARK_load = re.compile(f"stark-({'|'.join(stark.KBS)})-(.+)")
-
-
 def load_dataset(name: str, folder: Path) -> Dataset:
     """A dataset known by name from a folder of benchmarks, or as ``own_dataset``. Raises UsageError, DataError.
 
-    It keeps the name that it was asked for by, an alias too, so that runs and frozen gold answers of before fit it.
+    It keeps the name that it was asked for by, an alias too, so that earlier runs and frozen gold answers fit it.
     """
     if name in ALIASES:
         _log.warning("%s is %s by its full name", name, ALIASES[name])
     if (full := ALIASES.get(name, name)) not in NAMES:
         return own_dataset(name, folder)
+    form, relative = NAMES[full]
     if (missing := missing_file(full, folder)) is not None:
-        raise UsageError(f"{name}: {missing} is not there; {how_to_get(full, NAMES[full][0])}")
-    if match := _STARK_load.fullmatch(full):
+        raise UsageError(f"{name}: {missing} is not there; {how_to_get(full, form)}")
+    if match := _STARK.fullmatch(full):
         kb, split = match.groups()
         if published := _published(folder, kb):
             return load_stark(kb, published, split=split, human=split == "human")
-    form, relative = NAMES[full]
     if full == "qald-10-tog":
-        return _tog_subset(load_dataset("qald-10", folder), File.open(_there(folder / relative)))
-    return load_file(form, _there(folder / relative), name=name)
+        return _tog_subset(load_dataset("qald-10", folder), File.open(_packed(folder / relative)))
+    return load_file(form, _packed(folder / relative), name=name)
 
 
 def own_dataset(name: str, folder: Path) -> Dataset:
@@ -420,19 +146,19 @@ def own_dataset(name: str, folder: Path) -> Dataset:
 def missing_file(name: str, folder: Path) -> Path | None:
     """The first file of a dataset known by name that is not in a folder of benchmarks; None where all are."""
     name = ALIASES.get(name, name)
-    if match := _STARK_load.fullmatch(name):
+    if match := _STARK.fullmatch(name):
         kb, split = match.groups()
         published = _published(folder, kb)
         if published or split in ("human", "test-0.1"):
             place = published or folder / "stark" / "qa" / kb
-            needed = [stark.table(place / "stark_qa", human=split == "human")]
-            needed += [] if split == "human" else [stark.split_file(place / "split", split)[0]]
+            needed = [formats.stark_table(place / "stark_qa", human=split == "human")]
+            needed += [] if split == "human" else [formats.split_file(place / "split", split)[0]]
             return next((path for path in needed if not path.exists()), None)
     path = folder / NAMES[name][1]
-    return None if _there(path).exists() else path
+    return None if _packed(path).exists() else path
 
 
-def _there(plain: Path) -> Path:
+def _packed(plain: Path) -> Path:
     """A file, or what it was packed into; of JSON lines the list that others publish too."""
     others = [plain.with_name(plain.name + ".gz")]
     if plain.suffix == ".jsonl":
@@ -454,9 +180,8 @@ def _tog_subset(qald: Dataset, file: File) -> Dataset:
     absent = len(wanted) - len({" ".join(question.text().split()) for question in chosen})
     if absent:
         _log.warning("%s: %d of %d questions are not in QALD-10 under this wording", file.path, absent, len(wanted))
-    return Dataset(
-        "qald-10-tog", chosen, qald.source, hashlib.sha256((qald.sha256 + _digest([file])).encode()).hexdigest()
-    )
+    digest = hashlib.sha256((qald.sha256 + _digest([file])).encode()).hexdigest()
+    return Dataset("qald-10-tog", chosen, qald.source, digest)
 
 
 def load_file(form: str, path: Path, *, name: str = "") -> Dataset:
@@ -469,27 +194,26 @@ def load_file(form: str, path: Path, *, name: str = "") -> Dataset:
     file = File.open(path)
     questions = _checked(file, FORMATS[form](file))
     if not name:
-        name = f"{form}-human" if stark.is_human_file(path) else path.name.split(".")[0]
+        name = f"{form}-human" if formats.is_human_file(path) else path.name.split(".")[0]
     return Dataset(name, questions, SOURCES[form], _digest([file]))
 
 
 def load_stark(kb: str, folder: Path, *, split: str = "test", human: bool = False) -> Dataset:
     """STaRK as it is published: ``stark_qa/stark_qa.csv`` and ``split/<split>.index`` in the folder of one SKB.
 
-    ``kb`` is ``amazon``, ``mag`` or ``prime``; for ``test-0.1`` see ``stark.split_file``. With ``human`` the
-    human-generated questions are read, which have no splits. The questions come in the order of the CSV. Raises
-    UsageError, DataError.
+    ``kb`` is ``amazon``, ``mag`` or ``prime``; for ``test-0.1`` see ``split_file``. With ``human`` the human-generated
+    questions are read, which have no splits. The questions come in the order of the CSV. Raises UsageError, DataError.
     """
     if f"stark-{kb}" not in SOURCES:
-        raise UsageError(f"no STaRK knowledge base {kb!r}; known: {', '.join(stark.KBS)}")
-    table = File.open(stark.table(folder / "stark_qa", human=human))
-    questions = _checked(table, stark.read_stark_csv(table))
+        raise UsageError(f"no STaRK knowledge base {kb!r}; known: {', '.join(KBS)}")
+    table = File.open(formats.stark_table(folder / "stark_qa", human=human))
+    questions = _checked(table, formats.read_stark_csv(table))
     source = SOURCES[f"stark-{kb}"]
     if human:
         return Dataset(f"stark-{kb}-human", questions, source, _digest([table]))
-    path, share = stark.split_file(folder / "split", split)
+    path, share = formats.split_file(folder / "split", split)
     index = File.open(path)
-    listed = stark.read_split(index)
+    listed = formats.read_split(index)
     wanted = frozenset(listed[: int(share * len(listed))])
     chosen = tuple(question for question in questions if question.id in wanted)
     if len(chosen) != len(wanted):

@@ -7,7 +7,6 @@ from kbnav.evaluation.metrics.ranking import (
     RankingScores,
     ranking_scores,
     ranks_in_lists,
-    ranks_in_scores,
     set_f1,
 )
 from kbnav.evaluation.metrics.tables import (
@@ -15,7 +14,6 @@ from kbnav.evaluation.metrics.tables import (
     QaldMacro,
     RowMajor,
     Text2Sparql,
-    grasp_f1,
     qald_macro,
     row_major,
     text2sparql_scores,
@@ -30,11 +28,9 @@ __all__ = [
     "RankingScores",
     "RowMajor",
     "Text2Sparql",
-    "grasp_f1",
     "qald_macro",
     "ranking_scores",
     "ranks_in_lists",
-    "ranks_in_scores",
     "row_major",
     "set_f1",
     "text2sparql_scores",

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean, stdev
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 from kbnav.errors import UsageError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from kbnav.settings.plugins import needs
 
 _BLOCK = 5_000_000  # numbers drawn at a time, to bound memory
 
@@ -47,19 +45,20 @@ class Spread(NamedTuple):
 def bootstrap_interval(
     values: Sequence[float], *, confidence: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> Interval:
-    """Percentile bootstrap interval of the mean of the questions' scores, [q]. Raises UsageError without any."""
-    import numpy as np
+    """Percentile bootstrap interval of the mean of the questions' scores, [q]. Raises UsageError without any.
 
+    The numbers are those of ``scipy.stats.bootstrap``, whose import takes longer than the work.
+    """
     scores = np.asarray(values, dtype=float)
     if not len(scores):
         raise UsageError("no scores to take the mean of")
     random = np.random.default_rng(seed)
-    blocks = (
+    means = [
         scores[random.integers(0, len(scores), (size, len(scores)))].mean(axis=1)
         for size in _blocks(resamples, len(scores))
-    )
+    ]
     tail = (1 - confidence) / 2
-    low, high = np.quantile(np.concatenate(list(blocks)), [tail, 1 - tail])
+    low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
     return Interval(float(scores.mean()), float(low), float(high))
 
 
@@ -80,8 +79,6 @@ def paired_test(
     random, the observed one counted in, whose mean differs from 0 by at least as much. With few enough questions that
     differ, all exchanges are tried instead. Raises UsageError.
     """
-    import numpy as np
-
     if len(a) != len(b):
         raise UsageError(f"the runs have {len(a)} and {len(b)} questions; compare them over the same ones")
     differences = np.asarray(b, dtype=float) - np.asarray(a, dtype=float)
@@ -110,22 +107,22 @@ def mcnemar_power(effect: float, disagreement: float, questions: int, *, alpha: 
     """Probability that McNemar's exact two-sided test finds a true difference of ``effect`` in accuracy or EM.
 
     ``disagreement`` is the share of questions that exactly one of the two systems gets right; it is at least the
-    effect. Computed, not simulated, over all numbers of disagreements and of wins among
-    them. Raises UsageError.
+    effect. Summed over all numbers of disagreements and of wins among them. Raises UsageError.
     """
-    import numpy as np
-
+    with needs("eval", "the power of a test"):
+        from scipy.stats import binom
     if not 0 <= effect <= disagreement <= 1 or questions < 1:
         raise UsageError("need 0 <= effect <= disagreement <= 1 and at least one question")
     if not disagreement:
         return 0.0
     better = (disagreement + effect) / (2 * disagreement)
-    differing = _binomial(questions, disagreement)
+    differing = binom.pmf(np.arange(questions + 1), questions, disagreement)
     power = 0.0
     for count in np.flatnonzero(differing > 1e-15).tolist():
-        null = _binomial(count, 0.5)
-        p_values = np.minimum(1, 2 * np.minimum(np.cumsum(null), np.cumsum(null[::-1])[::-1]))
-        power += differing[count] * _binomial(count, better)[p_values <= alpha].sum()
+        wins = np.arange(count + 1)
+        fewest = binom.cdf(np.minimum(wins, count - wins), count, 0.5)
+        significant = wins[np.minimum(1, 2 * fewest) <= alpha]
+        power += differing[count] * binom.pmf(significant, count, better).sum()
     return float(power)
 
 
@@ -156,22 +153,8 @@ def minimum_detectable_difference(
     By the normal approximation: ``(z(1 - alpha/2) + z(power)) * sd / sqrt(questions)``; ``questions`` is the size of
     the set in question, that of ``differences`` if left out. Raises UsageError with fewer than two differences.
     """
-    import numpy as np
-
     if len(differences) < 2:
         raise UsageError("the spread of differences needs two questions at least")
-    spread = float(np.std(np.asarray(differences, dtype=float), ddof=1))
     normal = NormalDist()
-    return (normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(power)) * spread / math.sqrt(questions or len(differences))
-
-
-def _binomial(n: int, p: float) -> NDArray[np.float64]:
-    """Probabilities of 0 to n successes."""
-    import numpy as np
-
-    if p in (0.0, 1.0):
-        return np.equal(np.arange(n + 1), n if p else 0).astype(np.float64)
-    factorials = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
-    k = np.arange(n + 1)
-    logs = factorials[n] - factorials - factorials[::-1] + k * math.log(p) + (n - k) * math.log1p(-p)
-    return np.asarray(np.exp(logs), dtype=np.float64)
+    factor = normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(power)
+    return float(factor * stdev(differences) / (questions or len(differences)) ** 0.5)

@@ -1,4 +1,8 @@
-"""The row-major F1 and exact match of SPINACH, section 5.1."""
+"""Metrics of answer tables: SPINACH's row-major F1, GERBIL's macro F1 for QALD, and those of TEXT2SPARQL.
+
+The row-major F1 (SPINACH, section 5.1) matches rows exactly, at any size: rows are grouped into kinds with a count
+each, kinds that share no cell are solved apart, and what is left is a small assignment problem a component.
+"""
 
 from __future__ import annotations
 
@@ -13,53 +17,131 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbnav.answers.tables import XSD_STRING, AnswerTable
+from kbnav.settings.plugins import needs
 
-Row = tuple[int, ...]
+Binding = Mapping[str, Mapping[str, str]]
+Answer = AnswerTable | Sequence[Binding] | bool | None
+"""An answer: a table, SPARQL JSON bindings, the boolean of an ASK query, or None where there is no prediction."""
+_IGNORED = ("Label", "Description")
+_Row = tuple[int, ...]
 """The cells of a row as rising numbers. A cell that a row has twice has two numbers, the same in every row."""
-
-EDGE_LIMIT = 50_000_000
+_Pairs = Counter[tuple[int, int]]
+"""Pairs of a matching, counted by common cells and size of the gold row."""
+_EDGE_LIMIT = 50_000_000
 """Pairs of rows with a common cell that are matched row by row; beyond, kinds of rows are."""
-
-DENSE_SHARE = 0.1
+_DENSE_SHARE = 0.1
 """Share of pairs with a common cell above which a dense assignment is the faster one."""
 
 
-class GoldKind(NamedTuple):
+@dataclass(frozen=True)
+class RowMajor:
+    """Scores of one question, with the counts they come from.
+
+    ``tp`` is the sum of the recalls of the matched gold rows, ``fn`` what is missing from it to the number of gold
+    rows, ``fp`` the number of predicted rows without a match. A boolean counts as one row.
+    """
+
+    f1: float
+    em: float
+    tp: float
+    fp: float
+    fn: float
+    matched: int
+    predicted_rows: int
+    gold_rows: int
+
+
+def row_major(predicted: Answer, gold: Answer) -> RowMajor:
+    """F1 and EM of a predicted against a gold answer, rows matched one to one by maximum total recall.
+
+    The recall of a pair of rows is the share of the gold row's cells that the predicted row has, under whatever column
+    names; further predicted cells are free. Cells are equal in type, value, datatype and language. Gold columns that
+    end in Label or Description are ignored, so a gold row of nothing else cannot be matched. A pair without recall is
+    no match. Where several matchings have the maximum recall, the one of fewest rows counts: the score is then the
+    same for any order of the rows, and the lowest that the definition allows.
+
+    No prediction scores 0, whatever the gold; two tables without rows score 1. EM is 1 where F1 is 1, else 0.
+    """
+    truth, gold_truth = _boolean(predicted), _boolean(gold)
+    sizes = [0 if one is None else 1 if isinstance(one, bool) else len(one) for one in (predicted, gold)]
+    pairs: _Pairs = Counter()
+    if predicted is None or truth is not None or gold_truth is not None:
+        pairs[1, 1] = int(predicted is not None and truth == gold_truth)
+    elif not any(sizes):
+        return RowMajor(1.0, 1.0, 0.0, 0.0, 0.0, 0, 0, 0)
+    else:
+        pairs = _matched(_bindings(predicted), _bindings(gold))
+    tp = math.fsum(count * common / size for (common, size), count in pairs.items())
+    full = sum(count for (common, size), count in pairs.items() if common == size)
+    matched, (rows, gold_rows) = pairs.total(), sizes
+    fp, fn = rows - matched, gold_rows - tp
+    exact = full == gold_rows == rows and gold_rows > 0
+    f1 = 1.0 if exact else 2 * tp / (2 * tp + fp + fn) if tp else 0.0
+    return RowMajor(f1, float(exact), tp, float(fp), fn, matched, rows, gold_rows)
+
+
+def _boolean(answer: Answer) -> bool | None:
+    truth = answer.boolean if isinstance(answer, AnswerTable) else answer
+    return truth if isinstance(truth, bool) else None
+
+
+def _bindings(answer: Answer) -> Sequence[Binding]:
+    """The rows of a table as SPARQL JSON bindings; none for a boolean or for no answer."""
+    if isinstance(answer, AnswerTable):
+        return answer.bindings()
+    return () if answer is None or isinstance(answer, bool) else answer
+
+
+def _cell_key(cell: Mapping[str, str]) -> tuple[str, ...]:
+    """What makes two cells equal: RDF 1.1 reads ``xsd:string`` as a plain literal and language tags without case."""
+    kind = "literal" if cell["type"] == "typed-literal" else cell["type"]
+    datatype = cell.get("datatype") or ""
+    return (kind, cell["value"], "" if datatype == XSD_STRING else datatype, (cell.get("xml:lang") or "").lower())
+
+
+def _distinct(cells: Iterable[Mapping[str, str]]) -> list[tuple[str, ...]]:
+    """The cells of one row; a cell that comes again is told apart by how many of its equals came before it."""
+    keys = [_cell_key(cell) for cell in cells]
+    if len(set(keys)) == len(keys):
+        return keys
+    seen: Counter[tuple[str, ...]] = Counter()
+    for place, key in enumerate(keys):
+        if seen[key]:
+            keys[place] = (*key, str(seen[key]))
+        seen[key] += 1
+    return keys
+
+
+class _Gold(NamedTuple):
     """Gold rows with the same cells; ``size`` counts all cells of the row, also those left out because none match."""
 
-    cells: Row
+    cells: _Row
     size: int
-
-
-@dataclass(frozen=True)
-class Matching:
-    """A matching's total recall, its number of pairs, and how many of them have recall 1."""
-
-    recall: float
-    rows: int
-    full: int
 
 
 class _Problem(NamedTuple):
     """Rows to match, as kinds with their counts."""
 
-    predicted: Counter[Row]
-    gold: Counter[GoldKind]
+    predicted: Counter[_Row]
+    gold: Counter[_Gold]
 
 
-_Pairs = Counter[tuple[int, int]]
-"""Pairs of a matching, counted by common cells and size of the gold row."""
-
-
-def best_matching(predicted: Counter[Row], gold: Counter[GoldKind]) -> Matching:
+def _matched(predicted: Sequence[Binding], gold: Sequence[Binding]) -> _Pairs:
     """The matching of maximum total recall, and among those the one of fewest pairs; a pair needs a common cell."""
-    found = _pairs(_Problem(predicted, gold))
-    recall = math.fsum(count * common / size for (common, size), count in found.items())
-    full = sum(count for (common, size), count in found.items() if common == size)
-    return Matching(recall, found.total(), full)
+    numbers: dict[tuple[str, ...], int] = {}
+    problem = _Problem(Counter(), Counter())
+    for row in gold:
+        keys = _distinct(cell for name, cell in row.items() if not name.endswith(_IGNORED))
+        if keys:
+            cells = tuple(sorted(numbers.setdefault(key, len(numbers)) for key in keys))
+            problem.gold[_Gold(cells, len(cells))] += 1
+    for row in predicted:
+        if found := [numbers[key] for key in _distinct(row.values()) if key in numbers]:
+            problem.predicted[tuple(sorted(found))] += 1
+    return _best_pairs(problem)
 
 
-def _pairs(problem: _Problem) -> _Pairs:
+def _best_pairs(problem: _Problem) -> _Pairs:
     found: _Pairs = Counter()
     work = [problem]
     while work:
@@ -87,12 +169,12 @@ def _without(cells: set[int], problem: _Problem) -> _Problem:
     for row, count in problem.predicted.items():
         rest.predicted[tuple(cell for cell in row if cell not in cells)] += count
     for (row, size), count in problem.gold.items():
-        rest.gold[GoldKind(tuple(cell for cell in row if cell not in cells), size)] += count
+        rest.gold[_Gold(tuple(cell for cell in row if cell not in cells), size)] += count
     return rest
 
 
 def _components(problem: _Problem) -> list[_Problem]:
-    """Split kinds into groups that share no cell."""
+    """Split kinds into groups that share no cell. Done by hand, for most scores need no SciPy, which loads slowly."""
     parent: dict[int, int] = {}
 
     def root(cell: int) -> int:
@@ -144,11 +226,15 @@ def _solve(problem: _Problem) -> _Pairs:
     shared = set(rows[0]).intersection(*rows, *(kind.cells for kind in kinds))
     if shared and (sum(supply) >= sum(demand) or len({kind.size for kind in kinds}) == 1):
         return _solve_without(shared, problem)
+    # The weight of a pair is a whole number times its common cells, less one: the ones of a whole matching never add up
+    # to the smallest difference in recall, so that recall comes first and few pairs second.
+    multiple, pairs = math.lcm(*(kind.size for kind in kinds)), min(sum(supply), sum(demand))
+    steps = np.array([float(multiple // kind.size * (pairs + 1)) for kind in kinds])
     common = _common_cells(rows, kinds)
     edges = common.astype(bool).astype(float) @ np.array(demand) @ np.array(supply)
-    flow = _matching if edges <= EDGE_LIMIT else _program
+    flow = _assignment if edges <= _EDGE_LIMIT else _linear_program
     found: _Pairs = Counter()
-    for cells, j, count in flow(common, kinds, supply, demand):
+    for cells, j, count in flow(common, steps, supply, demand):
         found[cells, kinds[j].size] += count
     return found
 
@@ -159,7 +245,7 @@ def _solve_without(shared: set[int], problem: _Problem) -> _Pairs:
     Every two rows may be paired, so all rows of the smaller side are, whatever the other cells say; which gold rows
     are left over makes no difference to the shared cells, because there are none or all are of one size.
     """
-    found = _pairs(_without(shared, problem))
+    found = _best_pairs(_without(shared, problem))
     unmatched: Counter[int] = Counter()
     for kind, count in problem.gold.items():
         unmatched[kind.size] += count
@@ -173,7 +259,7 @@ def _solve_without(shared: set[int], problem: _Problem) -> _Pairs:
     return result
 
 
-def _fill(rows: Sequence[Row], kinds: Sequence[GoldKind], supply: list[int], demand: list[int]) -> _Pairs:
+def _fill(rows: Sequence[_Row], kinds: Sequence[_Gold], supply: list[int], demand: list[int]) -> _Pairs:
     """With one kind on a side, take the pairs by falling recall."""
     pairs = [
         (len(set(row) & set(kind.cells)), kind.size, i, j) for i, row in enumerate(rows) for j, kind in enumerate(kinds)
@@ -187,41 +273,30 @@ def _fill(rows: Sequence[Row], kinds: Sequence[GoldKind], supply: list[int], dem
     return +found
 
 
-def _steps(kinds: Sequence[GoldKind], supply: Sequence[int], demand: Sequence[int]) -> NDArray[np.float64]:
-    """The weight of one common cell with each gold kind, a whole number.
-
-    A pair's weight is this times its common cells, less one: the ones of a whole matching never add up to the smallest
-    difference in recall, so that recall comes first and few pairs second.
-    """
-    sizes = [kind.size for kind in kinds]
-    multiple, pairs = math.lcm(*sizes), min(sum(supply), sum(demand))
-    return np.array([float(multiple // size * (pairs + 1)) for size in sizes])
-
-
-def _common_cells(rows: Sequence[Row], kinds: Sequence[GoldKind]) -> Any:
+def _common_cells(rows: Sequence[_Row], kinds: Sequence[_Gold]) -> Any:
     """How many cells each predicted kind and gold kind have in common, as a sparse array [predicted, gold]."""
     csr_array = _scipy("sparse").csr_array
     width = 1 + max(max(row) for row in [*rows, *(kind.cells for kind in kinds)])
 
-    def incidence(sets: Sequence[Row]) -> Any:
+    def incidence(sets: Sequence[_Row]) -> Any:
         columns = np.array([cell for row in sets for cell in row])
         return csr_array((np.ones(len(columns)), columns, np.cumsum([0, *map(len, sets)])), shape=(len(sets), width))
 
     return (incidence(rows) @ incidence([kind.cells for kind in kinds]).T).tocsr()
 
 
-def _matching(
-    common: Any, kinds: Sequence[GoldKind], supply: Sequence[int], demand: Sequence[int]
+def _assignment(
+    common: Any, steps: NDArray[np.float64], supply: Sequence[int], demand: Sequence[int]
 ) -> Iterator[tuple[int, int, int]]:
     """A bipartite matching with a vertex for each row; yields (common cells, gold kind, pairs)."""
-    of_column = np.repeat(np.arange(len(kinds)), demand)
+    of_column = np.repeat(np.arange(len(demand)), demand)
     expanded = common[np.repeat(np.arange(len(supply)), supply)][:, of_column]
-    weights = expanded.data * _steps(kinds, supply, demand)[of_column[expanded.indices]] - 1
-    costs = _scipy("sparse").csr_array((-weights, expanded.indices, expanded.indptr), shape=expanded.shape)
-    if expanded.nnz > DENSE_SHARE * math.prod(expanded.shape):
-        rows, columns = _scipy("optimize").linear_sum_assignment(costs.toarray())
+    costs = 1 - expanded.data * steps[of_column[expanded.indices]]
+    matrix = _scipy("sparse").csr_array((costs, expanded.indices, expanded.indptr), shape=expanded.shape)
+    if expanded.nnz > _DENSE_SHARE * math.prod(expanded.shape):
+        rows, columns = _scipy("optimize").linear_sum_assignment(matrix.toarray())
     else:
-        rows, columns = _sparse_assignment(costs)
+        rows, columns = _sparse_assignment(matrix)
     pairs = zip(expanded[rows, columns].astype(int).tolist(), of_column[columns].tolist(), strict=True)
     for (cells, j), count in Counter(pairs).items():
         if cells:
@@ -239,17 +314,17 @@ def _sparse_assignment(costs: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]
     return rows[assigned], columns[assigned]
 
 
-def _program(
-    common: Any, kinds: Sequence[GoldKind], supply: Sequence[int], demand: Sequence[int]
+def _linear_program(
+    common: Any, steps: NDArray[np.float64], supply: Sequence[int], demand: Sequence[int]
 ) -> Iterator[tuple[int, int, int]]:
     """The same as a linear program over pairs of kinds, whose basic solutions are whole numbers."""
     pairs = common.tocoo()
     i, j = pairs.coords
     edges = np.arange(len(i))
     entries = (np.ones(2 * len(i)), (np.concatenate([i, len(supply) + j]), np.concatenate([edges, edges])))
-    weights = pairs.data * _steps(kinds, supply, demand)[j] - 1
+    limits = _scipy("sparse").csr_array(entries)
     solution = _scipy("optimize").linprog(
-        -weights, A_ub=_scipy("sparse").csr_array(entries), b_ub=[*supply, *demand], method="highs-ds"
+        1 - pairs.data * steps[j], A_ub=limits, b_ub=[*supply, *demand], method="highs-ds"
     )
     flow = np.rint(solution.x)
     for edge in np.flatnonzero(flow):
@@ -257,119 +332,12 @@ def _program(
 
 
 def _scipy(module: str) -> Any:
-    """A part of SciPy, imported where tables are partly right: most scores do without, and it takes long."""
-    return importlib.import_module(f"scipy.{module}")
+    """A part of SciPy, imported where tables are partly right: most scores do without, and it takes long.
 
-
-Binding = Mapping[str, Mapping[str, str]]
-Answer = AnswerTable | Sequence[Binding] | bool | None
-"""An answer: a table, SPARQL JSON bindings, the boolean of an ASK query, or None where there is no prediction."""
-
-_IGNORED = ("Label", "Description")
-
-
-@dataclass(frozen=True)
-class RowMajor:
-    """Scores of one question, with the counts they come from.
-
-    ``tp`` is the sum of the recalls of the matched gold rows, ``fn`` what is missing from it to the number of gold
-    rows, ``fp`` the number of predicted rows without a match. A boolean counts as one row.
+    Raises UsageError where it is not installed.
     """
-
-    f1: float
-    em: float
-    tp: float
-    fp: float
-    fn: float
-    matched: int
-    predicted_rows: int
-    gold_rows: int
-
-
-def row_major(predicted: Answer, gold: Answer) -> RowMajor:
-    """F1 and EM of a predicted against a gold answer, rows matched one to one by maximum total recall.
-
-    The recall of a pair of rows is the share of the gold row's cells that the predicted row has, under whatever column
-    names; further predicted cells are free. Cells are equal in type, value, datatype and language. Gold columns that
-    end in Label or Description are ignored, so a gold row of nothing else cannot be matched. A pair without recall is
-    no match. Where several matchings have the maximum recall, the one of fewest rows counts: the score is then the
-    same for any order of the rows, and the lowest that the definition allows.
-
-    No prediction scores 0, whatever the gold; two tables without rows score 1. EM is 1 where F1 is 1, else 0.
-    """
-    if predicted is None:
-        return _scores(Matching(0.0, 0, 0), 0, _size(gold))
-    predicted_boolean, gold_boolean = _boolean(predicted), _boolean(gold)
-    if predicted_boolean is not None or gold_boolean is not None:
-        same = int(predicted_boolean == gold_boolean)
-        return _scores(Matching(float(same), same, same), _size(predicted), _size(gold))
-    predicted_rows, gold_rows = bindings(predicted), bindings(gold)
-    matching = match_rows(predicted_rows, gold_rows, ignored=_IGNORED)
-    if not predicted_rows and not gold_rows:
-        return RowMajor(1.0, 1.0, 0.0, 0.0, 0.0, 0, 0, 0)
-    return _scores(matching, len(predicted_rows), len(gold_rows))
-
-
-def match_rows(predicted: Sequence[Binding], gold: Sequence[Binding], *, ignored: tuple[str, ...] = ()) -> Matching:
-    """Match rows by maximum total recall; gold columns whose names end in one of ``ignored`` do not count."""
-    numbers: dict[tuple[str, ...], int] = {}
-    kinds: Counter[GoldKind] = Counter()
-    for row in gold:
-        names = [name for name in row if not (ignored and name.endswith(ignored))]
-        cells = [numbers.setdefault(key, len(numbers)) for key in _distinct(row[name] for name in names)]
-        if cells:
-            kinds[GoldKind(tuple(sorted(cells)), len(cells))] += 1
-    useful: Counter[Row] = Counter()
-    for row in predicted:
-        found = [numbers[key] for key in _distinct(row.values()) if key in numbers]
-        if found:
-            useful[tuple(sorted(found))] += 1
-    return best_matching(useful, kinds)
-
-
-def bindings(answer: Answer) -> Sequence[Binding]:
-    """The rows of a table as SPARQL JSON bindings; none for a boolean or for no answer."""
-    if isinstance(answer, AnswerTable):
-        return answer.bindings()
-    return () if answer is None or isinstance(answer, bool) else answer
-
-
-def cell_key(cell: Mapping[str, str]) -> tuple[str, ...]:
-    """What makes two cells equal: RDF 1.1 reads ``xsd:string`` as a plain literal and language tags without case."""
-    kind = "literal" if cell["type"] == "typed-literal" else cell["type"]
-    datatype = cell.get("datatype") or ""
-    return (kind, cell["value"], "" if datatype == XSD_STRING else datatype, (cell.get("xml:lang") or "").lower())
-
-
-def _distinct(cells: Iterable[Mapping[str, str]]) -> list[tuple[str, ...]]:
-    """The cells of one row; a cell that comes again is told apart by how many of its equals came before it."""
-    keys = [cell_key(cell) for cell in cells]
-    if len(set(keys)) == len(keys):
-        return keys
-    seen: Counter[tuple[str, ...]] = Counter()
-    for place, key in enumerate(keys):
-        if seen[key]:
-            keys[place] = (*key, str(seen[key]))
-        seen[key] += 1
-    return keys
-
-
-def _boolean(answer: Answer) -> bool | None:
-    if isinstance(answer, AnswerTable):
-        return answer.boolean
-    return answer if isinstance(answer, bool) else None
-
-
-def _size(answer: Answer) -> int:
-    return 0 if answer is None else 1 if isinstance(answer, bool) else len(answer)
-
-
-def _scores(matching: Matching, predicted_rows: int, gold_rows: int) -> RowMajor:
-    tp, matched = matching.recall, matching.rows
-    fp, fn = predicted_rows - matched, gold_rows - tp
-    exact = matching.full == gold_rows == predicted_rows and gold_rows > 0
-    f1 = 1.0 if exact else 2 * tp / (2 * tp + fp + fn) if tp else 0.0
-    return RowMajor(f1, float(exact), tp, float(fp), fn, matched, predicted_rows, gold_rows)
+    with needs("eval", "the score of a table that is partly right"):
+        return importlib.import_module(f"scipy.{module}")
 
 
 @dataclass(frozen=True)
@@ -394,59 +362,20 @@ def qald_macro(pairs: Iterable[tuple[Answer, Answer]]) -> QaldMacro:
     prediction is an empty set. Where both sets are empty all three scores are 1; where one is empty they are 0, but for
     ``qald_precision``, which is 1 where only the prediction is.
     """
-    scores = [_set_scores(_values(predicted), _values(gold)) for predicted, gold in pairs]
-    if not scores:
-        return QaldMacro(0.0, 0.0, 0.0, 0.0, 0.0)
-    precision, recall, f1, qald_precision = (sum(column) / len(scores) for column in zip(*scores, strict=True))
+
+    def values(answer: Answer) -> frozenset[str]:
+        truth = _boolean(answer)
+        return _values(answer) if truth is None else frozenset([str(truth).lower()])
+
+    scores = []
+    for predicted, gold in ((values(one), values(other)) for one, other in pairs):
+        if not predicted and not gold:
+            scores.append((1.0, 1.0, 1.0, 1.0))
+            continue
+        precision, recall, f1 = _precision_recall(predicted, gold)
+        scores.append((precision, recall, f1, precision if predicted else 1.0))
+    precision, recall, f1, qald_precision = _column_means(scores, 4)
     return QaldMacro(precision, recall, f1, qald_precision, _harmonic(qald_precision, recall))
-
-
-def _set_scores(predicted: frozenset[str], gold: frozenset[str]) -> tuple[float, float, float, float]:
-    if not predicted and not gold:
-        return 1.0, 1.0, 1.0, 1.0
-    common = len(predicted & gold)
-    precision = common / len(predicted) if predicted else 0.0
-    recall = common / len(gold) if gold else 0.0
-    return precision, recall, _harmonic(precision, recall), precision if predicted else 1.0
-
-
-def _values(answer: Answer) -> frozenset[str]:
-    boolean = answer.boolean if isinstance(answer, AnswerTable) else answer
-    if isinstance(boolean, bool):
-        return frozenset(["true" if boolean else "false"])
-    return frozenset(cell["value"] for row in bindings(answer) for cell in row.values())
-
-
-def _harmonic(a: float, b: float) -> float:
-    return 2 * a * b / (a + b) if a + b else 0.0
-
-
-def grasp_f1(predicted: Answer, gold: Answer, *, exact_above: int = 1024) -> float:
-    """F1 as GRASP computes it: row-major up to ``exact_above`` rows on both sides, whole equal rows above.
-
-    It differs from ``row_major`` in more than that switch: label columns count; a pair without recall is a false
-    negative but no false positive; a table predicted for a boolean is read as true where it has rows. Above the switch
-    rows are equal where they have the same cells in the same order of columns.
-    """
-    gold_boolean = _truth(gold)
-    if isinstance(gold_boolean, bool):
-        return float(predicted is not None and (_truth(predicted) or bool(bindings(predicted))) == gold_boolean)
-    if predicted is None or _truth(predicted) is not None:
-        return 0.0
-    predicted_rows, gold_rows = bindings(predicted), bindings(gold)
-    if not predicted_rows or not gold_rows:
-        return float(not predicted_rows and not gold_rows)
-    size, gold_size = len(predicted_rows), len(gold_rows)
-    if max(size, gold_size) <= exact_above:
-        tp = match_rows(predicted_rows, gold_rows).recall
-        return 2 * tp / (tp + gold_size + max(0, size - gold_size))
-    rows, gold_counts = (Counter(tuple(map(cell_key, row.values())) for row in r) for r in (predicted_rows, gold_rows))
-    return 2 * (rows & gold_counts).total() / (size + gold_size)
-
-
-def _truth(answer: Answer) -> bool | None:
-    boolean = answer.boolean if isinstance(answer, AnswerTable) else answer
-    return boolean if isinstance(boolean, bool) else None
 
 
 @dataclass(frozen=True)
@@ -464,48 +393,52 @@ class Text2Sparql:
 
 
 def text2sparql_scores(answers: Iterable[tuple[Answer, Answer, bool]]) -> Text2Sparql:
-    """The challenge's scores of (predicted, gold, whether the order counts); all 0 without any.
+    """The scores of the TEXT2SPARQL challenge of (predicted, gold, whether the order counts); all 0 without any.
 
-    Answers are sets of values over all columns, as text: without rows, types and languages. A gold ``true`` is found by
-    any boolean, and to a gold ``false`` nothing is right: the client has no relevant value then. Questions whose gold
-    answer has no rows do not count. nDCG is of the values as trec_eval orders equals, from the last by the alphabet to
-    the first: the client gives all of them the same weight.
+    As its client works them out (text2sparql-client, 2025): answers are sets of values over all columns, as text,
+    without rows, types and languages. A gold ``true`` is found by any boolean; to a gold ``false`` nothing is right.
+    Questions whose gold answer has no rows do not count. nDCG is of the values as trec_eval orders equals, from the
+    last by the alphabet to the first: the client gives all of them the same weight.
     """
-    scores = [
-        (*_set_scores_text2sparql(_values_text2sparql(predicted), _relevant(gold)), ordered)
-        for predicted, gold, ordered in answers
-        if _values_text2sparql(gold)
-    ]
-    if not scores:
-        return Text2Sparql(0.0, 0.0, 0.0, 0.0, 0.0)
-    precision, recall, f1 = (sum(score[place] for score in scores) / len(scores) for place in range(3))
-    sorted_only = [ndcg for *_, ndcg, ordered in scores if ordered]
-    mixed = [ndcg if ordered else own for _, _, own, ndcg, ordered in scores]
-    ndcg = sum(sorted_only) / len(sorted_only) if sorted_only else 0.0
-    return Text2Sparql(precision, recall, f1, ndcg, sum(mixed) / len(mixed))
+
+    def values(answer: Answer) -> frozenset[str]:
+        return _values(answer) if _boolean(answer) is None else frozenset(["true"])
+
+    scores, sorted_only = [], []
+    for predicted, gold, ordered in answers:
+        if not values(gold):
+            continue
+        found, relevant = values(predicted), frozenset() if _boolean(gold) is False else values(gold)
+        precision, recall, f1 = _precision_recall(found, relevant)
+        ndcg = _ndcg(sorted(found, reverse=True), relevant) if f1 else 0.0
+        scores.append((precision, recall, f1, ndcg if ordered else f1))
+        if ordered:
+            sorted_only.append((ndcg,))
+    precision, recall, f1, mixed = _column_means(scores, 4)
+    (ndcg,) = _column_means(sorted_only, 1)
+    return Text2Sparql(precision, recall, f1, ndcg, mixed)
 
 
-def _set_scores_text2sparql(predicted: frozenset[str], relevant: frozenset[str]) -> tuple[float, float, float, float]:
-    """Precision, recall, F1 and nDCG."""
-    common = len(predicted & relevant)
-    if not common:
-        return 0.0, 0.0, 0.0, 0.0
-    precision, recall = common / len(predicted), common / len(relevant)
-    gains = (1 / math.log2(rank + 1) for rank, one in enumerate(sorted(predicted, reverse=True), 1) if one in relevant)
-    ideal = sum(1 / math.log2(rank + 1) for rank in range(1, len(relevant) + 1))
-    return precision, recall, 2 * precision * recall / (precision + recall), sum(gains) / ideal
+def _values(answer: Answer) -> frozenset[str]:
+    return frozenset(cell["value"] for row in _bindings(answer) for cell in row.values())
 
 
-def _boolean_text2sparql(answer: Answer) -> bool | None:
-    found = answer.boolean if isinstance(answer, AnswerTable) else answer
-    return found if isinstance(found, bool) else None
+def _precision_recall(predicted: frozenset[str], gold: frozenset[str]) -> tuple[float, float, float]:
+    """Precision, recall and F1 of two sets; 0 where one is empty."""
+    common = len(predicted & gold)
+    precision = common / len(predicted) if predicted else 0.0
+    recall = common / len(gold) if gold else 0.0
+    return precision, recall, _harmonic(precision, recall)
 
 
-def _values_text2sparql(answer: Answer) -> frozenset[str]:
-    if _boolean_text2sparql(answer) is not None:
-        return frozenset(["true"])
-    return frozenset(cell["value"] for row in bindings(answer) for cell in row.values())
+def _harmonic(a: float, b: float) -> float:
+    return 2 * a * b / (a + b) if a + b else 0.0
 
 
-def _relevant(gold: Answer) -> frozenset[str]:
-    return frozenset() if _boolean_text2sparql(gold) is False else _values_text2sparql(gold)
+def _ndcg(ranked: Sequence[str], relevant: frozenset[str]) -> float:
+    gains = (1 / math.log2(rank + 1) for rank, one in enumerate(ranked, 1) if one in relevant)
+    return sum(gains) / sum(1 / math.log2(rank + 1) for rank in range(1, len(relevant) + 1))
+
+
+def _column_means(rows: Sequence[tuple[float, ...]], width: int) -> tuple[float, ...]:
+    return tuple(sum(column) / len(rows) for column in zip(*rows, strict=True)) if rows else (0.0,) * width

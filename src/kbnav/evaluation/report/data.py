@@ -1,11 +1,16 @@
-"""What a report shows, worked out from saved runs; how it looks is the business of the other modules here."""
+"""What a report shows, worked out from saved runs; how it looks is the business of the other modules here.
+
+Why an answer is not right is told as far as recordings alone show it. SPINACH's authors sorted a sample of errors by
+hand (section 5.4): properties (40 %), the way the query is put together (30 %), too little exploration (15 %), clauses
+that the question did not ask for (10 %). A sheet of errors can be labelled in the same way.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +23,9 @@ from kbnav.errors import DataError, QuerySyntaxError, UsageError
 from kbnav.evaluation.dataset_stats import query_shape
 from kbnav.evaluation.metrics.statistics import Interval, Spread
 from kbnav.evaluation.records import GoldAnswer, QuestionRecord, RunInfo, SavedRun, read_saved_run
-from kbnav.evaluation.scoring import Comparison, Scores, compare_runs, intervals, main_metric, score_run
+from kbnav.evaluation.scoring import Comparison, Scores, compare_runs, intervals, main_metric, main_values, score_run
 from kbnav.runs.journal import write_whole
-from kbnav.runs.trajectory import Run, Usage
+from kbnav.runs.trajectory import Run, Step, Usage
 
 CLASSES: Mapping[str, str] = MappingProxyType(
     {
@@ -40,6 +45,22 @@ CLASSES: Mapping[str, str] = MappingProxyType(
     }
 )
 """Every class with what it means; a question is in the first one that fits."""
+SHEET = "errors.csv"
+"""The name of the sheet of errors in the folder of its run, where reports look for it."""
+LABELS: Mapping[str, str] = {
+    "property": "a property was not found, or used wrongly (40 % in the paper)",
+    "complex query": "the query that is needed was not managed (30 %)",
+    "exploration": "too little was looked at before the budget ended (15 %)",
+    "extra clause": "the question was read with a condition that it does not have (10 %)",
+    "format": "right, but for the form of the answer (5 %)",
+}
+"""The paper's labels, which the sheet proposes; any other may be written."""
+COLUMNS = ("id", "question", "score", "class", "gold", "answer", "gold query", "query", "label", "remark")
+ACTION_BINS = ((0, 2), (3, 5), (6, 8), (9, 11), (12, 14), (15, 15), (16, 20), (21, 30))
+"""Numbers of actions shown together: SPINACH's (Table 5), and those its agent does not come to."""
+TOKEN_BINS = 10
+_SHEET_ROWS, _CASE_ROWS = 10, 5
+_ROUTE, _PROGRAM = "route", "program"
 
 
 def error_class(record: QuestionRecord | None, gold: GoldAnswer | None, values: Mapping[str, float] | None) -> str:
@@ -50,7 +71,7 @@ def error_class(record: QuestionRecord | None, gold: GoldAnswer | None, values: 
         return "no gold"
     if values.get("em", values.get("hit@1")) == 1:
         return "right"
-    outcome = record.run.outcome
+    outcome, wanted = record.run.outcome, gold.table
     if outcome.status == "failed":
         return "failed"
     if outcome.stop in ("step budget", "action budget", "time limit", "cost limit"):
@@ -59,121 +80,19 @@ def error_class(record: QuestionRecord | None, gold: GoldAnswer | None, values: 
         return "no answer"
     if gold.nodes:
         return "ranked low" if values.get("mrr", 0.0) > 0 else "not found"
-    return _class_of_table(record, gold)
-
-
-def _class_of_table(record: QuestionRecord, gold: GoldAnswer) -> str:
-    table, wanted = record.run.outcome.table, gold.table
-    if table is None or wanted is None:
+    if outcome.table is None or wanted is None:
         return "no answer"
-    if (table.boolean is None) != (wanted.boolean is None):
+    if (outcome.table.boolean is None) != (wanted.boolean is None):
         return "other kind"
-    if not len(table) and len(wanted):
+    if not len(outcome.table) and len(wanted):
         return "no rows"
     try:
-        used, needed = query_shape(record.run.outcome.query).properties, query_shape(gold.query).properties
+        used, needed = query_shape(outcome.query).properties, query_shape(gold.query).properties
     except QuerySyntaxError:
         return "other query"
     if needed - used:
         return "other properties"
     return "extra properties" if used - needed else "other query"
-
-
-ROUTE, PROGRAM = "route", "program"
-_SHOWN = 5
-
-
-@dataclass(frozen=True)
-class GroupMeans:
-    """One group of a run: its questions that have a gold answer, and the means of their metrics.
-
-    On ``failed`` of them its program failed, so that the first stage's ranking stands.
-    """
-
-    group: str
-    questions: int
-    failed: int
-    means: Mapping[str, float]
-
-
-def by_group(results: Sequence[tuple[QuestionRecord, Mapping[str, float]]]) -> tuple[GroupMeans, ...]:
-    """Records with their metrics by the group that a query was put into; nothing for systems without groups."""
-    groups: dict[str, list[tuple[Run, Mapping[str, float]]]] = {}
-    for record, values in results:
-        if (name := group_of(record.run)) is not None:
-            groups.setdefault(name, []).append((record.run, values))
-    return tuple(
-        GroupMeans(
-            name,
-            len(found),
-            sum(_failed(run) for run, _ in found),
-            {metric: fmean(values[metric] for _, values in found) for metric in found[0][1]},
-        )
-        for name, found in sorted(groups.items())
-    )
-
-
-def group_of(run: Run) -> str | None:
-    """The group that a query was put into, with its pattern."""
-    return next((step.observation for step in run.path if step.call.tool == ROUTE), None)
-
-
-def _failed(run: Run) -> bool:
-    return any(step.call.tool == PROGRAM and not step.ok for step in run.path)
-
-
-@dataclass(frozen=True)
-class Case:
-    """A question as a case study (Agent Retriever, Figure 5): what two runs rank first, right nodes marked."""
-
-    id: str
-    question: str
-    other: str
-    name: str
-    first: tuple[str, ...]
-    """What the other run ranks first, a line a node; right ones begin with *."""
-    second: tuple[str, ...]
-    did: tuple[str, ...]
-    """The steps of routing and of the program."""
-
-
-def case(
-    gold: GoldAnswer, other: tuple[str, QuestionRecord], programs: tuple[str, QuestionRecord], question: str
-) -> Case:
-    """One question in two runs, each with its name."""
-    steps = [step for step in programs[1].run.path if step.call.tool in (ROUTE, PROGRAM)]
-    return Case(
-        gold.id,
-        question,
-        other[0],
-        programs[0],
-        _lines(other[1], gold.nodes),
-        _lines(programs[1], gold.nodes),
-        tuple(f"{step.call.tool}: {line}" for step in steps for line in step.observation.splitlines()),
-    )
-
-
-def _lines(record: QuestionRecord, right: Sequence[str]) -> tuple[str, ...]:
-    ranking = record.run.outcome.ranking
-    return tuple(
-        f"{'*' if node.id in right else ' '} {place}. {node.label} ({node.id})"
-        for place, node in enumerate(ranking.nodes[:_SHOWN] if ranking else (), 1)
-    )
-
-
-SHEET = "errors.csv"
-"""The sheet's name in the folder of its run, where reports look for it."""
-LABELS: Mapping[str, str] = {
-    "property": "a property was not found, or used wrongly (40 % in the paper)",
-    "complex query": "the query that is needed was not managed (30 %)",
-    "exploration": "too little was looked at before the budget ended (15 %)",
-    "extra clause": "the question was read with a condition that it does not have (10 %)",
-    "format": "right, but for the form of the answer (5 %)",
-}
-"""The paper's labels, which the sheet proposes; any other may be written."""
-COLUMNS = ("id", "question", "score", "class", "gold", "answer", "gold query", "query", "label", "remark")
-_SHOWN_sheet = 10
-"""Rows of an answer that the sheet shows."""
 
 
 @dataclass(frozen=True)
@@ -183,105 +102,6 @@ class Labelled:
     id: str
     kind: str
     label: str
-
-
-def write_sheet(run: SavedRun, path: Path, *, below: float = 0.05, count: int = 20, seed: int = 1) -> tuple[int, int]:
-    """Draw questions whose main score is less than ``below`` and write them as CSV, in the run's order.
-
-    Gives back how many were drawn, of how many. Raises UsageError where the file holds labels already, or no question
-    is wrong enough.
-    """
-    if path.exists() and any(one.label for one in read_sheet(path)):
-        raise UsageError(f"{path} holds labels; name another file with --out, or move it away")
-    scores = score_run(run)
-    metric = main_metric(scores.metrics)
-    wrong = [one for one in scores.questions if one.values[metric] < below and one.id in run.records]
-    if not wrong:
-        raise UsageError(f"no question that was answered has {metric} below {below}")
-    drawn = {one.id for one in Random(seed).sample(wrong, min(count, len(wrong)))}
-    out = io.StringIO()
-    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for one in wrong:
-        if one.id in drawn:
-            record, gold = run.records[one.id], run.gold[one.id]
-            line = _line(record, gold, one.values[metric], error_class(record, gold, one.values))
-            writer.writerow({name: _harmless(text) for name, text in line.items()})
-    write_whole(path, out.getvalue())
-    return len(drawn), len(wrong)
-
-
-def _line(record: QuestionRecord, gold: GoldAnswer, score: float, kind: str) -> dict[str, str]:
-    outcome = record.run.outcome
-    return {
-        "id": record.id,
-        "question": record.run.question,
-        "score": f"{score:.4f}",
-        "class": kind,
-        "gold": _table(gold.table) if gold.table is not None else "; ".join(gold.nodes[:_SHOWN_sheet]),
-        "answer": _table(outcome.table) if outcome.table is not None else _ranking(outcome.ranking),
-        "gold query": gold.query,
-        "query": outcome.query,
-        "label": "",
-        "remark": "",
-    }
-
-
-def _table(table: AnswerTable | None) -> str:
-    if table is None:
-        return ""
-    if table.boolean is not None:
-        return str(table.boolean).lower()
-    rows = [" | ".join(_cell(cell, table) for cell in row) for row in table.rows[:_SHOWN_sheet]]
-    return "\n".join([*rows, *([f"… {len(table) - _SHOWN_sheet} more rows"] if len(table) > _SHOWN_sheet else [])])
-
-
-def _cell(cell: Cell, table: AnswerTable) -> str:
-    if cell is None:
-        return ""
-    name, label = table.entity(cell), table.label(cell)
-    return (f"{label} ({name})" if label else name) if name else cell.value
-
-
-def _ranking(ranking: Ranking | None) -> str:
-    nodes = ranking.nodes[:_SHOWN_sheet] if ranking else ()
-    return "; ".join(f"{node.label} ({node.id})" if node.label else node.id for node in nodes)
-
-
-def _harmless(text: str) -> str:
-    """Text that a spreadsheet does not take for a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
-
-
-def read_sheet(path: Path) -> list[Labelled]:
-    """The labels of a sheet. Raises UsageError where it cannot be read, DataError where it is none."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.DictReader(file))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{path}: cannot be read: {error}") from error
-    if rows and not {"id", "class", "label"} <= rows[0].keys():
-        raise DataError(f"{path}: a sheet of errors has the columns id, class and label")
-    return [Labelled(row["id"], row["class"], " ".join((row["label"] or "").split()).casefold()) for row in rows]
-
-
-def labels_of(folder: Path) -> list[Labelled]:
-    """The labels given by hand to a run's errors; none where it has no sheet. Raises as ``read_sheet`` does."""
-    path = folder / SHEET
-    return [one for one in read_sheet(path) if one.label] if path.exists() else []
-
-
-ACTION_BINS = ((0, 2), (3, 5), (6, 8), (9, 11), (12, 14), (15, 15), (16, 20), (21, 30))
-"""Numbers of actions shown together: SPINACH's (Table 5), and those its agent does not come to."""
-TOKEN_BINS = 10
-
-
-@dataclass(frozen=True)
-class Runs:
-    """Saved runs by the names that a report calls them by, and the labels that were given to their errors by hand."""
-
-    runs: Mapping[str, SavedRun]
-    labels: Mapping[str, Sequence[Labelled]]
 
 
 @dataclass(frozen=True)
@@ -316,6 +136,34 @@ class HandLabel:
 
 
 @dataclass(frozen=True)
+class GroupMeans:
+    """One group of a run of ``agent-retriever``: its questions that have a gold answer, and their means by metric.
+
+    On ``failed`` of them its program failed, so that the first stage's ranking stands.
+    """
+
+    group: str
+    questions: int
+    failed: int
+    means: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A question as a case study (Agent Retriever, Figure 5): what two runs rank first, right nodes marked by *."""
+
+    id: str
+    question: str
+    other: str
+    name: str
+    first: tuple[str, ...]
+    """What the other run ranks first, a line a node."""
+    second: tuple[str, ...]
+    did: tuple[str, ...]
+    """The steps of routing and of the program."""
+
+
+@dataclass(frozen=True)
 class QuestionResult:
     """One question in one run; ``values`` is None where there is no gold answer, ``record`` where it was not reached.
 
@@ -331,7 +179,7 @@ class QuestionResult:
 
 @dataclass(frozen=True)
 class RunReport:
-    """One run. ``means`` are over all questions with their 95 % intervals, ``attempted`` over those with a record.
+    """One run. ``means`` are over all questions with their 95 % intervals.
 
     ``actions`` count what was rolled back too, ``path_actions`` what stayed on the path, as SPINACH's Table 5 does: it
     ends at the budget of 15. ``labels`` are those of a sheet of errors.
@@ -409,23 +257,51 @@ class Report:
         return tuple(one for one in found if one)
 
     def _case(self, other: RunReport, run: RunReport) -> Case | None:
-        gains = {
-            name: (one.values[run.metric] - two.values.get(run.metric, 0.0), two.record, one.record)
+        gains = [
+            (one.values[run.metric] - two.values.get(run.metric, 0.0), two.record, one.record)
             for name, one in run.results.items()
             if (two := other.results.get(name)) and one.values and two.values and one.record and two.record
-        }
-        if not gains:
+        ]
+        gain, before, after = max(gains, key=lambda found: found[0], default=(0.0, None, None))
+        if before is None or after is None or gain <= 0:
             return None
-        name = max(gains, key=lambda name: gains[name][0])
-        gain, before, after = gains[name]
-        if gain <= 0:
-            return None
-        return case(self.gold[name], (other.name, before), (run.name, after), self.gold[name].question)
+        gold = self.gold[after.id]
+
+        def lines(record: QuestionRecord) -> tuple[str, ...]:
+            ranking = record.run.outcome.ranking
+            return tuple(
+                f"{'*' if node.id in gold.nodes else ' '} {place}. {node.label} ({node.id})"
+                for place, node in enumerate(ranking.nodes[:_CASE_ROWS] if ranking else (), 1)
+            )
+
+        steps = [step for step in after.run.path if step.call.tool in (_ROUTE, _PROGRAM)]
+        did = tuple(f"{step.call.tool}: {line}" for step in steps for line in step.observation.splitlines())
+        return Case(gold.id, gold.question, other.name, run.name, lines(before), lines(after), did)
 
 
 def metric_name(metric: str) -> str:
     """A metric as papers write it: F1, EM, MRR, Hit@1."""
     return metric.upper() if metric.isalnum() else metric.capitalize()
+
+
+def load_runs(
+    folders: Sequence[Path], prepared: Callable[[SavedRun], SavedRun] = lambda run: run
+) -> tuple[dict[str, SavedRun], dict[str, list[Labelled]]]:
+    """Saved runs, each called by its folder's name, or by its whole path where two have the same.
+
+    With them the labels that were given by hand to errors. ``prepared`` gives back a run as it is to be scored. Raises
+    UsageError, DataError.
+    """
+    names = Counter(folder.resolve().name for folder in folders)
+    called = {folder.resolve().name if names[folder.resolve().name] == 1 else str(folder): folder for folder in folders}
+    runs = {name: prepared(read_saved_run(folder)) for name, folder in called.items()}
+    sheets = {name: folder / SHEET for name, folder in called.items() if (folder / SHEET).exists()}
+    return runs, {name: [one for one in read_sheet(path) if one.label] for name, path in sheets.items()}
+
+
+def load_report(folders: Sequence[Path], prepared: Callable[[SavedRun], SavedRun] = lambda run: run) -> Report:
+    """A report on saved runs, as ``load_runs`` reads them. Raises UsageError, DataError."""
+    return build_report(*load_runs(folders, prepared))
 
 
 def build_report(
@@ -442,33 +318,10 @@ def build_report(
     gold: dict[str, GoldAnswer] = {}
     for run in runs.values():
         for question in run.info.questions:
-            gold.setdefault(question, run.gold.get(question) or _without_gold(question, run))
+            text = run.records[question].run.question if question in run.records else ""
+            none = GoldAnswer(question, text, "none", error="no gold answer was collected")
+            gold.setdefault(question, run.gold.get(question) or none)
     return Report(reports, tuple(_against(first, name, run) for name, run in others), _effort(reports), gold)
-
-
-def load_runs(folders: Sequence[Path], prepared: Callable[[SavedRun], SavedRun] = lambda run: run) -> Runs:
-    """Saved runs, each called by its folder's name, or by its whole path where two have the same.
-
-    ``prepared`` gives back a run as it is to be scored. Raises UsageError, DataError.
-    """
-    names = Counter(folder.resolve().name for folder in folders)
-    called = {folder.resolve().name if names[folder.resolve().name] == 1 else str(folder): folder for folder in folders}
-    runs = {name: prepared(read_saved_run(folder)) for name, folder in called.items()}
-    return Runs(runs, {name: labels_of(folder) for name, folder in called.items()})
-
-
-def load_report(folders: Sequence[Path], prepared: Callable[[SavedRun], SavedRun] = lambda run: run) -> Report:
-    """A report on saved runs, as ``load_runs`` reads them, with the labels in their sheets of errors.
-
-    Raises UsageError, DataError.
-    """
-    found = load_runs(folders, prepared)
-    return build_report(found.runs, found.labels)
-
-
-def _without_gold(question: str, run: SavedRun) -> GoldAnswer:
-    record = run.records.get(question)
-    return GoldAnswer(question, record.run.question if record else "", "none", error="no gold answer was collected")
 
 
 def _against(first: SavedRun, name: str, run: SavedRun) -> Against:
@@ -478,20 +331,50 @@ def _against(first: SavedRun, name: str, run: SavedRun) -> Against:
         return Against(name, None, str(error))
 
 
+def _effort(runs: Sequence[RunReport]) -> Effort:
+    """Dollars where every run's cost is known, else tokens where every run used a model, else actions."""
+    if all(run.cost is not None for run in runs):
+        return Effort("US dollars a question", tuple((run.cost or 0.0) / run.reached for run in runs))
+    if all(run.usage.calls for run in runs):
+        tokens = ((run.usage.prompt + run.usage.completion) / run.reached for run in runs)
+        return Effort("tokens a question", tuple(tokens))
+    return Effort("actions a question", tuple(run.mean_actions for run in runs))
+
+
+@dataclass(frozen=True)
+class _Reached:
+    """A question with a record; ``score`` is its main metric, None where it has no gold answer."""
+
+    record: QuestionRecord
+    values: Mapping[str, float] | None
+    score: float | None
+
+    @property
+    def run(self) -> Run:
+        return self.record.run
+
+
 def _run_report(name: str, run: SavedRun, labels: Sequence[Labelled]) -> RunReport:
     scores = score_run(run)
     metric = main_metric(scores.metrics)
-    by_id = {score.id: score for score in scores.questions}
+    values = {score.id: score.values for score in scores.questions}
     results = {}
     for question in run.info.questions:
-        record, gold, score = run.records.get(question), run.gold.get(question), by_id.get(question)
-        values = score.values if score else None
+        record, own = run.records.get(question), values.get(question)
         status = record.run.outcome.status if record else "missing"
-        results[question] = QuestionResult(question, record, values, status, error_class(record, gold, values))
-    asked = [result for result in results.values() if result.record]
-    costs = [run.records[result.id].run.whole_cost for result in asked]
-    known_costs = [cost for cost in costs if cost is not None]
-    with_model = [result for result in asked if _usage(result).calls]
+        kind = error_class(record, run.gold.get(question), own)
+        results[question] = QuestionResult(question, record, own, status, kind)
+    asked = [
+        _Reached(one.record, one.values, one.values[metric] if one.values is not None else None)
+        for one in results.values()
+        if one.record
+    ]
+    costs = [one.run.whole_cost for one in asked if one.run.whole_cost is not None]
+    with_model = [one for one in asked if one.run.whole_usage.calls]
+    by_kind: defaultdict[str, list[float | None]] = defaultdict(list)
+    for result in results.values():
+        by_kind[result.kind].append(result.values[metric] if result.values is not None else None)
+    kinds = [_bin(kind, found, len(results)) for kind, found in by_kind.items()]
     return RunReport(
         name=name,
         info=run.info,
@@ -499,112 +382,156 @@ def _run_report(name: str, run: SavedRun, labels: Sequence[Labelled]) -> RunRepo
         scores=scores,
         means=intervals(scores),
         statuses=Counter(result.status for result in results.values()),
-        actions=_action_bins(asked, metric, _actions),
-        path_actions=_action_bins(asked, metric, _path_actions),
-        mean_actions=fmean(map(_actions, asked)) if asked else 0.0,
+        actions=_action_bins(asked, lambda one: one.steps),
+        path_actions=_action_bins(asked, lambda one: one.path),
+        mean_actions=fmean(len(one.run.steps) for one in asked) if asked else 0.0,
         tools=_tools(asked),
-        usage=sum((_usage(result) for result in asked), Usage()),
-        prompt_tokens=_equal_bins(with_model, lambda result: _usage(result).prompt, metric),
-        completion_tokens=_equal_bins(with_model, lambda result: _usage(result).completion, metric),
-        cost=math.fsum(known_costs) if known_costs else None,
-        seconds=Spread.of(run.records[result.id].run.whole_seconds for result in asked) if asked else Spread(0.0),
-        replayed=sum(run.records[result.id].run.replayed.calls for result in asked),
-        kinds=_kinds(list(results.values()), metric),
+        usage=sum((one.run.whole_usage for one in asked), Usage()),
+        prompt_tokens=_equal_bins(with_model, lambda used: used.prompt),
+        completion_tokens=_equal_bins(with_model, lambda used: used.completion),
+        cost=math.fsum(costs) if costs else None,
+        seconds=Spread.of(one.run.whole_seconds for one in asked) if asked else Spread(0.0),
+        replayed=sum(one.run.replayed.calls for one in asked),
+        kinds=tuple(sorted(kinds, key=lambda one: (-one.count, one.label))),
         labels=_hand_labels(labels),
-        groups=by_group([(one.record, one.values) for one in asked if one.record and one.values is not None]),
+        groups=_groups(asked),
         results=results,
     )
 
 
-def _usage(result: QuestionResult) -> Usage:
-    return result.record.run.whole_usage if result.record else Usage()
+def _bin(label: str, scores: Sequence[float | None], total: int) -> Bin:
+    known = [score for score in scores if score is not None]
+    return Bin(label, len(scores), len(scores) / total, fmean(known) if known else None)
 
 
-def _actions(result: QuestionResult) -> int:
-    return len(result.record.run.steps) if result.record else 0
-
-
-def _path_actions(result: QuestionResult) -> int:
-    return len(result.record.run.path) if result.record else 0
-
-
-def _hand_labels(labels: Sequence[Labelled]) -> tuple[HandLabel, ...]:
-    """By label, the most frequent first."""
-    groups: dict[str, Counter[str]] = {}
-    for one in labels:
-        groups.setdefault(one.label, Counter())[one.kind] += 1
-    found = [HandLabel(name, kinds.total(), kinds.total() / len(labels), kinds) for name, kinds in groups.items()]
-    return tuple(sorted(found, key=lambda one: (-one.count, one.label)))
-
-
-def _bin(label: str, members: Sequence[QuestionResult], total: int, metric: str) -> Bin:
-    scored = [result.values[metric] for result in members if result.values is not None]
-    return Bin(label, len(members), len(members) / total, fmean(scored) if scored else None)
-
-
-def _action_bins(
-    results: Sequence[QuestionResult], metric: str, amount: Callable[[QuestionResult], int]
-) -> tuple[Bin, ...]:
+def _action_bins(asked: Sequence[_Reached], steps: Callable[[Run], Sequence[Step]]) -> tuple[Bin, ...]:
     """By number of actions; empty bins at the end are left out."""
-    bins: list[tuple[str, list[QuestionResult]]] = [
-        (str(low) if low == high else f"{low}–{high}", [one for one in results if low <= amount(one) <= high])
-        for low, high in ACTION_BINS
-    ]
-    bins.append((f"> {ACTION_BINS[-1][1]}", [one for one in results if amount(one) > ACTION_BINS[-1][1]]))
-    while bins and not bins[-1][1]:
+    ends = [*((f"{low}–{high}" if low < high else str(low), high) for low, high in ACTION_BINS), ("> 30", math.inf)]
+    bins: list[Bin] = []
+    before = -1.0
+    for label, high in ends:
+        bins.append(_bin(label, [one.score for one in asked if before < len(steps(one.run)) <= high], len(asked) or 1))
+        before = high
+    while bins and not bins[-1].count:
         bins.pop()
-    return tuple(_bin(label, members, len(results), metric) for label, members in bins)
+    return tuple(bins)
 
 
-def _equal_bins(
-    results: Sequence[QuestionResult], amount: Callable[[QuestionResult], int], metric: str
-) -> tuple[Bin, ...]:
+def _equal_bins(asked: Sequence[_Reached], tokens: Callable[[Usage], int]) -> tuple[Bin, ...]:
     """Bins of equal width from the least to the largest amount, as SPINACH's Tables 10 and 11 have them."""
-    if not results:
+    if not asked:
         return ()
-    low, high = min(map(amount, results)), max(map(amount, results))
+    amounts = [tokens(one.run.whole_usage) for one in asked]
+    low, high = min(amounts), max(amounts)
     count = min(TOKEN_BINS, high - low) or 1
     width = (high - low) / count
-    members: list[list[QuestionResult]] = [[] for _ in range(count)]
-    for result in results:
-        members[min(count - 1, int((amount(result) - low) / width)) if width else 0].append(result)
+    members: list[list[float | None]] = [[] for _ in range(count)]
+    for one, amount in zip(asked, amounts, strict=True):
+        members[min(count - 1, int((amount - low) / width)) if width else 0].append(one.score)
     return tuple(
-        _bin(f"{low + number * width:,.0f}–{low + (number + 1) * width:,.0f}", group, len(results), metric)
+        _bin(f"{low + number * width:,.0f}–{low + (number + 1) * width:,.0f}", group, len(asked))
         for number, group in enumerate(members)
     )
 
 
-def _kinds(results: Sequence[QuestionResult], metric: str) -> tuple[Bin, ...]:
-    """By error class, the largest first."""
-    groups: dict[str, list[QuestionResult]] = {}
-    for result in results:
-        groups.setdefault(result.kind, []).append(result)
-    bins = [_bin(kind, members, len(results), metric) for kind, members in groups.items()]
-    return tuple(sorted(bins, key=lambda one: (-one.count, one.label)))
-
-
-def _tools(results: Sequence[QuestionResult]) -> tuple[ToolUse, ...]:
+def _tools(asked: Sequence[_Reached]) -> tuple[ToolUse, ...]:
     """Use of each tool, the most called first."""
-    calls: Counter[str] = Counter()
-    errors: Counter[str] = Counter()
-    dropped: Counter[str] = Counter()
-    questions: Counter[str] = Counter()
-    for result in results:
-        steps = result.record.run.steps if result.record else []
-        calls.update(step.call.tool for step in steps)
-        errors.update(step.call.tool for step in steps if not step.ok)
-        dropped.update(step.call.tool for step in steps if step.dropped)
-        questions.update({step.call.tool for step in steps})
+    steps = [step for one in asked for step in one.run.steps]
+    errors = Counter(step.call.tool for step in steps if not step.ok)
+    dropped = Counter(step.call.tool for step in steps if step.dropped)
+    questions = Counter(tool for one in asked for tool in {step.call.tool for step in one.run.steps})
+    calls = Counter(step.call.tool for step in steps)
     return tuple(
         ToolUse(tool, number, errors[tool], dropped[tool], questions[tool]) for tool, number in calls.most_common()
     )
 
 
-def _effort(runs: Sequence[RunReport]) -> Effort:
-    """Dollars where every run's cost is known, else tokens where every run used a model, else actions."""
-    if all(run.cost is not None for run in runs):
-        return Effort("US dollars a question", tuple((run.cost or 0.0) / run.reached for run in runs))
-    if all(run.usage.calls for run in runs):
-        tokens = [run.usage.prompt + run.usage.completion for run in runs]
-        return Effort("tokens a question", tuple(sum_ / run.reached for sum_, run in zip(tokens, runs, strict=True)))
-    return Effort("actions a question", tuple(run.mean_actions for run in runs))
+def _hand_labels(labels: Sequence[Labelled]) -> tuple[HandLabel, ...]:
+    """By label, the most frequent first."""
+    groups: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for one in labels:
+        groups[one.label][one.kind] += 1
+    found = [HandLabel(name, kinds.total(), kinds.total() / len(labels), kinds) for name, kinds in groups.items()]
+    return tuple(sorted(found, key=lambda one: (-one.count, one.label)))
+
+
+def _groups(asked: Sequence[_Reached]) -> tuple[GroupMeans, ...]:
+    """By the group that a query was put into, with its pattern; nothing for systems without groups."""
+    groups: defaultdict[str, list[tuple[bool, Mapping[str, float]]]] = defaultdict(list)
+    for one in asked:
+        name = next((step.observation for step in one.run.path if step.call.tool == _ROUTE), None)
+        if name is not None and one.values is not None:
+            failed = any(step.call.tool == _PROGRAM and not step.ok for step in one.run.path)
+            groups[name].append((failed, one.values))
+    return tuple(
+        GroupMeans(
+            name,
+            len(found),
+            sum(failed for failed, _ in found),
+            {metric: fmean(values[metric] for _, values in found) for metric in found[0][1]},
+        )
+        for name, found in sorted(groups.items())
+    )
+
+
+def write_sheet(run: SavedRun, path: Path, *, below: float = 0.05, count: int = 20, seed: int = 1) -> tuple[int, int]:
+    """Draw questions whose main score is less than ``below`` and write them as CSV, in the run's order.
+
+    Gives back how many were drawn, of how many. Raises UsageError where the file holds labels already, or no question
+    is wrong enough.
+    """
+    if path.exists() and any(one.label for one in read_sheet(path)):
+        raise UsageError(f"{path} holds labels; name another file with --out, or move it away")
+    metric, values = main_values(run)
+    wrong = [name for name, value in values.items() if value < below and name in run.records]
+    if not wrong:
+        raise UsageError(f"no question that was answered has {metric} below {below}")
+    drawn = set(Random(seed).sample(wrong, min(count, len(wrong))))
+    scores = {one.id: one.values for one in score_run(run).questions}
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for name in wrong:
+        if name in drawn:
+            record, gold = run.records[name], run.gold[name]
+            outcome = record.run.outcome
+            wanted = "; ".join(gold.nodes[:_SHEET_ROWS]) if gold.table is None else _answer_text(gold.table)
+            line = (name, record.run.question, f"{values[name]:.4f}", error_class(record, gold, scores[name]), wanted)
+            found = _answer_text(outcome.ranking if outcome.table is None else outcome.table)
+            writer.writerow(map(_harmless, (*line, found, gold.query, outcome.query, "", "")))
+    write_whole(path, out.getvalue())
+    return len(drawn), len(wrong)
+
+
+def _answer_text(answer: AnswerTable | Ranking | None) -> str:
+    if answer is None:
+        return ""
+    if isinstance(answer, Ranking):
+        return "; ".join(f"{node.label} ({node.id})" if node.label else node.id for node in answer.nodes[:_SHEET_ROWS])
+    if answer.boolean is not None:
+        return str(answer.boolean).lower()
+
+    def text(cell: Cell) -> str:
+        name, label = (answer.entity(cell), answer.label(cell)) if cell else (None, None)
+        return f"{label} ({name})" if name and label else name or (cell.value if cell else "")
+
+    rows = [" | ".join(map(text, row)) for row in answer.rows[:_SHEET_ROWS]]
+    more = [f"… {len(answer) - _SHEET_ROWS} more rows"] if len(answer) > _SHEET_ROWS else []
+    return "\n".join([*rows, *more])
+
+
+def _harmless(text: str) -> str:
+    """Text that a spreadsheet does not take for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
+def read_sheet(path: Path) -> list[Labelled]:
+    """The labels of a sheet. Raises UsageError where it cannot be read, DataError where it is none."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"{path}: cannot be read: {error}") from error
+    if rows and not {"id", "class", "label"} <= rows[0].keys():
+        raise DataError(f"{path}: a sheet of errors has the columns id, class and label")
+    return [Labelled(row["id"], row["class"], " ".join((row["label"] or "").split()).casefold()) for row in rows]

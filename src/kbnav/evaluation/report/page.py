@@ -21,12 +21,20 @@ from kbnav.evaluation.records import GoldAnswer
 from kbnav.evaluation.report.data import CLASSES, QuestionResult, Report, metric_name
 from kbnav.evaluation.report.text import Grouped
 from kbnav.knowledge.sparql.vocabulary import STANDARD_PREFIXES
-from kbnav.runs.trajectory import Run
+from kbnav.runs.trajectory import Outcome, Run
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-    from kbnav.runs.trajectory import Outcome
+ROWS = 50
+"""Rows of a table that are shown."""
+CHARACTERS = 6_000
+"""Characters of an observation or a query that are shown."""
+_COLORS = 6  # runs that have a colour of their own; then they repeat
+_PACKAGE = "kbnav.evaluation.report"
+_PREFIX = re.compile(r"\s*PREFIX\s+(\w+):\s*<([^<>]*)>", re.IGNORECASE)
+Evidence = Callable[[Run], Sequence[str]]
+"""Lines on what makes the rows of a run's answer true."""
 
 
 def template(package: str, name: str, **filters: Callable[..., Any]) -> Template:
@@ -46,29 +54,21 @@ def inside(package: str, name: str) -> str:
     return (resources.files(package) / "templates" / name).read_text(encoding="utf-8")
 
 
-def shortened(text: str, width: int) -> str:
+def shortened(text: str, width: int = CHARACTERS) -> str:
     """A text of ``width`` characters at most, and how many more it has."""
     return text if len(text) <= width else f"{text[:width]}… ({len(text) - width:,} more characters)"
 
 
-ROWS = 50
-"""Rows of a table that are shown."""
-CHARACTERS = 6_000
-"""Characters of an observation or a query that are shown."""
-COLORS = 6
-"""Runs that have a colour of their own; then they repeat."""
-_PREFIX = re.compile(r"\s*PREFIX\s+(\w+):\s*<([^<>]*)>", re.IGNORECASE)
-
-
-Told = Callable[[Run], Sequence[str]]
-"""Lines on what makes the rows of a run's answer true."""
+@cache
+def _template() -> Template:
+    return template(_PACKAGE, "report.html", shorten=shortened, number=_number, metric=metric_name)
 
 
 def html_report(
     report: Report,
     title: str = "Evaluation report",
     by: Sequence[Grouped] = (),
-    told: Told = lambda run: (),  # noqa: ARG005
+    told: Evidence = lambda run: (),  # noqa: ARG005
 ) -> str:
     """The whole page as text.
 
@@ -76,7 +76,7 @@ def html_report(
     """
     from markupsafe import Markup
 
-    script = _file("filter.js")
+    script = inside(_PACKAGE, "filter.js")
     text: str = _template().render(
         title=title,
         report=report,
@@ -85,20 +85,11 @@ def html_report(
         kinds=[kind for kind in CLASSES if any(kind == one.label for run in report.runs for one in run.kinds)],
         chart=effort_chart(report),
         questions=list(_questions(report, told)),
-        style=Markup(_file("style.css")),
+        style=Markup(inside(_PACKAGE, "style.css")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
     return text
-
-
-@cache
-def _template() -> Template:
-    return template("kbnav.evaluation.report", "report.html", shorten=_shorten, number=_number, metric=metric_name)
-
-
-def _file(name: str) -> str:
-    return inside("kbnav.evaluation.report", name)
 
 
 @dataclass(frozen=True)
@@ -106,8 +97,8 @@ class ShownCell:
     """A table's cell as text; ``right`` where the gold answer has the same term."""
 
     text: str
-    title: str
-    right: bool
+    title: str = ""
+    right: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,7 +131,7 @@ class ShownQuestion:
     answers: tuple[ShownAnswer, ...]
 
 
-def _questions(report: Report, told: Told) -> Iterator[ShownQuestion]:
+def _questions(report: Report, told: Evidence) -> Iterator[ShownQuestion]:
     for gold in report.gold.values():
         answers = [ShownAnswer("gold", None, undeclared(gold.query), gold_table(gold), gold.error)]
         for run in report.runs:
@@ -151,9 +142,9 @@ def _questions(report: Report, told: Told) -> Iterator[ShownQuestion]:
                 answers.append(ShownAnswer(run.name, result, "", None, "not reached"))
                 continue
             outcome = result.record.run.outcome
-            shown, evidence = answer_table(outcome, gold), told(result.record.run)
             nothing = f"{outcome.absence.kind}: {outcome.absence.text}" if outcome.absence else ""
             note = " · ".join(filter(None, (outcome.note, nothing)))
+            shown, evidence = answer_table(outcome, gold), told(result.record.run)
             answers.append(ShownAnswer(run.name, result, undeclared(outcome.query), shown, note, evidence))
         yield ShownQuestion(gold.id, gold.question, tuple(answers))
 
@@ -166,52 +157,43 @@ def undeclared(query: str) -> str:
     return query[at:].strip()
 
 
-def _terms(gold: GoldAnswer) -> frozenset[object]:
-    """What marks a cell as right: the gold table's terms, or the gold nodes."""
-    rows = gold.table.rows if gold.table else ()
-    return frozenset(cell for row in rows for cell in row if cell) | frozenset(gold.nodes)
-
-
 def answer_table(outcome: Outcome, gold: GoldAnswer | None) -> ShownTable | None:
     """What a run found, with what the gold answer has too marked as right; None where it found nothing."""
-    right = _terms(gold) if gold else frozenset()
+    right: set[object] = set(gold.nodes) if gold else set()
+    if gold and gold.table:
+        right |= {cell for row in gold.table.rows for cell in row if cell}
     return _shown(outcome.ranking if outcome.table is None else outcome.table, right)
 
 
 def gold_table(gold: GoldAnswer) -> ShownTable | None:
     """A gold answer; None where there is none."""
     if gold.nodes:
-        rows = tuple((ShownCell(node, "", False),) for node in gold.nodes[:ROWS])
-        return ShownTable(("node",), rows, len(gold.nodes))
-    return _shown(gold.table, frozenset())
+        return ShownTable(("node",), tuple((ShownCell(node),) for node in gold.nodes[:ROWS]), len(gold.nodes))
+    return _shown(gold.table, set())
 
 
-def _shown(answer: AnswerTable | Ranking | None, right: frozenset[object]) -> ShownTable | None:
+def _shown(answer: AnswerTable | Ranking | None, right: set[object]) -> ShownTable | None:
     if answer is None:
         return None
     if isinstance(answer, Ranking):
-        rows = [
-            (ShownCell(node.id, node.label, node.id in right), ShownCell(f"{node.score:.4g}", "", False))
+        rows = tuple(
+            (ShownCell(node.id, node.label, node.id in right), ShownCell(f"{node.score:.4g}"))
             for node in answer.nodes[:ROWS]
-        ]
-        return ShownTable(("node", "score"), tuple(rows), len(answer))
+        )
+        return ShownTable(("node", "score"), rows, len(answer))
     if answer.boolean is not None:
-        return ShownTable(("answer",), ((ShownCell(str(answer.boolean).lower(), "", False),),), 1)
+        return ShownTable(("answer",), ((ShownCell(str(answer.boolean).lower()),),), 1)
     cells = (tuple(_cell(cell, answer, right) for cell in row) for row in answer.rows[:ROWS])
     return ShownTable(answer.columns, tuple(cells), len(answer))
 
 
-def _cell(cell: Cell, table: AnswerTable, right: frozenset[object]) -> ShownCell:
+def _cell(cell: Cell, table: AnswerTable, right: set[object]) -> ShownCell:
     if cell is None:
-        return ShownCell("", "unbound", False)
+        return ShownCell("", "unbound")
     entity, label = table.entity(cell), table.label(cell)
     text = f"{label} ({entity})" if label else entity or cell.value
     details = [cell.value if entity else "", cell.datatype or "", f"@{cell.language}" if cell.language else ""]
-    return ShownCell(_shorten(text, 300), " ".join(filter(None, details)), cell in right)
-
-
-def _shorten(text: str, width: int = CHARACTERS) -> str:
-    return shortened(text, width)
+    return ShownCell(shortened(text, 300), " ".join(filter(None, details)), cell in right)
 
 
 def _number(value: float) -> str:
@@ -245,23 +227,19 @@ def effort_chart(report: Report) -> Chart:
     """Where each run lies in the chart of what a question costs against its main metric."""
     left, right, top, bottom = 48.0, 616.0, 12.0, 252.0
     step = _round_step(max(report.effort.values) * 1.1 / 4)
-    highest = 4 * step
 
     def across(value: float) -> float:
-        return round(left + (right - left) * value / highest, 1)
+        return round(left + (right - left) * value / (4 * step), 1)
 
     def down(score: float) -> float:
         return round(bottom - (bottom - top) * score, 1)
 
     points = []
     for index, (run, effort) in enumerate(zip(report.runs, report.effort.values, strict=True)):
-        mean = run.means[run.metric]
-        x = across(effort)
-        points.append(
-            Point(run.name, x, down(mean.mean), down(mean.low), down(mean.high), index % COLORS, x > right - 160)
-        )
-    ticks = tuple((across(step * part), _number(step * part)) for part in range(5))
-    return Chart(tuple(points), ticks)
+        mean, x = run.means[run.metric], across(effort)
+        heights = down(mean.mean), down(mean.low), down(mean.high)
+        points.append(Point(run.name, x, *heights, index % _COLORS, before=x > right - 160))
+    return Chart(tuple(points), tuple((across(step * part), _number(step * part)) for part in range(5)))
 
 
 def _round_step(least: float) -> float:

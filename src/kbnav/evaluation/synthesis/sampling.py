@@ -43,8 +43,8 @@ from kbnav.evaluation.synthesis.text import (
 )
 from kbnav.evaluation.synthesis.wording import Wording
 from kbnav.knowledge.skb.names import NameIndex, normalise
-from kbnav.knowledge.skb.parts import NAME_WEIGHT, TextSearch
 from kbnav.knowledge.skb.store import SKB
+from kbnav.knowledge.skb.text import NAME_WEIGHT, TextSearch
 
 MOST_ANSWERS = 20
 MARGIN, FACTOR = 2, 2

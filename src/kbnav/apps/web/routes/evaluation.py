@@ -19,7 +19,7 @@ from kbnav.apps.web.routes.explore import SHOWN
 from kbnav.apps.web.service import Served
 from kbnav.errors import StopRun
 from kbnav.evaluation.human_evaluation import ASPECTS, HIGHEST, LOWEST, Collection, Judging
-from kbnav.evaluation.monitoring import Followed, Following
+from kbnav.evaluation.monitoring import Monitor, MonitoredRun
 from kbnav.evaluation.report.page import answer_table, gold_table, undeclared
 
 view_router = APIRouter(dependencies=[LOGGED_IN], include_in_schema=False)
@@ -76,8 +76,8 @@ def take_name(request: Request, form: FormOf) -> Response:
 # Runs of benchmarks
 
 
-def _run(request: Request, name: str) -> Followed:
-    following: Following = request.app.state.following
+def _run(request: Request, name: str) -> MonitoredRun:
+    following: Monitor = request.app.state.following
     found = following.runs().get(name)
     if found is None:
         raise HTTPException(404, f"no run {name!r}")
@@ -148,7 +148,7 @@ def one_run(request: Request, name: Name, after: int = 0) -> dict[str, Any]:
     }
 
 
-def _sums(name: str, followed: Followed) -> dict[str, Any]:
+def _sums(name: str, followed: MonitoredRun) -> dict[str, Any]:
     """Sums over what was answered."""
     info, samples, going = followed.info, followed.samples(), followed.open
     done = len(samples)

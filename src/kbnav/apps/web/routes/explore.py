@@ -31,7 +31,7 @@ from kbnav.apps.web.service import Served
 from kbnav.apps.web.store import StoredEvent, StoredRun
 from kbnav.errors import NotOffered
 from kbnav.knowledge.base import Value
-from kbnav.knowledge.skb.exploring import Explorer, Listed, Ways
+from kbnav.knowledge.skb.exploring import Explorer, NodePage, ShortestPaths
 from kbnav.knowledge.skb.kb import as_skb
 from kbnav.knowledge.skb.question_reading import read
 from kbnav.tools.show import cut
@@ -46,7 +46,7 @@ FOUND = 20
 EXAMPLES = 20
 WAYS = 10
 EXPLAINED_WAYS = 3
-"""Ways from each node that the question names, where a node is explained."""
+"""ShortestPaths from each node that the question names, where a node is explained."""
 EXPLAINED_ROWS = 10_000
 """Rows of a table in which the node is looked for."""
 CARD_SECONDS = 10.0
@@ -121,7 +121,7 @@ async def neighbors(
     return await page_of(request, parts, visitor, kb, look)
 
 
-def _listed(request: Request, served: Served, listed: Listed, start: int, **of: Any) -> Response:
+def _listed(request: Request, served: Served, listed: NodePage, start: int, **of: Any) -> Response:
     about = {"kind": "", "node": None, "relation": "", **of}
     address = request.url.include_query_params
     earlier = address(start=max(0, start - PAGE)).query if start else ""
@@ -212,7 +212,7 @@ class Explanation:
     query: str
     steps: tuple[Step, ...]
     sentence: str
-    named: tuple[tuple[Value, Ways], ...]
+    named: tuple[tuple[Value, ShortestPaths], ...]
 
 
 def _explanation(
