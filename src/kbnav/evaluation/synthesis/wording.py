@@ -13,9 +13,9 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from kbnav.answers.language import function_words
 from kbnav.errors import DataError, UsageError
 from kbnav.evaluation.synthesis.templates import Branch, Leg, Split, Synthesized, Template, parse_template
-from kbnav.evaluation.synthesis.text import FUNCTION
 from kbnav.knowledge.skb.store import SKB
 
 FOLDER = Path(__file__).parent / "wordings"
@@ -317,7 +317,7 @@ def relation_words(template: Template, wording: Wording, stem: Stem) -> set[str]
 def words_of(relation: str, words: RelationWords | None, stem: Stem) -> set[str]:
     """The words with a meaning in the name of a relation and in what a wording says for it."""
     told = " ".join([relation.replace("_", " "), *(clauses_of(words) if words else ())])
-    meaning = " ".join(word for word in told.replace("{0}", " ").split() if word.lower() not in FUNCTION)
+    meaning = " ".join(word for word in told.replace("{0}", " ").split() if word.lower() not in function_words("en"))
     return set(stem(meaning))
 
 
