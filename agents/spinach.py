@@ -21,8 +21,7 @@ from kbnav.errors import KbnavError, UsageError
 from kbnav.knowledge.base import Joint, KnowledgeBase, is_mirror
 from kbnav.knowledge.sparql.vocabulary import vocabulary_of
 from kbnav.settings.model import OFFLINE, Budget, Settings
-from kbnav.settings.options import Options
-from kbnav.settings.systems import kb_kind
+from kbnav.settings.systems import Options, kb_kind
 from kbnav.tools.context import Context, Observation, Shown, read_notes
 from kbnav.tools.endpoint import shapes_for
 from kbnav.tools.prune import pruner
