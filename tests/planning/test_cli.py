@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 
 from kbnav.apps.cli import planner as cli_planner
-from kbnav.knowledge.skb import names as matching
+from kbnav.knowledge.skb import matching
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.planning import planners, training

@@ -18,7 +18,7 @@ from kbnav.apps.cli.help import Commands
 from kbnav.apps.cli.terminal import print_json
 
 if TYPE_CHECKING:
-    from kbnav.knowledge.skb.names import Variant
+    from kbnav.knowledge.skb.matching import Variant
     from kbnav.knowledge.skb.store import SKB
     from kbnav.planning.evaluate import PlanScores
     from kbnav.planning.seq2seq import Epoch, Schedule
@@ -145,7 +145,7 @@ def train(
     as_json: JsonOption = False,
 ) -> None:
     """Learn from questions and their gold nodes which relation paths lead from what is named to the answer."""
-    from kbnav.knowledge.skb.names import NodeMatcher
+    from kbnav.knowledge.skb.matching import NodeMatcher
     from kbnav.planning.planners import encoder_of
     from kbnav.planning.training import examples
 
@@ -204,7 +204,7 @@ def evaluate(
 
     Right are the paths that a question was made from, where its record has them, else the shortest to its gold nodes.
     """
-    from kbnav.knowledge.skb.names import NodeMatcher
+    from kbnav.knowledge.skb.matching import NodeMatcher
     from kbnav.models.calls import open_calls
     from kbnav.planning.evaluate import judge
     from kbnav.planning.planners import open_planner, read_description, trained_for

@@ -26,7 +26,7 @@ import numpy as np
 from kbnav.encoders import Vectors
 from kbnav.errors import DataError, UsageError
 from kbnav.knowledge.skb import text
-from kbnav.knowledge.skb.build import Options, fingerprint
+from kbnav.knowledge.skb.build import Options, Updated, fingerprint, same_encoder
 from kbnav.knowledge.skb.build import build as build_files
 from kbnav.knowledge.skb.files import file_info, reading
 from kbnav.knowledge.skb.lance.store import LanceStore, counted_length, matrix
@@ -65,7 +65,6 @@ from kbnav.knowledge.skb.lance.tables import (
     where_keys,
     where_words,
 )
-from kbnav.knowledge.skb.maintenance import Updated, same_encoder
 from kbnav.knowledge.skb.rendering import indexed_node, indexed_texts
 from kbnav.knowledge.skb.schema import (
     META,
