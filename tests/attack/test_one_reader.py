@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kbnav.apps.web.limiter import Job
-from kbnav.knowledge.bundled import bundled_mirror
+from kbnav.knowledge.open import bundled_mirror
 from kbnav.knowledge.wikidata.mirror.server import MirrorServer
 from kbnav.settings.model import Limits
 from tests.apps.web.parts import Explorer, Server, Visit, until, web_settings

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from kbnav.errors import DataError, UnknownId, UsageError
-from kbnav.knowledge.bundled import bundled_skb
+from kbnav.knowledge.open import bundled_skb
 from kbnav.knowledge.skb.build import Options, build
 from kbnav.knowledge.skb.importers.tables import TableSource
 from kbnav.knowledge.skb.kb import SkbKB

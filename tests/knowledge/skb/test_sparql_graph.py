@@ -13,8 +13,7 @@ import pytest
 from kbnav.agents.common.agent import build_agent
 from kbnav.answers.tables import AnswerTable
 from kbnav.errors import DataError, ServiceError, UsageError
-from kbnav.knowledge.bundled import bundled_skb
-from kbnav.knowledge.open import open_kb
+from kbnav.knowledge.open import bundled_skb, open_kb
 from kbnav.knowledge.skb.build import build
 from kbnav.knowledge.skb.graph import Hop
 from kbnav.knowledge.skb.importers.tables import TableSource
@@ -141,11 +140,11 @@ def test_the_command_writes_turtle_packed_or_not(tmp_path, monkeypatch, capsys, 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KBNAV_HOME", str(demo_home))
     kbnav = Cli(monkeypatch, capsys)
-    assert kbnav("skb", "export", "demo", "--rdf", "demo.ttl")[1].startswith("demo.ttl: 252 nodes, 915 edges, ")
-    told = json.loads(kbnav("skb", "export", "demo", "--rdf", "demo.ttl.gz", "--json")[1])
+    assert kbnav("skb", "copy", "demo", "--out", "demo.ttl")[1].startswith("demo.ttl: 252 nodes, 915 edges, ")
+    told = json.loads(kbnav("skb", "copy", "demo", "--out", "demo.ttl.gz", "--json")[1])
     assert (told["nodes"], told["edges"]) == (252, 915)
     assert gzip.decompress((tmp_path / "demo.ttl.gz").read_bytes()) == (tmp_path / "demo.ttl").read_bytes()
-    code, _, error = kbnav("skb", "export", "demo", "--rdf", "demo.nt")
+    code, _, error = kbnav("skb", "copy", "demo", "--out", "demo.nt")
     assert (code, "its name ends in .ttl or .ttl.gz" in error) == (2, True)
-    assert "cannot be written" in kbnav("skb", "export", "demo", "--rdf", "nowhere/demo.ttl")[2]
+    assert "cannot be written" in kbnav("skb", "copy", "demo", "--out", "nowhere/demo.ttl")[2]
     assert not list(tmp_path.glob("*.part"))

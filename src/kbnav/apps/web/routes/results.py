@@ -43,7 +43,7 @@ from kbnav.knowledge.skb.rdf import local_name
 from kbnav.knowledge.sparql.presentation import comment_labels, formatted
 from kbnav.knowledge.sparql.verbalization import verbalize_answer
 from kbnav.knowledge.sparql.vocabulary import SKB_PREFIXES, STANDARD_PREFIXES, words_of
-from kbnav.knowledge.wikidata.precision import date_precisions
+from kbnav.knowledge.wikidata.queries import date_precisions
 from kbnav.sessions.evidence import query_evidence, run_evidence
 from kbnav.settings.systems import kb_kind
 
