@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
-from kbnav.agents.common.answering import Critic
+from kbnav.agents.common.answering import ModelCritic
 from kbnav.agents.common.demonstrations import Demonstrations
 from kbnav.agents.common.state import Ending, Policy, State
 from kbnav.agents.machine import Machine, RunContext
@@ -53,7 +53,7 @@ class Agent:
     """The same with another model, which is asked where this one's answer fails the checks."""
     samples: int = 1
     """How often a question is asked, so that it is seen whether the answers agree."""
-    critic: Critic | None = None
+    critic: ModelCritic | None = None
     """What judges a finish before it ends a run, where the settings want that."""
     demonstrations: Demonstrations | None = None
     """Examples in its prompts."""
