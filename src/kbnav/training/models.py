@@ -1,4 +1,4 @@
-"""Bases that are trained on, by name or folder, and trained models as onnxruntime reads them. Needs the extra ``train``."""
+"""Bases that are trained on, by name or folder, and trained models as onnxruntime reads them (extra ``train``)."""
 
 from __future__ import annotations
 
