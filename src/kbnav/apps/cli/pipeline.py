@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbnav.apps.cli.terminal import print_json
-
 if TYPE_CHECKING:
     from kbnav.evaluation.synthesis.models import Casting
-    from kbnav.evaluation.synthesis.pipeline import Estimate
     from kbnav.evaluation.synthesis.sampling import Wanted
     from kbnav.evaluation.synthesis.templates import Report, Synthesized
     from kbnav.evaluation.synthesis.wording import Wording
@@ -41,22 +38,15 @@ class Job:
             self.extract, self.fuse or self.extract, self.rewrite or self.extract, verifiers or (self.extract,)
         )
 
-    def estimate(self, skb: SKB, wanted: Wanted, wording: Wording, settings: Settings) -> list[Estimate]:
-        """What it will cost, by step and model."""
-        from kbnav.evaluation.synthesis.pipeline import estimate
-        from kbnav.models.prices import known_prices
-
-        return estimate(skb, wanted, wording, self.casting, most=self.most, prices=known_prices(settings))
-
     def _check_prices(self, settings: Settings) -> None:
         """Raise UsageError where the cost is limited and a model has no price."""
         from kbnav.errors import UsageError
-        from kbnav.evaluation.synthesis.models import price_of
+        from kbnav.evaluation.synthesis.models import model_price
         from kbnav.models.prices import known_prices
 
         casting, prices = self.casting, known_prices(settings)
-        for model in (casting.extract, casting.fuse, casting.rewrite, *casting.verify):
-            if self.max_cost is not None and price_of(model, prices) is None:
+        for model in casting.models:
+            if self.max_cost is not None and model_price(model, prices) is None:
                 raise UsageError(f"--max-cost needs the price of {model}: set prices.{model} in kbnav.toml")
 
     def run(
@@ -68,7 +58,7 @@ class Job:
         out: Path,
         progress: Callable[[int, int], None],
     ) -> tuple[list[Synthesized], Report]:
-        """Say what it will cost, and make the questions; replies are kept beside ``out``.
+        """Make the questions; replies are kept beside ``out``.
 
         Raises UsageError, StopRun.
         """
@@ -77,8 +67,6 @@ class Job:
 
         self._check_prices(settings)
         crew = open_crew(self.casting, settings, out.with_name(f"{out.name.removesuffix('.jsonl')}.replies.sqlite"))
-        for line in estimate_lines(self.estimate(skb, wanted, wording, settings)):
-            print(line, file=sys.stderr)
 
         def enough() -> bool:
             return self.max_cost is not None and (crew.dollars or 0.0) >= self.max_cost
@@ -91,23 +79,6 @@ class Job:
         if enough():
             print(f"stopped at ${self.max_cost:g}; with more the same command goes on", file=sys.stderr)
         return made
-
-
-def print_estimate(expected: Sequence[Estimate], as_json: bool) -> None:
-    """To standard output."""
-    if as_json:
-        print_json([asdict(one) for one in expected])
-    else:
-        print("\n".join(estimate_lines(expected)))
-
-
-def estimate_lines(expected: Sequence[Estimate]) -> list[str]:
-    """The estimate, a line each step and model, and what they are together."""
-    known = [one.dollars for one in expected if one.dollars is not None]
-    cost = f"${sum(known):.2f}" if known and len(known) == len(expected) else "the cost is not known (setting prices)"
-    calls = sum(one.calls for one in expected)
-    told = f"about {calls:,} calls, {cost}, if no question is dropped; each that is costs as much again"
-    return [*map(str, expected), told]
 
 
 def pipeline_lines(told: Mapping[str, Any]) -> Iterator[str]:
